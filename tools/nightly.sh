@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Campaigns that are too long for every change: a billion calls of the storage cache by eight threads under ThreadSanitizer, writers
-# killed at many more points, more cases of some tests, every kernel as GPUs get it, and hours of fuzzing.
+# killed at many more points, more cases of some tests, all those of the programs in C++, every kernel as GPUs get it, and hours of fuzzing.
 #
 #   tools/nightly.sh [calls of the cache] [points] [seconds of fuzzing]
 set -euo pipefail
@@ -16,13 +16,16 @@ if setarch -R true 2> /dev/null; then fixed=(setarch -R); fi # as in sanitized_t
 "${fixed[@]}" build/nightly/cache_stress 60000 8 "${SEED:-1}" $((calls / 3))
 
 step "writers killed at $points points"
-HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/storage/test_{array,written}.py -k killed_at --timeout=36000
+HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/storage/test_{array,written}.py -k killed_writer --timeout=36000
 
 step "more cases of what the tests of every change try"
 .venv/bin/python -m pytest -q -m "nightly and not gpu"
 
 step "other examples of what hypothesis draws"
 HINTERLAND_EXAMPLES=nightly .venv/bin/python -m pytest -q -n 2 -m "not nightly and not gpu" $(git grep -l 'from hypothesis' -- 'tests/*/test_*.py' 'tests/test_*.py')
+
+step "all cases of the programs in C++, of which every change tries a quarter"
+HINTERLAND_EXAMPLES=nightly .venv/bin/python -m pytest -q -n 2 $(git grep -l 'programs import' -- 'tests/*/test_*.py')
 
 step "every kernel for sm_80, sm_90 and sm_100, optimized"
 .venv/bin/hinterland kernels build --arch sm_80,sm_90,sm_100 --output build/nightly/kernels 2> /dev/null

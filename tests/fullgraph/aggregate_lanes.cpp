@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/fullgraph/aggregate.hpp"
 
 using namespace hinterland;
@@ -119,7 +120,7 @@ bool all_agree(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < Lanes::rounds(40); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(40); ++seed)
     if (!all_agree<1, 1>(seed) || !all_agree<2, 1>(seed) || !all_agree<2, 2>(seed) || !all_agree<1, 4>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;

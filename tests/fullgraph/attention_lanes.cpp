@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/fullgraph/attention.hpp"
 
 using namespace hinterland;
@@ -106,7 +107,7 @@ bool all_agree(std::mt19937& random) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < Lanes::rounds(24); ++seed) {
+  for (unsigned seed = 0; seed < test::rounds(24); ++seed) {
     std::mt19937 random(seed);
     if (!all_agree<Score::kGat>(random) || !all_agree<Score::kGatv2>(random) || !all_agree<Score::kDot>(random)) {
       std::printf("seed %u\n", seed);

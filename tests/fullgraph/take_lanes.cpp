@@ -4,6 +4,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/fullgraph/take.hpp"
 
 using namespace hinterland;
@@ -43,7 +44,7 @@ bool agrees(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < Lanes::rounds(400); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(400); ++seed)
     if (!agrees(seed)) {
       std::printf("seed %u\n", seed);
       return 1;

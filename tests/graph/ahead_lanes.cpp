@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/graph/advance.hpp"
 #include "hubs.hpp"
 #include "lane_team.hpp"
@@ -154,7 +155,7 @@ bool asks_for_lists(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < Lanes::rounds(40); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(40); ++seed)
     if (!asks_for_tasks(seed) || !asks_for_lists(seed)) {
       std::printf("seed %u\n", seed);
       return 1;

@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/graph/bc.hpp"
 #include "hubs.hpp"
 #include "lane_team.hpp"
@@ -99,12 +100,12 @@ bool finds_hubs(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < Lanes::rounds(24); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(24); ++seed)
     if (!finds<graph::Csr<int32_t>>(seed) || !finds<graph::Csr<int64_t>>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;
     }
-  for (unsigned seed = 0; seed < Lanes::rounds(8); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(8); ++seed)
     if (!finds_hubs<graph::Csr<int32_t>>(seed) || !finds_hubs<graph::Csr<int64_t>>(seed) ||
         !finds_hubs<graph::PackedCsr<int32_t>>(seed)) {
       std::printf("hubs, seed %u\n", seed);

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/graph/bfs.hpp"
 #include "hubs.hpp"
 #include "lane_team.hpp"
@@ -102,13 +103,13 @@ bool finds_hubs(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < Lanes::rounds(36); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(36); ++seed)
     if (!finds<Plain<int32_t>, uint32_t>(seed) || !finds<Plain<int64_t>, uint32_t>(seed) ||
         !finds<Plain<int64_t>, uint64_t>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;
     }
-  for (unsigned seed = 0; seed < Lanes::rounds(18); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(18); ++seed)
     if (!finds_hubs<Plain<int32_t>, uint32_t>(seed) ||
         !(seed % 2 == 0 ? finds_hubs<Plain<int64_t>, uint64_t>(seed) : finds_hubs<Packed<int32_t>, uint32_t>(seed))) {
       std::printf("hubs, seed %u\n", seed);

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/graph/cc.hpp"
 #include "hubs.hpp"
 #include "lane_team.hpp"
@@ -130,13 +131,13 @@ int main() {
     std::printf("a way was not halved\n");
     return 1;
   }
-  for (unsigned seed = 0; seed < Lanes::rounds(12); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(12); ++seed)
     if (!finds<graph::Csr<int32_t>, uint32_t>(seed) || !finds<graph::Csr<int64_t>, uint32_t>(seed) ||
         !finds<graph::Csr<int64_t>, uint64_t>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;
     }
-  for (unsigned seed = 0; seed < Lanes::rounds(24); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(24); ++seed)
     if (!finds_hub<graph::Csr<int32_t>, uint32_t>(seed, false) ||
         !(seed % 2 == 0 ? finds_hub<graph::Csr<int64_t>, uint64_t>(seed, false)
                         : finds_hub<graph::PackedCsr<int32_t>, uint32_t>(seed, true))) {

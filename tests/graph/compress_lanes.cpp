@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/graph/bfs.hpp"
 #include "hinterland/graph/visit_packed.hpp"
 #include "lane_team.hpp"
@@ -273,7 +274,7 @@ bool decodes(unsigned seed, int64_t vertices) {
 
 int main() {
   int64_t pulled = 0;
-  for (unsigned seed = 0; seed < 8; ++seed) {
+  for (unsigned seed = 0; seed < test::rounds(32); ++seed) {
     const std::pair<const char*, bool> checks[] = {
         {"visit", visits_every_edge<int32_t>(seed, 200) && visits_every_edge<int64_t>(seed, 70000) &&
                       visits_every_edge<int64_t>(seed, int64_t{1} << 40)},

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "../rounds.hpp"
 #include "deep_search.hpp"
 
 using namespace test;
@@ -71,7 +72,7 @@ bool agrees(unsigned seed) {
 
 int main() {
   alarm(300);
-  for (unsigned seed = 0; seed < 100; ++seed)
+  for (unsigned seed = 0; seed < test::rounds(100); ++seed)
     if (!agrees<int32_t>(seed) || !agrees<int64_t>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;

@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/graph/emogi.hpp"
 
 using namespace hinterland;
@@ -71,7 +72,7 @@ bool all(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < 8; ++seed)
+  for (unsigned seed = 0; seed < test::rounds(8); ++seed)
     if (!all<graph::NaiveAccess>(seed) || !all<graph::MergedAccess>(seed) || !all<graph::AlignedAccess>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;

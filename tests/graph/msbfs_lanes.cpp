@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/graph/msbfs.hpp"
 #include "hubs.hpp"
 #include "lane_team.hpp"
@@ -102,12 +103,12 @@ int main() {
   using Narrow = graph::Csr<int32_t>;
   using Wide = graph::Csr<int64_t>;
   using Packed = graph::PackedCsr<int32_t>;
-  for (unsigned seed = 0; seed < Lanes::rounds(40); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(40); ++seed)
     if (!finds<Narrow, uint32_t>(seed) || !finds<Narrow, uint64_t>(seed) || !finds<Wide, uint64_t>(seed)) {
       std::printf("seed %u\n", seed);
       return 1;
     }
-  for (unsigned seed = 0; seed < Lanes::rounds(12); ++seed)
+  for (unsigned seed = 0; seed < test::rounds(12); ++seed)
     if (!finds_hubs<Narrow, uint32_t>(seed) ||
         !(seed % 2 == 0 ? finds_hubs<Wide, uint64_t>(seed) : finds_hubs<Packed, uint64_t>(seed))) {
       std::printf("hubs, seed %u\n", seed);

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "../rounds.hpp"
 #include "hinterland/graph/pagerank.hpp"
 #include "hubs.hpp"
 #include "lane_team.hpp"
@@ -92,7 +93,7 @@ bool agrees(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < 16; ++seed)
+  for (unsigned seed = 0; seed < test::rounds(16); ++seed)
     if (!agrees<graph::Csr<int32_t>, float>(seed) || !agrees<graph::Csr<int64_t>, double>(seed) ||
         (seed % 4 == 3 && !agrees<graph::PackedCsr<int32_t>, double>(seed))) {
       std::printf("seed %u\n", seed);

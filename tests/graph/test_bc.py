@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import networkx as nx
 import numpy as np
 import pytest
@@ -20,12 +16,10 @@ from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.memory import UnifiedTensor
-from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
 from ..graphs import skewed, with_wide_edges
 
-TESTS = Path(__file__).resolve().parent.parent
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
 
@@ -258,17 +252,6 @@ def test_a_cpu_reads_the_shorter_lists_of_an_undirected_graph(form):
     expected = hl.betweenness_centrality(directed, [source], device="cpu", normalized=False).scores
     found = hl.betweenness_centrality(graph, [source], device="cpu", normalized=False).scores
     torch.testing.assert_close(2 * found, expected, rtol=1e-9, atol=1e-9, equal_nan=True)
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-def test_a_warp_of_lanes_finds_what_a_queue_finds(tmp_path, monkeypatch):
-    monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
-    program = tmp_path / "bc_lanes"
-    paths = ["-I", str(TESTS / "lanes"), "-I", str(jit.INCLUDE_DIR)]
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
-    subprocess.run(["g++", *flags, str(TESTS / "graph" / "bc_lanes.cpp"), "-o", str(program)], check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.gpu

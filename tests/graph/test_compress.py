@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from itertools import pairwise
-from pathlib import Path
 
 import networkx as nx
 import numpy as np
@@ -18,10 +15,7 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.graph.compress import bits_per_edge, from_packed
 from hinterland.memory import UnifiedTensor
-from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError
-
-TESTS = Path(__file__).resolve().parent.parent
 
 
 def sorted_rows(graph: hl.Graph) -> tuple:
@@ -269,17 +263,6 @@ def test_every_damaged_byte_of_a_file_is_found(tmp_path):
         except FormatError:
             continue
         assert at >= 4096 and torch.equal(found.indices, hl.load_graph(path).indices)  # padding between sections
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-def test_a_warp_of_lanes_decodes_what_was_packed(tmp_path, monkeypatch):
-    monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
-    program = tmp_path / "compress_lanes"
-    paths = ["-I", str(TESTS / "lanes"), "-I", str(jit.INCLUDE_DIR)]
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
-    subprocess.run(["g++", *flags, str(TESTS / "graph" / "compress_lanes.cpp"), "-o", str(program)], check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout
 
 
 def test_verifiers_take_compressed_graphs():

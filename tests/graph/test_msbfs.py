@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -21,12 +17,10 @@ from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.memory import UnifiedTensor
-from hinterland.runtime import jit
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
 from ..graphs import skewed, with_wide_edges
 
-TESTS = Path(__file__).resolve().parent.parent
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
 
@@ -235,17 +229,6 @@ def test_the_verifier_finds_wrong_sums(name):
         verify_multi_source_bfs(graph, [0, 3], result)
     with pytest.raises(ConfigError, match="the result has no levels"):
         verify_multi_source_bfs(graph, [0], hl.multi_source_bfs(graph, [0], levels=False, device="cpu"))
-
-
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-def test_a_warp_of_lanes_finds_what_queues_find(tmp_path, monkeypatch):
-    monkeypatch.delenv("LD_PRELOAD", raising=False)  # a sanitizer's runtime, meant for Python
-    program = tmp_path / "msbfs_lanes"
-    paths = ["-I", str(TESTS / "lanes"), "-I", str(jit.INCLUDE_DIR)]
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", *paths]
-    subprocess.run(["g++", *flags, str(TESTS / "graph" / "msbfs_lanes.cpp"), "-o", str(program)], check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=200)
-    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.gpu

@@ -1,8 +1,9 @@
-// Every order of steps of three threads that read, write and flush three or four pages through a cache of two slots, with a
+// Every order of steps of two or three threads that read, write and flush three or four pages through a cache of two slots, with a
 // device that ends transfers in any order, refuses, and fails. In every state the newest version of each page is where it is
 // looked for, no frame changes under those who hold it, and the threads can come to their end.
 #include <string>
 
+#include "../rounds.hpp"
 #include "hinterland/core/alone.hpp"
 #include "hinterland/storage/cache.hpp"
 
@@ -272,10 +273,18 @@ int main(int argc, char** argv) {
   constexpr Page kFew = (Page{1} << (Line::kPageBits - Line::kTurnBits)) - 1;  // so that turns are counted
   // The device refuses what it has no room for.
   if (asked("refused")) explore<Fifo>("refused", {true, true}, {{read2}, {read3}}, 0, 1);
+  // In `make nightly` by a thread of its own, which makes hundreds of times as many states; else by the first, after the rest.
+  const auto with_another_read = [&](std::vector<std::vector<Act>> programs) {
+    if (test::is_nightly())
+      programs.push_back({read0});
+    else
+      programs[0].push_back(read0);
+    return programs;
+  };
   // A slot is given away while a reader counts himself in.
-  if (asked("retag")) explore<Fifo>("retag", {false, false}, {{read0}, {read2}, {read0}});
+  if (asked("retag")) explore<Fifo>("retag", {false, false}, with_another_read({{read0}, {read2}}));
   // Two miss the same page.
-  if (asked("once")) explore<Fifo>("once", {false, false}, {{read2}, {read2}, {read0}});
+  if (asked("once")) explore<Fifo>("once", {false, false}, with_another_read({{read2}, {read2}}));
   // A dirty line is written back to make room, and held, and written to meanwhile.
   if (asked("victim")) explore<Fifo>("victim", {true, true}, {{write0}, {read2}});
   if (asked("flush")) explore<Fifo>("flush", {true, false}, {{write0}, {kFlush}, {read2}});

@@ -30,17 +30,12 @@ inline void give_way(const char* before) {
 #undef atomic_cas_acq_rel
 #undef atomic_cas_acquire
 
+#include "../rounds.hpp"
 #include "client.hpp"
 
 using namespace test;
 
 namespace {
-
-#if defined(__SANITIZE_THREAD__)
-constexpr unsigned kOften = 1;
-#else
-constexpr unsigned kOften = 4;
-#endif
 
 const auto nobody = [](const Report&) { CHECK(false, "a report of nothing"); };
 
@@ -428,7 +423,7 @@ void check_all_faults(uint64_t seed) {
   uint64_t late = 0;
   const auto check = [&](uint32_t submission_size, uint32_t completion_size, const Faults& faults, uint64_t start = 0) {
     Rings rings(submission_size, completion_size);
-    total += check_clients(rings, faults, seed + submission_size, 12 * kOften, start);
+    total += check_clients(rings, faults, seed + submission_size, rounds(48), start);
     late += rings.control.late;
   };
   for (uint32_t size = 2; size <= 65536; size *= size < 64 ? 2 : 32) check(size, size, all);
@@ -460,10 +455,10 @@ int main(int count, char** values) {
   check_odd_completions();
   check_heads();
   check_worst_times();
-  check_nothing_left_behind(1000 * kOften);
+  check_nothing_left_behind(rounds(4000));
   for (const uint32_t size : {2u, 16u, 64u}) {
-    check_reserved(size, 16, 5 * kOften);
-    check_reserved(16, size, 5 * kOften);
+    check_reserved(size, 16, rounds(20));
+    check_reserved(16, size, rounds(20));
   }
 
   check_all_faults(seed);

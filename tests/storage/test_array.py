@@ -568,15 +568,7 @@ def _rewrite(paths: list[Path], out: int, seed: int) -> None:
 
 @pytest.mark.parametrize("copies", (1, 3))
 def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path, copies: int) -> None:
-    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], 20, _rewrite)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("copies", (1, 3))
-def test_a_writer_killed_at_many_points(tmp_path: Path, copies: int) -> None:
-    """More of them in tools/nightly.sh."""
-    points = int(os.environ.get("HINTERLAND_KILLED_WRITERS", "200" if copies == 1 else "50"))
-    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], points, _rewrite)
+    killed_writers([tmp_path / f"{i}.bin" for i in range(copies)], _rewrite)
 
 
 @pytest.mark.gpu

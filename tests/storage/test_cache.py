@@ -2,36 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from ..programs import NATIVE, ROOT, compiled, needs_compiler, run
+
 HERE = ROOT / "tests/storage"
 CASES = ("refused", "retag", "once", "victim", "flush", "clock", "belady", "known", "fill", "fills", "fails", "glance", "back")
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
-
-
-def compiled(source, folder, *includes):
-    program = folder / source.stem
-    paths = [part for include in (*includes, ROOT / "include") for part in ("-I", str(include))]
-    flags = ["-std=c++20", "-O2", "-Wall", "-Wextra", "-Werror", "-pthread"]
-    subprocess.run(["g++", *flags, *paths, str(source), "-o", str(program)], check=True)
-    return program
-
-
-def run(program, *arguments):
-    done = subprocess.run([str(program), *map(str, arguments)], capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stdout
-    return done.stdout
+pytestmark = needs_compiler
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    return compiled(HERE / "cache_model.cpp", tmp_path_factory.mktemp("model"), HERE / "explored", HERE)
+    flags = ["-O2", f"-I{HERE}/explored", f"-I{HERE}", *NATIVE]
+    return compiled(tmp_path_factory.mktemp("model"), HERE / "cache_model.cpp", flags=flags)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -47,7 +31,7 @@ def test_the_cases_are_all_there_are():
 
 @pytest.fixture(scope="module")
 def stress(tmp_path_factory):
-    return compiled(HERE / "cache_stress.cpp", tmp_path_factory.mktemp("stress"))
+    return compiled(tmp_path_factory.mktemp("stress"), HERE / "cache_stress.cpp", flags=["-O2", *NATIVE])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 8, 32])

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from ..programs import NATIVE, compiled, needs_compiler, run
+
 CONTROLLER = ["request", "serving", "controller", "memory_namespace", "faults"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
 TRANSFERS = ["transfers", "uring", "pread_pool"]
@@ -16,7 +15,7 @@ STORE = ["store", "expected", "volume", "host_pages", "file", "routed_transfers"
 URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() else []
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+@needs_compiler
 @pytest.mark.parametrize(
     ("name", "sources", "more"),
     [
@@ -32,21 +31,6 @@ URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() els
     ],
 )
 def test_commands_do_what_they_say_or_say_why_not(tmp_path, name, sources, more):
-    program = tmp_path / name
-    flags = [
-        "-std=c++20",
-        "-O1",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        "-pthread",
-        "-I",
-        str(ROOT / "include"),
-        "-I",
-        str(ROOT / "native"),
-    ]
-    files = [str(ROOT / f"tests/storage/{name}.cpp"), *(str(ROOT / f"native/storage/{source}.cpp") for source in sources)]
-    libraries = ["-luring"] if "-DHINTERLAND_URING=1" in more else []
-    subprocess.run(["g++", *flags, *more, *files, "-o", str(program), *libraries], check=True)
-    done = subprocess.run([str(program)], capture_output=True, text=True, check=False, timeout=320)
-    assert done.returncode == 0, done.stdout
+    files = [f"tests/storage/{name}.cpp", *(f"native/storage/{source}.cpp" for source in sources)]
+    libraries = ("-luring",) if more == URING and URING else ()
+    run(compiled(tmp_path, *files, flags=["-O1", *more, *NATIVE], libraries=libraries))

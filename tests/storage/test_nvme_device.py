@@ -4,8 +4,6 @@ others are met in tests/storage/qemu."""
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,19 +16,16 @@ from hinterland import _core
 from hinterland.runtime.errors import ConfigError, FormatError, StorageError
 from hinterland.storage import layout
 
-ROOT = Path(__file__).resolve().parents[2]
+from ..programs import NATIVE, compiled, needs_compiler, run
+
 SOURCES = ("nvme_device", "nvme_channel", "nvme_controller", "nvme_transfers", "vfio_device", "request")
 ADDRESS = "0000:01:00.0"
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+@needs_compiler
 def test_every_transfer_ends_whatever_the_controller_does(tmp_path):
-    program = tmp_path / "nvme_device"
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread", f"-I{ROOT}/include", f"-I{ROOT}/native"]
-    files = [ROOT / "tests/storage/nvme_device.cpp", *(ROOT / f"native/storage/{source}.cpp" for source in SOURCES)]
-    subprocess.run(["g++", *flags, *files, "-o", program], check=True)
-    done = subprocess.run([program], capture_output=True, text=True, check=False, timeout=320)
-    assert done.returncode == 0, done.stdout
+    sources = ["tests/storage/nvme_device.cpp", *(f"native/storage/{source}.cpp" for source in SOURCES)]
+    run(compiled(tmp_path, *sources, flags=["-O1", *NATIVE]))
 
 
 @pytest.fixture

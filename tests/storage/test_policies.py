@@ -17,8 +17,8 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, StorageError
 
+from ..programs import NATIVE, compiled, run
 from .simulators import POLICIES, in_sets, set_of
-from .test_cache import ROOT, compiled, run
 
 WAYS = (4, 8, 16, 32)
 SLOTS = 64
@@ -28,7 +28,7 @@ SLOTS = 64
 def program(tmp_path_factory):
     if shutil.which("g++") is None:
         pytest.skip("no g++")
-    return compiled(ROOT / "benchmarks/storage_cache.cpp", tmp_path_factory.mktemp("policies"))
+    return compiled(tmp_path_factory.mktemp("policies"), "benchmarks/storage_cache.cpp", flags=["-O1", *NATIVE])
 
 
 def rates(program: Path, folder: Path, trace: np.ndarray, slots: int = SLOTS) -> dict[tuple[str, str], int]:

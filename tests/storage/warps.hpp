@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 
+#include "../rounds.hpp"
 #include "client.hpp"
 #include "hinterland/storage/page_store.hpp"
 #include "hinterland/storage/source.hpp"
@@ -13,10 +14,10 @@ namespace test {
 
 #if defined(HINTERLAND_UNSEEN)  // tests/lanes
 inline void run_warp(const std::function<void()>& body) { Lanes::run(body); }
-constexpr unsigned kRounds = Lanes::rounds(12);
+inline const unsigned kRounds = rounds(12);
 #else
 inline void run_warp(const std::function<void()>& body) { body(); }
-constexpr unsigned kRounds = 40;
+inline const unsigned kRounds = rounds(40);
 #endif
 constexpr int64_t kPages = 200;
 constexpr unsigned kWarps = 3;

@@ -57,15 +57,6 @@ class Lanes {
     return lanes;
   }
 
-  // How many random cases a test takes: all, or a quarter where ThreadSanitizer makes each take four times as long.
-  static constexpr unsigned rounds(unsigned all) {
-#if defined(__SANITIZE_THREAD__)
-    return all / 4;
-#else
-    return all;
-#endif
-  }
-
   HINTERLAND_UNSEEN int lane() const { return static_cast<int>(running_ - lanes_.data()); }
 
   // Which lanes take a branch with this one, until it says that all do: what Warp::active() is.

@@ -1,0 +1,42 @@
+"""Programs in C++ that tests compile and run. How many cases each tries says rounds.hpp."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).resolve().parent
+ROOT = TESTS.parent
+NATIVE = [f"-I{ROOT}/include", f"-I{ROOT}/native"]
+# Several programs are made of the same sources, which ccache compiles once.
+COMPILER = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Without a sanitizer's runtime, which is meant for Python."""
+    return {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"} | more
+
+
+def compiled(folder: Path, *sources: Path | str, flags: list[str], libraries: tuple[str, ...] = ()) -> Path:
+    """A program in ``folder`` of these sources, which are paths from the repository's root; it has the first one's name."""
+    program = folder / Path(sources[0]).stem
+    flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-pthread", *flags]
+    objects = [folder / f"{Path(source).stem}.o" for source in sources]
+    for source, target in zip(sources, objects, strict=True):
+        subprocess.run([*COMPILER, *flags, "-c", ROOT / source, "-o", target], env=environment(), check=True)
+    subprocess.run(["g++", *flags, *objects, "-o", program, *libraries], env=environment(), check=True)
+    return program
+
+
+def run(program: Path, *arguments: object, **more: str) -> str:
+    """What it says; ``more`` is of its environment. It ends itself where it hangs, but for the lanes' programs."""
+    command = [program, *map(str, arguments)]
+    done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stdout
+    return done.stdout
