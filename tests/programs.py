@@ -27,7 +27,7 @@ def compiled(folder: Path, *sources: Path | str, flags: list[str], libraries: tu
     """A program in ``folder`` of these sources, which are paths from the repository's root; it has the first one's name."""
     program = folder / Path(sources[0]).stem
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-pthread", *flags]
-    objects = [folder / f"{Path(source).stem}.o" for source in sources]
+    objects = [folder / f"{i}.o" for i in range(len(sources))]  # some have the same name
     for source, target in zip(sources, objects, strict=True):
         subprocess.run([*COMPILER, *flags, "-c", ROOT / source, "-o", target], env=environment(), check=True)
     subprocess.run(["g++", *flags, *objects, "-o", program, *libraries], env=environment(), check=True)
@@ -35,7 +35,7 @@ def compiled(folder: Path, *sources: Path | str, flags: list[str], libraries: tu
 
 
 def run(program: Path, *arguments: object, **more: str) -> str:
-    """What it says; ``more`` is of its environment. It ends itself where it hangs, but for the lanes' programs."""
+    """What it says; ``more`` is added to its environment."""
     command = [program, *map(str, arguments)]
     done = subprocess.run(command, env=environment(**more), capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stdout
