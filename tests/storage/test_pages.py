@@ -10,7 +10,6 @@ elements where an array has several ranges: ``test_ranges_lie_anywhere``.
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 from pathlib import Path
 
@@ -24,16 +23,16 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.runtime.errors import StorageError
 
-from .test_cache import HERE, compiled, run
+from ..programs import NATIVE, compiled, needs_compiler, run
 
 LINE = 512
 PEBIBYTE = 1 << 50
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+@needs_compiler
 def test_page_numbers_to_their_last_bit(tmp_path: Path) -> None:
     """And arrays that begin anywhere in the space of pages, up to its end."""
-    run(compiled(HERE / "page_numbers.cpp", tmp_path, HERE))
+    run(compiled(tmp_path, "tests/storage/page_numbers.cpp", flags=["-O1", *NATIVE]))
 
 
 def largest_sparse(path: Path) -> int:
