@@ -1,13 +1,16 @@
 """Python programs in processes that are forked from one that has torch: to import it takes seconds of each.
 
-Not for what the start or the end of an interpreter is part of: these processes end without the interpreter's own end.
+Not for what the start or the end of an interpreter is part of: these processes end without the interpreter's own end. Nor for
+the ranks of a job, which read OMP_NUM_THREADS as they start; one of them was once waited for in vain, and why was not found.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import multiprocessing
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,11 +37,14 @@ class Forked:
     def communicate(self, timeout: float) -> tuple[str, str]:
         """What it wrote, once it has ended."""
         self._process.join(timeout)
-        if self.returncode is None:
+        lasts = self.returncode is None
+        if lasts:
+            os.kill(self._process.pid, signal.SIGABRT)  # it says where its threads are
+            self._process.join(10)
             self.kill()
-            raise subprocess.TimeoutExpired(self.args, timeout)
         said = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
         out, error = (file.read_text() if file.exists() else "" for file in said)
+        assert not lasts, f"{self.args} lasts longer than {timeout} s:\n{out}\n{error}"
         return out, error
 
     def kill(self) -> None:
@@ -58,6 +64,7 @@ def _begin(arguments: list[str], environment: dict[str, str], here: str, folder:
     os.environ.update(environment)
     for number, name in ((1, "stdout"), (2, "stderr")):
         os.dup2(os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT), number)
+    faulthandler.enable()
     sys.path[:0] = filter(None, environment.get("PYTHONPATH", "").split(os.pathsep))
     first, *rest = arguments
     if first == "-c":

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
-
-from .forked import Forked
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,6 +18,15 @@ def run_ranks(count, script, *arguments):
         port = free.getsockname()[1]
     above = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "PYTHONPATH": above}
-    running = [Forked(script, *arguments, env={**where, "RANK": str(rank)}) for rank in range(count)]
-    said = [process.communicate(timeout=240) for process in running]
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(script), *map(str, arguments)],
+            env={**os.environ, **where, "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    said = [process.communicate(timeout=240)[0] for process in running]
     assert [process.returncode for process in running] == [0] * count, said

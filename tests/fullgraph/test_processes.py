@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-
-from ..forked import Forked
 
 PROGRAM = Path(__file__).with_name("ranks.py")
 
@@ -19,9 +20,15 @@ class Job:
 
     def __init__(self, count, death, backend="gloo"):
         store = dist.TCPStore("127.0.0.1", 0, is_master=True)
-        shared = {"WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
+        shared = {**os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
         started = [
-            Forked(PROGRAM, backend, store.port, death, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+            subprocess.Popen(
+                [sys.executable, str(PROGRAM), backend, str(store.port), death],
+                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
             for rank in range(count)
         ]
         try:

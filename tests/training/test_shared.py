@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,7 +24,6 @@ from hinterland.runtime.errors import FormatError
 from hinterland.training import Shards
 from hinterland.training.shared import PartOfRows
 
-from ..forked import Forked
 from .test_train import free_port, same
 
 # 161 vertices validate and 193 are tested: in batches of 16, the first of two ranks has a batch more than the second.
@@ -83,13 +85,16 @@ class Job:
         self.nodes, self.local, self.folder = nodes, local, folder
         datasets.save(datasets.generate(SHAPE, seed=1, device="cpu"), folder / "set")
         datasets.save(datasets.generate(TYPES, seed=1, symmetrize=True, device="cpu"), folder / "types")
-        shared = {"WORLD_SIZE": str(nodes * local), "LOCAL_WORLD_SIZE": str(local), "OMP_NUM_THREADS": "1"}
+        shared = {**os.environ, "WORLD_SIZE": str(nodes * local), "LOCAL_WORLD_SIZE": str(local), "OMP_NUM_THREADS": "1"}
         shared |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         program = Path(__file__).with_name("shared_ranks.py")
         started = [
-            Forked(
-                *(program, folder, device),
+            subprocess.Popen(
+                [sys.executable, str(program), str(folder), device],
                 env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank % local), **self.gpu_of(rank)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             for rank in range(nodes * local)
         ]

@@ -6,6 +6,7 @@ import _thread
 import dataclasses
 import os
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -19,8 +20,6 @@ from hinterland.training import checkpoint as checkpoints
 from hinterland.training import train
 from hinterland.training import train as training
 from hinterland.training.models import GNN
-
-from ..forked import Forked
 
 SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.3, "device": "cpu", "seed": 3}
@@ -354,11 +353,20 @@ def free_port():
 def in_two_processes(name, folder):
     """What a program beside this one did in two processes: their exit statuses, and what they wrote."""
     ports = [str(free_port()) for _ in range(4)]
-    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "PORTS": ",".join(ports)}
+    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "PORTS": ",".join(ports)}
     program = Path(__file__).with_name(name)
-    processes = [Forked(program, folder, env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}) for rank in range(2)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(program), str(folder)],
+            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
     try:
-        said = ["".join(process.communicate(timeout=120)) for process in processes]
+        said = [process.communicate(timeout=120)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
