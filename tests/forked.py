@@ -20,42 +20,26 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["pytest", "hypothesis", "scipy.sparse", "torch._dynamo"])  # optimizers import the last
 
 
-class Forked:
-    """A process that does what ``python`` would with these arguments; used as subprocess.Popen is, with pipes."""
-
-    def __init__(self, *arguments: object, env: dict[str, str] | None = None):
-        self.args = [os.fspath(one) if isinstance(one, os.PathLike) else str(one) for one in arguments]
-        self._folder = tempfile.TemporaryDirectory()
-        environment = {**os.environ, **(env or {})}
-        self._process = _CONTEXT.Process(target=_begin, args=(self.args, environment, os.getcwd(), self._folder.name))
-        self._process.start()
-
-    @property
-    def returncode(self) -> int | None:
-        return self._process.exitcode
-
-    def communicate(self, timeout: float) -> tuple[str, str]:
-        """What it wrote, once it has ended."""
-        self._process.join(timeout)
-        lasts = self.returncode is None
+def run(
+    *arguments: object, env: dict[str, str] | None = None, timeout: float = 240, check: bool = False
+) -> subprocess.CompletedProcess:
+    """As subprocess.run does of ``python`` with these arguments, with both outputs captured as text; ``env`` is added to this
+    process's."""
+    words = [os.fspath(one) if isinstance(one, os.PathLike) else str(one) for one in arguments]
+    with tempfile.TemporaryDirectory() as folder:
+        process = _CONTEXT.Process(target=_begin, args=(words, {**os.environ, **(env or {})}, os.getcwd(), folder))
+        process.start()
+        process.join(timeout)
+        lasts = process.exitcode is None
         if lasts:
-            os.kill(self._process.pid, signal.SIGABRT)  # it says where its threads are
-            self._process.join(10)
-            self.kill()
-        said = [Path(self._folder.name, name) for name in ("stdout", "stderr")]
+            os.kill(process.pid, signal.SIGABRT)  # it says where its threads are
+            process.join(10)
+            process.kill()
+        said = [Path(folder, name) for name in ("stdout", "stderr")]
         out, error = (file.read_text() if file.exists() else "" for file in said)
-        assert not lasts, f"{self.args} lasts longer than {timeout} s:\n{out}\n{error}"
-        return out, error
-
-    def kill(self) -> None:
-        self._process.kill()
-
-
-def run(*arguments: object, env: dict[str, str] | None = None, timeout: float = 240) -> subprocess.CompletedProcess:
-    """As subprocess.run does, with both outputs captured as text; ``env`` is added to this process's."""
-    process = Forked(*arguments, env=env)
-    out, error = process.communicate(timeout)
-    return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+    assert not lasts, f"{words} lasts longer than {timeout} s:\n{out}\n{error}"
+    assert not check or process.exitcode == 0, f"{words} ended with {process.exitcode}:\n{out}\n{error}"
+    return subprocess.CompletedProcess(words, process.exitcode, out, error)
 
 
 def _begin(arguments: list[str], environment: dict[str, str], here: str, folder: str) -> None:

@@ -216,7 +216,7 @@ for limit in (1000, 20000, 300000):
 
 
 def test_a_full_disk_leaves_nothing(tmp_path):
-    ran = forked.run("-c", _WRITE_TO_A_FULL_DISK, tmp_path)
+    ran = forked.run("-c", _WRITE_TO_A_FULL_DISK, tmp_path, check=True)
     lines = ran.stdout.splitlines()
     assert len(lines) == 3, ran.stderr
     for line in lines:

@@ -484,7 +484,7 @@ def test_a_matrix_of_attributes_is_read_in_blocks(tmp_path):
     _shchur(tmp_path / "small.npz", 10, 4, 10)
     _shchur(tmp_path / "packed.npz", 100, 4, 20_000_000)  # 160 MB of entries in 160 KB; they make 400 numbers
     assert (tmp_path / "packed.npz").stat().st_size < 1 << 20
-    ran = forked.run("-c", _PEAK, tmp_path / "packed.npz", tmp_path / "small.npz")
+    ran = forked.run("-c", _PEAK, tmp_path / "packed.npz", tmp_path / "small.npz", check=True)
     output, peak = map(int, ran.stdout.split())
     assert peak < output + (80 << 20)
     assert int(hl.datasets.open(tmp_path / "packed.npz").features.cpu()[0, 0]) == 2**24  # where float32 stops to count

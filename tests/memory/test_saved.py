@@ -69,7 +69,7 @@ def test_a_checkpoint_outlives_the_process_that_wrote_it(tmp_path):
         "import sys, torch\nfrom hinterland import UnifiedTensor\n"
         "torch.save(UnifiedTensor.from_tensor(torch.arange(4.0), placement='registered'), sys.argv[1])\n"
     )
-    assert forked.run("-c", code, tmp_path / "x.pt").returncode == 0
+    forked.run("-c", code, tmp_path / "x.pt", check=True)
     other = torch.load(tmp_path / "x.pt", weights_only=True)
     assert other.placement == "registered" and other.cpu().tolist() == [0, 1, 2, 3]
 

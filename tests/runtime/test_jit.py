@@ -263,6 +263,6 @@ def test_every_kernel_is_known_to_the_command_that_builds_them():
         "kernels.build()\n"
         "print(*sorted(jit.REGISTRY))"
     )
-    done = forked.run("-c", text)
+    done = forked.run("-c", text, check=True)
     files = {path.relative_to(jit.PACKAGE).as_posix() for path in jit.PACKAGE.rglob("*.cu")}
     assert set(done.stdout.splitlines()[-1].split()) == files

@@ -657,7 +657,7 @@ for ending in ("npy", "safetensors", "bin"):
 
 
 def test_a_file_larger_than_may_be_leaves_nothing(tmp_path):
-    ran = forked.run("-c", _PAST_A_LIMIT, tmp_path)
+    ran = forked.run("-c", _PAST_A_LIMIT, tmp_path, check=True)
     lines = ran.stdout.splitlines()
     assert len(lines) == 3 and all("cannot be written: File too large" in line for line in lines), ran.stdout
     assert sorted(os.listdir(tmp_path)) == ["small.bin", "small.npy", "small.safetensors"]

@@ -132,8 +132,8 @@ def map_text(value: Value, dtypes: Sequence[torch.dtype], width: int) -> Written
     writer, (lanes, own) = _Writer(), _lanes_for(width)
     if value.shape:
         return _written("map", writer, dtypes, outs, _rows(writer, value, lanes, own), (1, lanes // own))
-    of_team = max(1, min(_OF_THREAD, _UNDER_WAY // -(-width // (lanes // own)))) if own > 1 else 1
-    rows = _BLOCK // (lanes // own) * of_team
+    step = lanes // own  # threads of a row
+    rows = _BLOCK // step * (max(1, _UNDER_WAY // -(-width // step)) if width < _LONG else 1)
     body = _values_of_rows(writer, value, f"h::Lanes<{lanes}, {own}>", rows)
     return _written("map", writer, dtypes, outs, body, (rows, _BLOCK))
 

@@ -185,7 +185,8 @@ class OnGpu(Run):
 
         try:
             for number, (first, last) in enumerate(self._chunks(most)):
-                chunks.append(_Chunk(first, last, rooms[number % len(rooms)]))
+                rows = min(last * _BLOCK, self.table.rows) - first * _BLOCK
+                chunks.append(_Chunk(first, last, rows, rooms[number % len(rooms)]))
                 with torch.cuda.stream(chunks[-1].room.stream):
                     filter(chunks[-1])
                 if number:  # whose filter is waited for while the next one's columns are copied
@@ -213,8 +214,8 @@ class OnGpu(Run):
     def _wide_columns(self, pairs: list[tuple[str | None, str | None]]) -> list[list[str]]:
         """Columns that are read where rows match, and may be staged as well: none, those of 4 bytes a value, those of 8, too.
         Narrower ones are read as quickly by loads."""
-        merged = {pair: self._merged(pair) for pair in pairs}
-        read = [name for pair, of in merged.items() if of["adds"] or of["bounds"] for name in pair if name is not None]
+        merged = ((pair, self._merged(pair)) for pair in pairs)
+        read = [name for pair, of in merged if of["adds"] or of["bounds"] for name in pair if name is not None]
         others = [name for name in dict.fromkeys([*self.keys, *read]) if name not in self._compared_values]
         if self.gather_below >= 0:
             others = []
@@ -232,8 +233,7 @@ class OnGpu(Run):
 
     def _choose_way(self, chunk: _Chunk) -> None:
         """Stages what is nearly all read; waits for the chunk's filter."""
-        rows = min(chunk.last * _BLOCK, self.table.rows) - chunk.first * _BLOCK
-        sectors = {bits: -(-rows * bits // 8 // _SECTOR) for bits in (32, 64)}
+        sectors = {bits: -(-chunk.rows * bits // 8 // _SECTOR) for bits in (32, 64)}
         if self._waits:
             both = int(chunk.room.touched)
             chunk.touched = {32: both >> 32, 64: both & 0xFFFFFFFF}
@@ -326,11 +326,10 @@ class OnGpu(Run):
             column, held = self._columns[name], self._held[name]
             column.bytes, column.least_bytes, column.streamed, column.gathered = read, least, streamed, gathered
             for chunk in chunks:
-                rows = min(chunk.last * _BLOCK, self.table.rows) - chunk.first * _BLOCK
-                whole = -(-rows * held.bits // 8)
+                whole, bits = -(-chunk.rows * held.bits // 8), -(-chunk.rows // 8)
                 if name in self._compared and held.valid is not None:
-                    column.bytes += -(-rows // 8)
-                    column.least_bytes += -(-rows // 8)
+                    column.bytes += bits
+                    column.least_bytes += bits
                 if name in self._compared_values:
                     column.bytes += whole
                     column.least_bytes += whole
@@ -379,12 +378,14 @@ class _Chunk:
     """Blocks that are worked on together, in a room.
 
     Attributes:
+        rows: that the file has of these.
         way: which of the wide columns are staged (``OnGpu._wide``).
         touched: sectors that hold a match, by the bits of a value.
     """
 
     first: int
     last: int
+    rows: int
     room: _Room
     way: int = 0
     touched: dict[int, int] = field(default_factory=dict)

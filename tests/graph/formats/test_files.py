@@ -184,7 +184,7 @@ for ending in sys.argv[2:]:
 
 def test_a_full_disk_leaves_nothing(tmp_path):
     endings = ["hl", "mtx", "txt", "txt.gz", "gr", "wsg", "bel", "npz"]
-    ran = forked.run("-c", _WRITE_TO_A_FULL_DISK, tmp_path, *endings)
+    ran = forked.run("-c", _WRITE_TO_A_FULL_DISK, tmp_path, *endings, check=True)
     lines = ran.stdout.splitlines()
     assert len(lines) == len(endings), ran.stderr
     for line, ending in zip(lines, endings, strict=True):
@@ -257,7 +257,7 @@ print(graph.num_edges, graph.nbytes, after - before)
 def peak_of(path, **options) -> tuple[int, int, int]:
     """A graph's edges, its bytes, and how many bytes more than before a process held while it read the graph from ``path``."""
     (path.parent / "small.txt").write_text("0 1\n" * 100)
-    ran = forked.run("-c", _PEAK, path, path.parent / "small.txt", json.dumps(options))
+    ran = forked.run("-c", _PEAK, path, path.parent / "small.txt", json.dumps(options), check=True)
     found, graph_bytes, peak = map(int, ran.stdout.split())
     return found, graph_bytes, peak
 
