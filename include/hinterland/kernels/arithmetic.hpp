@@ -155,14 +155,16 @@ HINTERLAND_FN T sigmoid(T a) {
   return reciprocal(sum_of(T{1}, exp(-a)));
 }
 
-// NaN where either is.
+// NaN where either is. (In two steps, which compilers turn into vectors; one condition of both they do not.)
 template <class T>
 HINTERLAND_FN T maximum(T a, T b) {
-  return a > b || a != a ? a : b;
+  const T greater = a > b ? a : b;
+  return a != a ? a : greater;
 }
 template <class T>
 HINTERLAND_FN T minimum(T a, T b) {
-  return a < b || a != a ? a : b;
+  const T less = a < b ? a : b;
+  return a != a ? a : less;
 }
 
 // By which the least whole number cannot be divided.

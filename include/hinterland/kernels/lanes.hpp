@@ -93,6 +93,7 @@ struct Lanes {
     for (int lane = 0; lane < kOwn && at + lane * kStep < size; ++lane) {  // of a whole last turn none is left
       if (at + element(lane) < size) own[lane] = together(own[lane], value(at + element(lane)));
     }
+    HINTERLAND_UNROLLED
     for (int half = kOwn / 2; half > 0; half /= 2) {
       for (int lane = 0; lane < half; ++lane) own[lane] = together(own[lane], own[lane + half]);
     }
