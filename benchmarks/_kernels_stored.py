@@ -2,9 +2,10 @@
 files that no cache holds, with write-back that nobody waits for.
 
 Beside them, in turns: native io_uring, of the same bytes and the same mix of two reads and a write (fio where it is installed,
-to see that ours is no slow one); the same sum in tiles, by hand, where tile k + 1 is read while tile k is added and tile k - 1
-written; and the sum with c in memory. GB/s are of what has to be moved, a, b and c, until all is on the disk. Ratios are of
-native seconds to ours.
+to see that ours is no slow one), by the block that is quickest for it, to a c that is there and to one that is a hole as a new
+file is; the same sum in tiles, by hand, where tile k + 1 is read while tile k is added and tile k - 1 written; and the sum with
+c in memory. GB/s are of what has to be moved, a, b and c, until all is on the disk. Ratios are of native seconds to ours, of the
+same kind of c. Kernels were compiled before; their caches and queues are made, and pinned, within the time.
 """
 
 from __future__ import annotations
@@ -66,6 +67,20 @@ __global__ void sums(array<const double> x, array<double> out) {
   if (threadIdx.x == 0) out[blockIdx.x] = own[0];
 }
 """
+# The first of each block asks for the segments of the blocks that are `ahead` further on.
+_SUM_BLOCKS_AHEAD = """
+__global__ void sums(array<const double> x, array<double> out, int64_t ahead) {
+  __shared__ double own[256];
+  const int64_t i = int64_t{blockIdx.x} * 512 + threadIdx.x;
+  if (threadIdx.x == 0) x.prefetch(i + ahead, 512);
+  own[threadIdx.x] = x[i] + x[i + 256];
+  for (unsigned width = 128; width > 0; width /= 2) {
+    __syncthreads();
+    if (threadIdx.x < width) own[threadIdx.x] += own[threadIdx.x + width];
+  }
+  if (threadIdx.x == 0) out[blockIdx.x] = own[0];
+}
+"""
 _SUM_THREADS = """
 __global__ void sums(array<const double> x, array<double> out) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -79,6 +94,7 @@ __global__ void sums(array<const double> x, array<double> out) {
 """
 _LINES = (4096, 65536)
 _TILE, _PIECE = 16 << 20, 1 << 20
+_FEW = 1 << 17  # elements of a call that has a kernel compiled
 
 
 class _Took(dict[tuple[str, int], list[float]]):
@@ -117,8 +133,8 @@ class _Files:
                     file.write((some * (number + 1)).numpy().data)
             os.fsync(file.fileno())
 
-    def array(self, number: int, line_bytes: int, mode: str = "r") -> hl.StorageArray:
-        where = {"dtype": torch.float64, "shape": (self.nbytes // 8,), "offset": number * self.nbytes}
+    def array(self, number: int, line_bytes: int, mode: str = "r", elements: int | None = None) -> hl.StorageArray:
+        where = {"dtype": torch.float64, "shape": (elements or self.nbytes // 8,), "offset": number * self.nbytes}
         return hl.StorageArray.open(self.path, mode, cache=self._cache(line_bytes), **where)
 
     def _cache(self, line_bytes: int) -> hl.StorageCache:
@@ -139,8 +155,11 @@ class _Files:
             made.close()
             path.unlink(missing_ok=True)
 
-    def native(self, block: int, writes: bool) -> float:
-        """Seconds of two reads, of a and b, for each write, of c; or of the reads alone."""
+    def native(self, block: int, writes: bool, new: bool = False) -> float:
+        """Seconds of two reads, of a and b, for each write, of c, which is a hole if it is ``new``; or of the reads alone."""
+        if new:
+            os.truncate(self.path, 2 * self.nbytes)
+            os.truncate(self.path, 3 * self.nbytes)
         each = torch.arange(0, self.nbytes, block)
         parts = ([each + 2 * self.nbytes] if writes else []) + [each, each + self.nbytes]
         offsets = torch.stack(parts, dim=1).reshape(-1).contiguous()
@@ -166,66 +185,89 @@ def _checked(path: Path, offset: int, elements: int, wanted: Callable[[torch.Ten
 def _added(files: _Files, device: torch.device, cache: int, pairs: int) -> list[dict[str, Any]]:
     elements, found = files.nbytes // 8, Rows()
     everything, read = 3 * files.nbytes, 2 * files.nbytes
+    ahead = (cache // 32 // 8,)
     took = _Took()
 
-    def kernel(text: str, line: int, new: bool | None, name: str, ahead: tuple[int, ...] = ()) -> None:
+    def call(text: str, line: int, new: bool | None, ahead: tuple[int, ...], elements: int) -> float:
         add = hl.kernel(text, cache=cache)
-        with files.array(0, line) as a, files.array(1, line) as b:
+        with files.array(0, line, elements=elements) as a, files.array(1, line, elements=elements) as b:
             if new is None:
                 c = torch.empty(elements, dtype=torch.float64, device=device)
                 seconds = _seconds(lambda: add(a, b, c, *ahead), device)
                 assert torch.equal(c[::997].cpu(), 3 * torch.arange(0, elements, 997).double())
-            else:
-                with files.target(new, elements, line) as (c, path, offset):
-                    seconds = _seconds(lambda: add(a, b, c, *ahead, device=device), device)
-                    _checked(path, offset, elements, lambda at: 3 * at.double())
-        took.add(name, line, seconds)
+                return seconds
+            with files.target(new, elements, line) as (c, path, offset):
+                seconds = _seconds(lambda: add(a, b, c, *ahead, device=device), device)
+                _checked(path, offset, elements, lambda at: 3 * at.double())
+            return seconds
 
+    kernels = (
+        ("kernel, c is new", _ADD, True, ()),
+        ("kernel with prefetch, c is new", _ADD_AHEAD, True, ahead),
+        ("kernel, c is overwritten", _ADD, False, ()),
+        ("kernel with prefetch, c is overwritten", _ADD_AHEAD, False, ahead),
+        ("kernel with prefetch, c in memory", _ADD_AHEAD, None, ahead),
+    )
+    natives = {"native": (True, False), "native, c is new": (True, True), "native reads": (False, False)}
+    for _, text, new, given in kernels:
+        call(text, _LINES[0], new if new is None else True, given, _FEW)  # compiles
     for _ in range(pairs):
         for block in (*_LINES, 1 << 20):
-            took.add("native", block, files.native(block, True))
-            took.add("native reads", block, files.native(block, False))
+            for name, how in natives.items():
+                took.add(name, block, files.native(block, *how))
         took.add("in tiles, by hand", _PIECE, _tiled(files, device))
         for line in _LINES:
-            kernel(_ADD, line, True, "kernel, c is new")
-            kernel(_ADD_AHEAD, line, True, "kernel with prefetch, c is new", (cache // 32 // 8,))
-            kernel(_ADD, line, False, "kernel, c is overwritten")
-            kernel(_ADD_AHEAD, line, None, "kernel with prefetch, c in memory", (cache // 32 // 8,))
-    blocks, natives = (*_LINES, 1 << 20), ("native", "native reads")
-    best = {name: min(statistics.median(took[name, block]) for block in blocks) for name in natives}
+            for name, text, new, given in kernels:
+                took.add(name, line, call(text, line, new, given, elements))
+    best = {name: min(statistics.median(took[name, block]) for block in (*_LINES, 1 << 20)) for name in natives}
     for (name, line), seconds in took.items():
         only_read = name == "native reads" or name.endswith("in memory")
+        beside = "native reads" if only_read else "native, c is new" if name.endswith("is new") else "native"
         median = statistics.median(seconds)
-        of = best["native reads" if only_read else "native"] / median
-        found.append({"sum": name, "line": line, "GB/s": (read if only_read else everything) / median / 1e9, "of native": of})
+        moved = read if only_read else everything
+        found.append({"sum": name, "line": line, "GB/s": moved / median / 1e9, "of native": best[beside] / median})
     return found
 
 
 def _reduced(files: _Files, device: torch.device, cache: int, pairs: int) -> list[dict[str, Any]]:
     """Sums of a's segments to a new file, and to memory, beside native reads of a and b, which are two of it."""
-    segments, found = files.nbytes // 8 // _SEGMENT, Rows()
-    sums = hl.kernel(_SUM_BLOCKS if device.type == "cuda" else _SUM_THREADS, cache=cache)
-    launch = {"grid": segments, "block": 256} if device.type == "cuda" else {"grid": -(-segments // 256), "block": 256}
+    on_gpu = device.type == "cuda"
+    kernels = {"kernel": (_SUM_BLOCKS, ()), "kernel with prefetch": (_SUM_BLOCKS_AHEAD, (cache // 16 // 8,))}
+    if not on_gpu:
+        kernels = {"kernel with prefetch": (_SUM_THREADS, ())}
 
     def wanted(at: torch.Tensor) -> torch.Tensor:
         return (at.double() * _SEGMENT + (_SEGMENT - 1) / 2) * _SEGMENT
 
-    for line in _LINES:
-        took = _Took()
-        for _ in range(pairs):
-            took.add("native", line, files.native(line, False) / 2)
-            with files.array(0, line) as x:
-                with files.target(True, segments, line) as (out, path, offset):
-                    took.add("kernel", line, _seconds(lambda: sums(x, out, device=device, **launch), device))
-                    _checked(path, offset, segments, wanted)
+    def call(text: str, line: int, ahead: tuple[int, ...], elements: int, stores: bool) -> float:
+        segments = elements // _SEGMENT
+        launch = {"grid": segments if on_gpu else -(-segments // 256), "block": 256, "device": device}
+        sums = hl.kernel(text, cache=cache)
+        with files.array(0, line, elements=elements) as x:
+            if not stores:
                 near = torch.empty(segments, dtype=torch.float64, device=device)
-                took.add("kernel, sums in memory", line, _seconds(lambda: sums(x, near, **launch), device))  # noqa: B023
+                seconds = _seconds(lambda: sums(x, near, *ahead, **launch), device)
                 assert torch.equal(near.cpu(), wanted(torch.arange(segments)))
-        medians = {name: statistics.median(seconds) for (name, _), seconds in took.items()}
-        for name, seconds in medians.items():
-            found.append(
-                {"sums": name, "line": line, "GB/s": files.nbytes / seconds / 1e9, "of native": medians["native"] / seconds}
-            )
+                return seconds
+            with files.target(True, segments, line) as (out, path, offset):
+                seconds = _seconds(lambda: sums(x, out, *ahead, **launch), device)
+                _checked(path, offset, segments, wanted)
+            return seconds
+
+    took = _Took()
+    for text, ahead in kernels.values():
+        for stores in (True, False):
+            call(text, _LINES[0], ahead, _FEW, stores)  # compiles
+    for _ in range(pairs):
+        for line in _LINES:
+            took.add("native", line, files.native(line, False) / 2)
+            for name, (text, ahead) in kernels.items():
+                took.add(name, line, call(text, line, ahead, files.nbytes // 8, True))
+                took.add(f"{name}, sums in memory", line, call(text, line, ahead, files.nbytes // 8, False))
+    medians = {key: statistics.median(seconds) for key, seconds in took.items()}
+    best, found = min(medians["native", line] for line in _LINES), Rows()
+    for (name, line), seconds in medians.items():
+        found.append({"sums": name, "line": line, "GB/s": files.nbytes / seconds / 1e9, "of native": best / seconds})
     return found
 
 

@@ -16,10 +16,10 @@ from .. import forked
 PROGRAM = Path(__file__).with_name("changed_arrays.py")
 
 
-@pytest.mark.timeout(3000)  # on a GPU all kernels are compiled
+@pytest.mark.timeout(3000)
 @pytest.mark.parametrize("every", [31, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_no_operation_crashes_on_arrays_that_were_changed(device, every):
-    ran = forked.run(PROGRAM, device.type, every)
+    ran = forked.run(PROGRAM, device.type, every, timeout=2900)  # on a GPU all kernels are compiled
     combinations = ran.stdout.splitlines()
     if ran.returncode < 0:
         pytest.fail(f"{signal.Signals(-ran.returncode).name} in {combinations[-1]}")

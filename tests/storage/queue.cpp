@@ -392,6 +392,17 @@ void check_reserved(uint32_t submission_size, uint32_t completion_size, unsigned
   }
 }
 
+// Who leaves places is refused while others still get those.
+void check_left() {
+  Rings rings(16, 16);
+  const auto given = [&](uint32_t left) {
+    uint32_t count = 0;
+    while (rings.pair.reserve<Alone>(true, left)) ++count;
+    return count;
+  };
+  CHECK(given(4) == 11 && given(4) == 0 && given(0) == 4 && given(0) == 0, "of 15 places four are left");
+}
+
 Counts check_clients(Rings& rings, const Faults& faults, uint64_t seed, unsigned operations, uint64_t start = 0) {
   rings.start_at(start);
   Clients clients(rings, faults, seed);
@@ -456,6 +467,7 @@ int main(int count, char** values) {
   check_heads();
   check_worst_times();
   check_nothing_left_behind(rounds(4000));
+  check_left();
   for (const uint32_t size : {2u, 16u, 64u}) {
     check_reserved(size, 16, rounds(20));
     check_reserved(16, size, rounds(20));

@@ -8,6 +8,7 @@
 
 #include "hinterland/core/warp.hpp"
 #include "hinterland/kernels/arithmetic.hpp"
+#include "hinterland/kernels/array.hpp"
 #include "hinterland/kernels/on_cpu.hpp"
 
 namespace hinterland::kernels {
@@ -54,8 +55,79 @@ HINTERLAND_FN T least_of() {
     return stdlib::numeric_limits<T>::min();
 }
 
-// kOfThread: lanes that a thread of a GPU plays, those that take each other in first: then what it puts together with other threads
-// is one value.
+// Neighbours that a thread has in hand at once, of what it takes one by one: of a GPU as many as its widest loads and stores move.
+inline constexpr int kSome = HINTERLAND_ON_GPU ? 4 : 1;
+
+// A number that is known when it is compiled.
+template <int kCount>
+struct Count {
+  HINTERLAND_FN constexpr operator int() const { return kCount; }
+};
+
+template <class T, int kCount>
+struct Some {
+  T of[kCount];
+  HINTERLAND_FN T operator[](int k) const { return of[k]; }
+  HINTERLAND_FN T& operator[](int k) { return of[k]; }
+};
+
+// What of `kCount` neighbours is moved at once.
+template <class T, int kCount>
+struct alignas(kCount * sizeof(T) < 16 ? kCount * sizeof(T) : 16) Piece {
+  static constexpr int kOf = kCount * sizeof(T) <= 16 ? kCount : static_cast<int>(16 / sizeof(T));
+  T of[kOf];
+
+  // Whether the elements from here on are moved so.
+  HINTERLAND_FN static bool is_at(const T* place) {
+    return place != nullptr && reinterpret_cast<uintptr_t>(place) % alignof(Piece) == 0;
+  }
+};
+
+// Elements [at, at + count) of an array; those up to kCount are zeros.
+template <int kCount, class T>
+HINTERLAND_FN Some<T, kCount> some(const array<const T>& from, int64_t at, int count = kCount) {
+  if constexpr (kCount == 1) {
+    return {{from[at]}};
+  } else {
+    using Moved = Piece<T, kCount>;
+    Some<T, kCount> got{};
+    const T* const place = from.address(at);
+    if (count == kCount && Moved::is_at(place)) {
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kCount; k += Moved::kOf) {
+        const Moved piece = *reinterpret_cast<const Moved*>(place + k);
+        for (int i = 0; i < Moved::kOf; ++i) got[k + i] = piece.of[i];
+      }
+    } else {
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kCount; ++k)
+        if (k < count) got[k] = from[at + k];
+    }
+    return got;
+  }
+}
+
+// The first `count` become elements from at[] on.
+template <class T, int kCount>
+HINTERLAND_FN void put(const array<T>& to, int64_t at, const Some<T, kCount>& values, int count) {
+  using Moved = Piece<T, kCount>;
+  T* const place = to.address(at);
+  if (kCount > 1 && count == kCount && Moved::is_at(place)) {
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kCount; k += Moved::kOf) {
+      Moved piece;
+      for (int i = 0; i < Moved::kOf; ++i) piece.of[i] = values[k + i];
+      *reinterpret_cast<Moved*>(place + k) = piece;
+    }
+  } else {
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kCount; ++k)
+      if (k < count) to[at + k] = values[k];
+  }
+}
+
+// kOfThread: lanes that a thread of a GPU plays. They are neighbours, so that it reads their elements at once, and a warp whole lines,
+// as the link to the host wants it.
 template <int kLanes, int kOfThread = 1>
 struct Lanes {
   static constexpr int kOwn = HINTERLAND_ON_GPU ? kOfThread : kLanes;  // lanes that a thread plays
@@ -66,9 +138,10 @@ struct Lanes {
   // The row of these lanes, by the launch's threads.
   HINTERLAND_FN static int64_t row() { return thread() / kStep; }
   HINTERLAND_FN static int first() { return static_cast<int>(thread() % kStep); }
-  HINTERLAND_FN static int element(int lane) { return first() + lane * kStep; }  // of a turn, of one of a thread's lanes
+  HINTERLAND_FN static int element(int lane) { return first() * kOwn + lane; }  // of a turn, of one of a thread's lanes
 
-  // value(j) of each element j of a row, put together in the order above; `none` changes nothing that it is put together with.
+  // What is made of each element of a row, put together in the order above: value(j, n) is Some of elements j to j + n, where n is a
+  // Count. `none` changes nothing that it is put together with.
   template <class T, class Value, class Together>
   HINTERLAND_FN static T fold(int64_t size, T none, const Value& value, const Together& together) {
     T own[kOwn];
@@ -78,9 +151,8 @@ struct Lanes {
     for (; at + kTurns * kLanes <= size; at += kTurns * kLanes) {
       T got[kTurns * kOwn];
       HINTERLAND_UNROLLED
-      for (int turn = 0; turn < kTurns; ++turn) {
-        for (int lane = 0; lane < kOwn; ++lane) got[turn * kOwn + lane] = value(at + turn * kLanes + element(lane));
-      }
+      for (int turn = 0; turn < kTurns; ++turn)
+        take(value, at + turn * kLanes, [&](int lane, T one) { got[turn * kOwn + lane] = one; });
       HINTERLAND_UNROLLED
       for (int turn = 0; turn < kTurns; ++turn) {
         for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], got[turn * kOwn + lane]);
@@ -88,18 +160,12 @@ struct Lanes {
     }
     HINTERLAND_ROLLED
     for (; at + kLanes <= size; at += kLanes) {
-      for (int lane = 0; lane < kOwn; ++lane) own[lane] = together(own[lane], value(at + element(lane)));
+      take(value, at, [&](int lane, T one) { own[lane] = together(own[lane], one); });
     }
-    for (int lane = 0; lane < kOwn && at + lane * kStep < size; ++lane) {  // of a whole last turn none is left
-      if (at + element(lane) < size) own[lane] = together(own[lane], value(at + element(lane)));
+    for (int lane = 0; lane < kOwn && at + lane < size; ++lane) {  // of a whole last turn none is left
+      if (at + element(lane) < size) own[lane] = together(own[lane], value(at + element(lane), Count<1>{})[0]);
     }
-    HINTERLAND_UNROLLED
-    for (int half = kOwn / 2; half > 0; half /= 2) {
-      for (int lane = 0; lane < half; ++lane) own[lane] = together(own[lane], own[lane + half]);
-    }
-    HINTERLAND_UNROLLED
-    for (int half = kStep / 2; half > 0; half /= 2) own[0] = together(own[0], from_lane(own[0], half));
-    return own[0];
+    return taken_in(own, together);
   }
 
   template <class T, class Value>
@@ -108,7 +174,12 @@ struct Lanes {
   }
   template <class Value>
   HINTERLAND_FN static Halves exact_sum(int64_t size, const Value& value) {
-    const auto part = [&](int64_t j) { return halves(value(j)); };
+    const auto part = [&](int64_t j, auto n) {
+      const auto given = value(j, n);
+      Some<Halves, n> made;
+      for (int k = 0; k < n; ++k) made[k] = halves(given[k]);
+      return made;
+    };
     return fold(size, Halves{0, 0}, part, [](Halves a, Halves b) { return together(a, b); });
   }
   template <class T, class Value>
@@ -125,24 +196,55 @@ struct Lanes {
   HINTERLAND_FN static void each(int64_t size, const Write& write) {
     for (int64_t j = first(); j < size; j += kStep) write(j);
   }
+
+ private:
+  // use(lane, value) for this thread's lanes, in the turn that begins at an element. (A loop in another is no vector's.)
+  template <class Value, class Use>
+  HINTERLAND_FN static void take(const Value& value, int64_t at, const Use& use) {
+#if HINTERLAND_ON_GPU
+    const auto got = value(at + element(0), Count<kOwn>{});
+    for (int lane = 0; lane < kOwn; ++lane) use(lane, got[lane]);
+#else
+    for (int lane = 0; lane < kOwn; ++lane) use(lane, value(at + element(lane), Count<1>{})[0]);
+#endif
+  }
+
+  // All lanes in one, for the row's first thread. While threads have several lanes each, two that take each other's in go on with
+  // half of them: 5 values are handed on for 4 threads of 4 lanes, in place of 8.
+  template <class T, class Together>
+  HINTERLAND_FN static T taken_in(T (&own)[kOwn], const Together& together) {
+    HINTERLAND_UNROLLED
+    for (int half = kStep / 2; half > 0; half /= 2) {
+      const int held = kOwn * half / kStep;  // from now on; 0: no more than one, and both have the same
+      const bool is_upper = (first() & half) != 0;
+      for (int lane = 0; lane < held; ++lane) {
+        const T low = own[lane], high = own[lane + held];
+        const T kept = is_upper ? high : low;
+        const T given = from_lane(is_upper ? low : high, half);
+        own[lane] = is_upper ? together(given, kept) : together(kept, given);
+      }
+      if (held == 0) own[0] = together(own[0], from_lane(own[0], half));
+    }
+    constexpr int kHeld = kOwn > kStep ? kOwn / kStep : 1;
+    HINTERLAND_UNROLLED
+    for (int half = kStep / 2; half > kStep * kHeld / kOwn / 2; half /= 2) {  // the threads that parted a thread's lanes
+      for (int lane = 0; lane < kHeld; ++lane) own[lane] = together(own[lane], from_lane(own[lane], half));
+    }
+    HINTERLAND_UNROLLED
+    for (int half = kHeld / 2; half > 0; half /= 2) {
+      for (int lane = 0; lane < half; ++lane) own[lane] = together(own[lane], own[lane + half]);
+    }
+    return own[0];
+  }
 };
 
-// write(i, value(i)) for i from 0 to `count`, by a launch of a block for each kEach of them.
-template <class T, class Value, class Write>
-HINTERLAND_FN void each(int64_t count, const Value& value, const Write& write) {
-  const int64_t step = HINTERLAND_ON_GPU ? blockDim.x : 1;
-  const int64_t begin = int64_t{blockIdx.x} * kEach + threadIdx.x;
+// work(i, n) for neighbours [i, i + n), n <= kSome, of all from 0 to `count`, by a launch of a block for each kEach of them.
+template <class Work>
+HINTERLAND_FN void each(int64_t count, const Work& work) {
+  const int64_t step = kSome * (HINTERLAND_ON_GPU ? int64_t{blockDim.x} : 1);
+  const int64_t begin = int64_t{blockIdx.x} * kEach + int64_t{kSome} * threadIdx.x;
   const int64_t end = min_of<int64_t>(count, (int64_t{blockIdx.x} + 1) * kEach);
-  int64_t i = begin;
-  for (; i + (kUnderWay - 1) * step < end; i += kUnderWay * step) {
-    T got[kUnderWay];
-    HINTERLAND_UNROLLED
-    for (int k = 0; k < kUnderWay; ++k) got[k] = value(i + k * step);
-    HINTERLAND_UNROLLED
-    for (int k = 0; k < kUnderWay; ++k) write(i + k * step, got[k]);
-  }
-  HINTERLAND_ROLLED
-  for (; i < end; i += step) write(i, value(i));
+  for (int64_t i = begin; i < end; i += step) work(i, static_cast<int>(min_of<int64_t>(kSome, end - i)));
 }
 
 // write(i, value(i)) for rows i from 0 to `count`, by a launch of a block for each kRows of them: on a GPU by teams of lanes, each

@@ -174,7 +174,8 @@ struct PageStore {
       const QueuePair& queue = channels[channel<Lanes>(i)].queue;
       // Before a line gives way: where thousands wait for a place in the queues, all that has come would be gone before those
       // who want it come by.
-      const bool has_place = queue.template reserve<Lanes>(misses);
+      // What is asked for ahead leaves a quarter to those who wait.
+      const bool has_place = queue.template reserve<Lanes>(misses, holds ? 0 : queue.submission_size / 4);
       if (!Lanes::any(has_place)) continue;
       Requests requests;
       if (has_place) found = cache.bring(page, requests);

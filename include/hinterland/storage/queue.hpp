@@ -118,21 +118,22 @@ struct QueuePair {
   }
 
   // Sets places aside for as many of the lanes that ask as there are free: whether for this one. Who has one may take() it, or not,
-  // and then gives back what was set aside. (Who takes without may get what was set aside, and the other is refused.)
+  // and then gives back what was set aside. (Who takes without may get what was set aside, and the other is refused.) `left`: places
+  // that are not for these lanes, but for who is in more of a hurry.
   template <class Lanes>
-  HINTERLAND_FN bool reserve(bool asks) const {
+  HINTERLAND_FN bool reserve(bool asks, uint32_t left = 0) const {
     const uint32_t asking = Lanes::ballot(asks);
     const int64_t wanted = stdlib::popcount(asking);
     int64_t given = 0;
     if (Lanes::lane() == 0 && wanted != 0) {
       // take() has room for identifiers, and for slots of the ring. What a closed queue is asked for fails without either.
       const uint64_t put = atomic_load(control->put), ring = atomic_load(control->submission_head) + submission_size - 1;
-      const uint64_t end = is_closed() ? ~uint64_t{0} >> 1 : min_of(put, ring);  // of the tickets that there is room for
+      const uint64_t end = is_closed() ? ~uint64_t{0} >> 1 : min_of(put, ring) - left;  // of the tickets that there is room for
       if (static_cast<int64_t>(end - atomic_load(control->tickets) - atomic_load(control->reserved)) > 0) {
         const uint64_t before = atomic_add_acquire(control->reserved, static_cast<uint64_t>(wanted));
         // Who gave back had taken before: the tickets are looked at after that.
-        const auto left = static_cast<int64_t>(end - atomic_load(control->tickets) - before);
-        given = max_of(min_of(left, wanted), int64_t{0});
+        const auto free = static_cast<int64_t>(end - atomic_load(control->tickets) - before);
+        given = max_of(min_of(free, wanted), int64_t{0});
         if (given < wanted) atomic_add(control->reserved, static_cast<uint64_t>(given - wanted));
       }
     }

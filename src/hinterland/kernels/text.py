@@ -61,14 +61,26 @@ class _Scope:
 
     Attributes:
         place: where the element of a row lies, from the array's begin; empty where there is no element but a row.
+        together: it is one of a few neighbours, number ``k``, which are read at once from arrays whose rows have this shape;
+            None: it is one by itself.
+        some: the numbers of these arrays.
     """
 
     place: str = ""
+    together: tuple[int, ...] | None = None
     lines: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
+    some: list[int] = field(default_factory=list)
 
-    def lambda_of(self, argument: str, result: str) -> str:
-        return f"[=](int64_t {argument}) {{ {' '.join(self.lines)} return {result}; }}"
+    def read(self, place: str, count: str, *at_most: str) -> str:
+        """Has these read, from a place on."""
+        given = ", ".join([place, *at_most])
+        return " ".join(f"const auto some_{i} = h::some<{count}>(array_{i}, {given});" for i in dict.fromkeys(self.some))
+
+    def lambda_of(self, argument: str, place: str, kind: str, result: str) -> str:
+        """A function of the first of some neighbours and of their :class:`Count`, which are read from ``place`` on."""
+        each = f"for (int k = 0; k < n; ++k) {{ {' '.join(self.lines)} got[k] = {result}; }}"
+        return f"[=](int64_t {argument}, auto n) {{ {self.read(place, 'n')} h::Some<{kind}, n> got; {each} return got; }}"
 
 
 class _Writer:
@@ -93,6 +105,9 @@ class _Writer:
         return scope.names[id(value)]
 
     def _made(self, value: Value, scope: _Scope) -> str:
+        if value.op == "array" and value.shape == scope.together:
+            scope.some.append(value.args[0])
+            return f"some_{value.args[0]}[k]"
         if value.op == "array":
             return f"array_{value.args[0]}[{scope.place if value.shape else 'row'}]"
         if value.op == "item":
@@ -103,9 +118,10 @@ class _Writer:
             return name
         if value.op in FOLDS:
             width = math.prod(value.args[0].shape)
-            inner = _Scope(f"row * {width} + column")
+            inner = _Scope(together=value.args[0].shape)
             name = self.write(value.args[0], inner)
-            return f"lanes.{value.op}<{TYPES[value.dtype]}>({width}, {inner.lambda_of('column', name)})"
+            each = inner.lambda_of("column", f"row * {width} + column", TYPES[value.args[0].dtype], name)
+            return f"lanes.{value.op}<{TYPES[value.dtype]}>({width}, {each})"
         names = [self.write(one, scope) for one in value.args]
         if value.op == "to":
             return f"h::to<{TYPES[value.dtype]}>({names[0]})"
@@ -131,7 +147,7 @@ def map_text(value: Value, dtypes: Sequence[torch.dtype], width: int) -> Written
         return _written("map", writer, dtypes, outs, _elements(writer, value), (_EACH, _BLOCK))
     writer, (lanes, own) = _Writer(), _lanes_for(width)
     if value.shape:
-        return _written("map", writer, dtypes, outs, _rows(writer, value, lanes, own), (1, lanes // own))
+        return _written("map", writer, dtypes, outs, _rows(writer, value, lanes), (1, lanes))
     step = lanes // own  # threads of a row
     rows = _BLOCK // step * (max(1, _UNDER_WAY // -(-width // step)) if width < _LONG else 1)
     body = _values_of_rows(writer, value, f"h::Lanes<{lanes}, {own}>", rows)
@@ -141,13 +157,14 @@ def map_text(value: Value, dtypes: Sequence[torch.dtype], width: int) -> Written
 def sum_text(value: Value, dtypes: Sequence[torch.dtype]) -> Written:
     """The kernel that adds up the values of each tile: in float64, or, of whole numbers, in 128 bits as two halves."""
     writer = _Writer()
-    inner, name = _flat(writer, value)
+    inner, name = _flat(writer, value, "first + place + k")
     if value.dtype in FLOATS:
         outs, write = ["array<double> out"], "out[tile] = sum;"
-        fold = f"const double sum = lanes.sum<double>(size, {inner.lambda_of('place', f'double{{{name}}}')});"
+        values = inner.lambda_of("place", "first + place", "double", name)
+        fold = f"const double sum = lanes.sum<double>(size, {values});"
     else:
         outs, write = ["array<int64_t> high", "array<int64_t> low"], "high[tile] = sum.high; low[tile] = sum.low;"
-        values = inner.lambda_of("place", f"int64_t{{{name}}}")
+        values = inner.lambda_of("place", "first + place", "int64_t", name)
         # 4096 narrower ones do not overflow 64 bits.
         sums = "lanes.exact_sum(size, {})" if value.dtype == torch.int64 else "h::halves(lanes.sum<int64_t>(size, {}))"
         fold = f"const h::Halves sum = {sums.format(values)};"
@@ -158,26 +175,32 @@ def sum_text(value: Value, dtypes: Sequence[torch.dtype]) -> Written:
 def bound_text(how: str, value: Value, dtypes: Sequence[torch.dtype]) -> Written:
     """The kernel that finds the least or the greatest value of each tile: ``how`` is amin or amax."""
     writer = _Writer()
-    inner, name = _flat(writer, value)
+    inner, name = _flat(writer, value, "first + place + k")
     kind = TYPES[value.dtype]
-    fold = f"const {kind} bound = lanes.{how}<{kind}>(size, {inner.lambda_of('place', name)});"
+    fold = f"const {kind} bound = lanes.{how}<{kind}>(size, {inner.lambda_of('place', 'first + place', kind, name)});"
     return _written("reduce", writer, dtypes, [f"array<{kind}> out"], _tile(fold, "out[tile] = bound;"), (TILE, _MOST_LANES))
 
 
-def _flat(writer: _Writer, value: Value) -> tuple[_Scope, str]:
-    """Statements for the value of number ``first + place``, of elements or of rows."""
-    element = _Scope("at")
+def _flat(writer: _Writer, value: Value, number: str) -> tuple[_Scope, str]:
+    """Statements for the value of this number, of elements or of rows, which are read together with their neighbours."""
+    element = _Scope("at", value.shape)
+    if not value.shape:
+        writer.row.together = ()
     name = writer.write(value, element)
-    at = "const int64_t at = first + place;"
+    at = f"const int64_t at = {number};"
     row = f"const int64_t row = at / {math.prod(value.shape)};"  # which costs nothing where nothing needs it
-    return _Scope(lines=[at, row, *writer.row.lines, *element.lines]), name
+    return _Scope(lines=[at, row, *writer.row.lines, *element.lines], some=writer.row.some + element.some), name
 
 
 def _elements(writer: _Writer, value: Value) -> str:
-    inner, name = _flat(writer, value)
-    kind = TYPES[value.dtype]
-    return f"""  const int64_t first = begin;
-  h::each<{kind}>(count, {inner.lambda_of("place", name)}, [=](int64_t place, {kind} value) {{ out[place] = value; }});"""
+    inner, name = _flat(writer, value, "begin + first + hinterland::min_of(k, n - 1)")
+    return f"""  h::each(count, [=](int64_t first, int n) {{
+    {inner.read("begin + first", "h::kSome", "n")}
+    h::Some<{TYPES[value.dtype]}, h::kSome> got;
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < h::kSome; ++k) {{ {" ".join([*inner.lines, f"got[k] = {name};"])} }}
+    h::put(out, first, got, n);
+  }});"""
 
 
 def _tile(fold: str, write: str) -> str:
@@ -203,7 +226,7 @@ def _values_of_rows(writer: _Writer, value: Value, team: str, rows: int) -> str:
     return f"""  using Team = {team};
   const Team lanes;
   h::rows<{kind}, Team, {rows}>(
-      count, {inner.lambda_of("number", name)},
+      count, [=](int64_t number) {{ {" ".join([*inner.lines, f"return {name};"])} }},
       [=](int64_t number, {kind} {name}) {{ {" ".join([*writer.row.lines, f"out[number] = {result};"])} }});"""
 
 
@@ -217,13 +240,13 @@ def _leaves(value: Value | Constant) -> list[Value]:
     return list(found.values())
 
 
-def _rows(writer: _Writer, value: Value, lanes: int, own: int) -> str:
+def _rows(writer: _Writer, value: Value, lanes: int) -> str:
     width = math.prod(value.shape)
     element = _Scope(f"row * {width} + column")
     name = writer.write(value, element)
     lines = "\n  ".join(writer.row.lines)
     each = _Scope(lines=[*element.lines, f"if (there) out[number * {width} + column] = {name};"])
-    return f"""  const h::Lanes<{lanes}, {own}> lanes;
+    return f"""  const h::Lanes<{lanes}> lanes;
   const bool there = lanes.row() < count;  // lanes of a warp without a row work with the others on the last
   const int64_t number = there ? lanes.row() : count - 1;
   const int64_t row = begin + number;
