@@ -2,10 +2,10 @@
 files that no cache holds, with write-back that nobody waits for.
 
 Beside them, in turns: native io_uring, of the same bytes and the same mix of two reads and a write (fio where it is installed,
-to see that ours is no slow one), by the block that is quickest for it, to a c that is there and to one that is a hole as a new
+to see that ours is no slow one), by the block that is quickest for it, to a c that is there and to one that is a hole, as a new
 file is; the same sum in tiles, by hand, where tile k + 1 is read while tile k is added and tile k - 1 written; and the sum with
-c in memory. GB/s are of what has to be moved, a, b and c, until all is on the disk. Ratios are of native seconds to ours, of the
-same kind of c. Kernels were compiled before; their caches and queues are made, and pinned, within the time.
+c in memory. GB/s are of what has to be moved, a, b and c, until all is on the disk. Ratios are of native seconds to ours, of
+the same kind of c. Kernels were compiled before; their caches and queues are made, and pinned, within the time.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import address, struct
 from .bounds import Kind
+from .chunks import chunks_of
 from .files import Table
 from .held import HeldTable
 from .program import Program
@@ -184,9 +185,10 @@ class OnGpu(Run):
             merged = room.stream.record_event()
 
         try:
-            for number, (first, last) in enumerate(self._chunks(most)):
+            for number, (first, last, left) in enumerate(chunks_of(self._blocks_left(), most)):
                 rows = min(last * _BLOCK, self.table.rows) - first * _BLOCK
-                chunks.append(_Chunk(first, last, rows, rooms[number % len(rooms)]))
+                gaps = (last - first - left) * _BLOCK
+                chunks.append(_Chunk(first, last, rows, rows - gaps, rooms[number % len(rooms)]))
                 with torch.cuda.stream(chunks[-1].room.stream):
                     filter(chunks[-1])
                 if number:  # whose filter is waited for while the next one's columns are copied
@@ -287,25 +289,12 @@ class OnGpu(Run):
         places = {id(test): at for at, test in enumerate(self._tests)}
         return [step if step < 0 else places[id(self.program.tests[step])] for step in self.program.steps]
 
-    def _chunks(self, most: int) -> Iterator[tuple[int, int]]:
-        """The blocks that statistics leave, in runs of up to so many.
-
-        A GPU works on what was given while the next statistics are compared.
-        """
-        begin = end = 0
+    def _blocks_left(self) -> Iterator[tuple[int, int]]:
+        """Ranges of blocks that statistics leave. A GPU works on what was given while the next statistics are compared."""
         for part in self._parts():
             left = self._rows_left(part)
             for first, last in [(part.begin, part.end)] if left is None else left.tolist():
-                if first // _BLOCK > end:
-                    if begin < end:
-                        yield begin, end
-                    begin = first // _BLOCK
-                end = -(-last // _BLOCK)
-                while end - begin >= most:
-                    yield begin, begin + most
-                    begin += most
-        if begin < end:
-            yield begin, end
+                yield first // _BLOCK, -(-last // _BLOCK)
 
     def _nothing(self, pairs: list[tuple[str | None, str | None]]) -> np.ndarray[Any, Any]:
         """Totals of no rows."""
@@ -326,13 +315,13 @@ class OnGpu(Run):
             column, held = self._columns[name], self._held[name]
             column.bytes, column.least_bytes, column.streamed, column.gathered = read, least, streamed, gathered
             for chunk in chunks:
-                whole, bits = -(-chunk.rows * held.bits // 8), -(-chunk.rows // 8)
+                whole, left = (-(-rows * held.bits // 8) for rows in (chunk.rows, chunk.left))
                 if name in self._compared and held.valid is not None:
-                    column.bytes += bits
-                    column.least_bytes += bits
+                    column.bytes += -(-chunk.rows // 8)
+                    column.least_bytes += -(-chunk.left // 8)
                 if name in self._compared_values:
                     column.bytes += whole
-                    column.least_bytes += whole
+                    column.least_bytes += left
                 elif name in self._wide[chunk.way]:
                     column.bytes += whole
                     column.least_bytes += min(_SECTOR * chunk.touched[held.bits], whole)
@@ -379,6 +368,7 @@ class _Chunk:
 
     Attributes:
         rows: that the file has of these.
+        left: rows of blocks that statistics left.
         way: which of the wide columns are staged (``OnGpu._wide``).
         touched: sectors that hold a match, by the bits of a value.
     """
@@ -386,6 +376,7 @@ class _Chunk:
     first: int
     last: int
     rows: int
+    left: int
     room: _Room
     way: int = 0
     touched: dict[int, int] = field(default_factory=dict)

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..runtime import arguments
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.watch import Done, Watch
 
@@ -119,6 +119,7 @@ def _marks(stream: torch.cuda.Stream) -> Callable[[], Done | None]:
     handle, none = stream.cuda_stream, driver.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
 
     def mark() -> Done | None:
+        devices.give_context(stream.device)  # the driver takes the default stream of no thread without one
         # Graphs that other threads capture meanwhile are not to be disturbed: torch's own watch over NCCL does the same.
         driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
         status, capturing, *_ = driver.cuStreamIsCapturing(handle)
