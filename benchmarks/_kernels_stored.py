@@ -39,16 +39,14 @@ __global__ void add(array<const double> a, array<const double> b, array<double> 
   if (i < c.size()) c[i] = a[i] + b[i];
 }
 """
-# A lane of each warp asks for what warps will read that are `ahead` elements further on.
+# Whole warps ask for what those will read that are `ahead` elements further on.
 _ADD_AHEAD = """
 __global__ void add_ahead(array<const double> a, array<const double> b, array<double> c, int64_t ahead) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= c.size()) return;
-  if (i % 32 == 0) {
-    a.prefetch(i + ahead, 1);
-    b.prefetch(i + ahead, 1);
-    c.prefetch(i + ahead, 1);
-  }
+  a.prefetch(i + ahead, 1);
+  b.prefetch(i + ahead, 1);
+  c.prefetch(i + ahead, 1);
   c[i] = a[i] + b[i];
 }
 """
@@ -67,12 +65,12 @@ __global__ void sums(array<const double> x, array<double> out) {
   if (threadIdx.x == 0) out[blockIdx.x] = own[0];
 }
 """
-# The first of each block asks for the segments of the blocks that are `ahead` further on.
+# The first warp of each block asks for the segment of the block that is `ahead` elements further on.
 _SUM_BLOCKS_AHEAD = """
 __global__ void sums(array<const double> x, array<double> out, int64_t ahead) {
   __shared__ double own[256];
   const int64_t i = int64_t{blockIdx.x} * 512 + threadIdx.x;
-  if (threadIdx.x == 0) x.prefetch(i + ahead, 512);
+  if (threadIdx.x < 32) x.prefetch(int64_t{blockIdx.x} * 512 + ahead, 512);
   own[threadIdx.x] = x[i] + x[i + 256];
   for (unsigned width = 128; width > 0; width /= 2) {
     __syncthreads();
