@@ -118,3 +118,10 @@ def test_errors_are_networkx_own(call):
 def test_empty_graphs():
     for call in (nx.hits, nx.katz_centrality, nx.triangles, nx.clustering, nx.core_number, nx.transitivity):
         assert call(nx.Graph(), **OURS) == call(nx.Graph())
+
+
+def test_a_graph_that_stores_its_complement():
+    """networkx's own, of which its ``approximation.k_components`` asks the core numbers."""
+    sparse = nx.algorithms.approximation.kcomponents._AntiGraph(nx.complete_graph(12))
+    sparse.remove_edge(3, 5)
+    assert nx.core_number(sparse, **OURS) == nx.core_number(sparse) == {node: int(node in (3, 5)) for node in range(12)}

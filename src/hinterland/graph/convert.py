@@ -6,7 +6,7 @@ keeps the names, so that the way back gives the graph that came.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -43,7 +43,7 @@ def from_networkx(graph: Any, weight: str | None = None, placement: str | Mappin
         raise ConfigError(f"from_networkx takes a networkx graph, not {type(graph).__name__}")
     nodes = list(graph)
     named = any(type(node) is not int or node != i for i, node in enumerate(nodes))
-    lists = graph._adj.values()  # of a DiGraph: the successors
+    lists = _adjacency(graph)  # of a DiGraph: the successors
     if graph.is_multigraph():
         # A neighbour stands as often as there are edges to it.
         ends: Iterable[Any] = (node for row in lists for node, edges in row.items() for _ in edges)
@@ -70,10 +70,16 @@ def from_networkx(graph: Any, weight: str | None = None, placement: str | Mappin
 
 def edge_values(graph: Any, attribute: str) -> list[Any]:
     """An attribute of every stored edge of a networkx graph, 1 where it has none, in the order of its adjacency."""
-    lists = graph._adj.values()
+    lists = _adjacency(graph)
     if graph.is_multigraph():
         return [data.get(attribute, 1) for row in lists for edges in row.values() for data in edges.values()]
     return [data.get(attribute, 1) for row in lists for data in row.values()]
+
+
+def _adjacency(graph: Any) -> Collection[Any]:
+    """The neighbours of each node, and the edges there: of a class that has its own, as networkx's sparse complement does, those."""
+    own = type(graph).adjacency is not module_of("networkx").Graph.adjacency
+    return (graph.adj if own else graph._adj).values()
 
 
 def from_scipy(matrix: Any, *, directed: bool = True, placement: str | Mapping[str, str] = "host") -> Graph:
