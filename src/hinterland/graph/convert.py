@@ -77,7 +77,7 @@ def edge_values(graph: Any, attribute: str) -> list[Any]:
 
 
 def _adjacency(graph: Any) -> Collection[Any]:
-    """The neighbours of each node, and the edges there: of a class that has its own, as networkx's sparse complement does, those."""
+    """The neighbours of each node, and the edges there. A class may have its own, as networkx's sparse complement does."""
     own = type(graph).adjacency is not module_of("networkx").Graph.adjacency
     return (graph.adj if own else graph._adj).values()
 
