@@ -35,33 +35,36 @@ if [ "$sanitizers" = thread ]; then
     "${fixed[@]}" "$build/$2" > "$build/$2.txt" 2>&1 && found=nothing || found=something
     [ $found = $1 ] || { cat "$build/$2.txt"; echo "$2: must find $1, found $found"; return 1; }
   }
+  running=()
+  beside() {  # looks, two at a time
+    [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }
+    look "$@" & running+=($!)
+  }
   threads=(-fopenmp -I include -I native tests/core/race.cpp tools/openmp_threads.cpp)
-  look something race -DRACES=true "${threads[@]}"
-  look nothing no_race -DRACES=false "${threads[@]}"
+  beside something race -DRACES=true "${threads[@]}"
+  beside nothing no_race -DRACES=false "${threads[@]}"
   # The code that a warp runs: each lane is a thread.
   lanes=(-I tests/lanes -I include)
-  look something race_of_words -DRACE=shared_words "${lanes[@]}" tests/lanes/race.cpp
-  look something race_to_sum -DRACE=plain_sum "${lanes[@]}" tests/lanes/race.cpp
-  look nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
-  look nothing queue -I include -pthread tests/storage/queue.cpp
-  look nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
-  look nothing source -I include -pthread tests/storage/source_lanes.cpp
+  beside something race_of_words -DRACE=shared_words "${lanes[@]}" tests/lanes/race.cpp
+  beside something race_to_sum -DRACE=plain_sum "${lanes[@]}" tests/lanes/race.cpp
+  beside nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
+  beside nothing queue -I include -pthread tests/storage/queue.cpp
+  beside nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
+  beside nothing source -I include -pthread tests/storage/source_lanes.cpp
   served=(-DSERVED -I include -I native -pthread native/storage/{request,serving,memory_namespace,faults}.cpp)
-  look nothing served_queue "${served[@]}" tests/storage/queue.cpp
-  look nothing served_device -DWRITES=false "${served[@]}" tests/storage/device.cpp
-  look nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
-  look nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
+  beside nothing served_queue "${served[@]}" tests/storage/queue.cpp
+  beside nothing served_device -DWRITES=false "${served[@]}" tests/storage/device.cpp
+  beside nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
+  beside nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
     tests/storage/file_serving.cpp
-  look nothing emogi_deep -I include -pthread tests/graph/emogi_deep.cpp
-  look nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
+  beside nothing emogi_deep -I include -pthread tests/graph/emogi_deep.cpp
+  beside nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
     native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
-  look nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
-  look nothing copies -DWRITES=false -I include -I native -fopenmp -pthread tests/storage/copies.cpp \
+  beside nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
+  beside nothing copies -DWRITES=false -I include -I native -fopenmp -pthread tests/storage/copies.cpp \
     tools/openmp_threads.cpp native/storage/{store,expected,volume,host_pages,file,routed_transfers}.cpp
-  running=()
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
-    [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }
-    look nothing "$(basename "$program" .cpp)" "${lanes[@]}" "$program" & running+=($!)
+    beside nothing "$(basename "$program" .cpp)" "${lanes[@]}" "$program"
   done
   for job in "${running[@]}"; do wait "$job"; done
   # A minute of the software cache, by eight threads.
