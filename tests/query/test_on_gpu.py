@@ -8,6 +8,7 @@ import sys
 import pytest
 
 pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.parquet")
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.on_gpu import MOST_GROUPS, OnGpu  # noqa: E402
@@ -144,6 +145,21 @@ def test_columns_of_which_nearly_all_is_needed_are_copied(tmp_path, monkeypatch)
             assert whole * 8 <= bytes_of["y"][0] <= 1.2 * bytes_of["y"][1]
             assert bytes_of["z"][0] <= 1.2 * bytes_of["z"][1]
     assert [plan.how for plan in hl.query(file, device="cuda").agg("sum(y)").plans] == ["streamed"]
+
+
+def test_a_chunk_goes_on_over_pages_that_statistics_leave_out(tmp_path):
+    block, rows = 4096, 64 * 4096
+    lost = range(40 * block, 44 * block)
+    table = pa.table({"x": [0.0 if row in lost else 1.0 + row for row in range(rows)], "y": [row / 3 for row in range(rows)]})
+    file = tmp_path / "t.parquet"
+    pa.parquet.write_table(
+        table, file, row_group_size=rows, max_rows_per_page=block, use_dictionary=False, write_page_index=True
+    )
+    queries = hl.query(file), hl.query(file, device="cuda")
+    wanted, found = (query.filter("x >= 0.5").agg("sum(x)", "sum(y)", "count()") for query in queries)
+    same(found, wanted)
+    read = {plan.name: (plan.bytes, plan.least_bytes) for plan in found.plans}
+    assert read["x"] == (8 * rows, 8 * (rows - len(lost)))
 
 
 def test_groups_beyond_the_gpus_are_the_cpus(tmp_path, capfd):
