@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -127,6 +128,17 @@ def test_lightning(data):
     )
     trainer.fit(model, datamodule=NodeData(data, node_sampler=Sampler(data, [3]), batch_size=16))
     assert torch.equal(torch.cat(model.seen).sort().values, data.train_mask.nonzero().view(-1))
+
+
+def test_lightnings_processes_share_out_the_inputs(tmp_path):
+    """ddp_spawn: each of two processes gets the loader, and sees its half of the inputs."""
+    pytest.importorskip("pytorch_lightning")
+    program = Path(__file__).with_name("spawned.py")
+    done = subprocess.run([sys.executable, program, tmp_path], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    seen = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
+    assert [len(one) for one in seen] == [100, 100]
+    assert torch.equal(torch.cat(seen).sort().values, torch.arange(200))
 
 
 def test_without_pyg_the_import_says_how_to_get_it():
