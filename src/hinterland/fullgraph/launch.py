@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import datetime
 import multiprocessing
 import os
@@ -145,12 +146,22 @@ def _run(
             dist.init_process_group("nccl" if is_gpu else "gloo", store=store, rank=rank, world_size=count, timeout=timeout)
             fn(rank, *args)
             dist.destroy_process_group()
+        _leave()
     except KeyboardInterrupt:
         sys.exit(1)  # nothing to say: all are interrupted
     except Exception as error:
         text = f"raised {type(error).__name__}: {error}\n\n{traceback.format_exc()}"
         reports.send((error if isinstance(error, HinterlandError) else None, text))
         sys.exit(1)  # the group stays: to take it apart takes the others
+
+
+def _leave() -> None:
+    """Ends the process of a rank that is through, as forked ones end: where C++ destroys what is static some are aborted now and
+    then ("terminate called without an active exception"). Whose thread that is was not found."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
 
 
 def _wait(ranks: list[_Rank]) -> None:
