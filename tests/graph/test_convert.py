@@ -79,13 +79,11 @@ def test_numbers_from_0_need_no_labels():
     assert hl.from_networkx(networkx.path_graph([0.0, True, 2])).labels == [0.0, True, 2]  # equal to numbers, but none
 
 
-class Complement(networkx.algorithms.approximation.kcomponents._AntiGraph):
-    """networkx's: it stores the edges that it does not have, and says so by methods of its own."""
-
-
 def test_a_class_with_neighbours_of_its_own_is_asked_for_them():
+    """networkx's own complement of a sparse graph stores the edges that it does not have."""
+    complement = networkx.algorithms.approximation.kcomponents._AntiGraph
     theirs = networkx.relabel_nodes(networkx.karate_club_graph(), lambda node: f"member {node}")
-    ours = hl.from_networkx(Complement(networkx.complement(theirs)), weight="weight")
+    ours = hl.from_networkx(complement(networkx.complement(theirs)), weight="weight")
     assert edges_of(ours.to_networkx(), None, False) == edges_of(theirs, None, False)
     assert (ours.weights == 1).all()
 

@@ -95,6 +95,6 @@ def test_a_consumer_that_waits_for_a_kernel_that_never_ends(what, says):
 @pytest.mark.gpu
 def test_a_process_of_the_librarys_own_ends_while_a_kernel_does_not():
     with stuck("kernel of the step, which ends by itself") as process:
-        said = sentence_of(process)
-        assert process.wait(ENDS) == 1
-    assert said.startswith("hinterland: what was launched on cuda:0") and "the process ends here" in said
+        error = process.communicate(timeout=ENDS)[1]
+        assert process.returncode == 1
+    assert "what was launched on cuda:0" in error

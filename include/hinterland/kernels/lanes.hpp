@@ -1,9 +1,8 @@
 // Folds that do not depend on who folds: the loops of kernels that are written from functions in Python (kernels/text.py).
 //
 // kLanes lanes fold a row: lane l takes the row's elements of number l modulo kLanes, in their order, and then lane l takes in
-// lane l + kLanes / 2, then l + kLanes / 4, ... (as query/aggregate.hpp adds). On a GPU a thread plays one lane, or a few of
-// a short row, whose warp has rows enough to read neighbouring elements all the same; on a CPU one plays them all, which its
-// vectors hold. The result is the same.
+// lane l + kLanes / 2, then l + kLanes / 4, ... (as query/aggregate.hpp adds). On a GPU a thread plays one lane, or a few
+// neighbours of a short row; on a CPU one plays them all, which its vectors hold. The result is the same.
 #pragma once
 
 #include "hinterland/core/warp.hpp"

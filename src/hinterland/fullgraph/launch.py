@@ -156,8 +156,8 @@ def _run(
 
 
 def _leave() -> None:
-    """Ends the process of a rank that is through, as forked ones end: where C++ destroys what is static some are aborted now
-    and then ("terminate called without an active exception"). Whose thread that is was not found."""
+    """Ends the process of a rank that is through, as forked ones end: without Python's own end. There a thread of torch's gloo
+    that lets go of a collective's tensor asks for the interpreter's lock, is ended for it, and so aborts the process."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
