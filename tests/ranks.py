@@ -1,14 +1,20 @@
-"""Processes that a test starts as the ranks of one torch.distributed job."""
+"""Processes that a test starts as the ranks of one torch.distributed job.
+
+They are run by this file, and end without Python's own end. Once torch._dynamo is there, as with torch's optimizers, gloo's
+threads outlive their group (torch 2.13); one that lets go of a collective's tensor while Python ends aborts the process.
+"""
 
 from __future__ import annotations
 
 import os
+import runpy
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+RANK = (sys.executable, __file__)  # and then the program and its arguments
 
 
 def run_ranks(count, script, *arguments):
@@ -20,7 +26,7 @@ def run_ranks(count, script, *arguments):
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "PYTHONPATH": above}
     running = [
         subprocess.Popen(
-            [sys.executable, str(script), *map(str, arguments)],
+            [*RANK, str(script), *map(str, arguments)],
             env={**os.environ, **where, "RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -30,3 +36,12 @@ def run_ranks(count, script, *arguments):
     ]
     said = [process.communicate(timeout=240)[0] for process in running]
     assert [process.returncode for process in running] == [0] * count, said
+
+
+if __name__ == "__main__":
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(Path(sys.argv[0]).parent)
+    runpy.run_path(sys.argv[0], run_name="__main__")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
+
+from ..ranks import RANK
 
 PROGRAM = Path(__file__).with_name("ranks.py")
 
@@ -23,7 +24,7 @@ class Job:
         shared = {**os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
         started = [
             subprocess.Popen(
-                [sys.executable, str(PROGRAM), backend, str(store.port), death],
+                [*RANK, str(PROGRAM), backend, str(store.port), death],
                 env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

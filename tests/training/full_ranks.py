@@ -47,4 +47,3 @@ for options in ({"seed": 4 + RANK}, {"parts": 3}, {"device": None, "devices": ["
     except ConfigError as error:
         print(f"refused: {error}", flush=True)
 torch.distributed.destroy_process_group()
-os._exit(0)  # as hinterland.fullgraph.launch ends its ranks, and why

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import zipfile
 from contextlib import nullcontext
 from pathlib import Path
@@ -24,6 +23,7 @@ from hinterland.runtime.errors import FormatError
 from hinterland.training import Shards
 from hinterland.training.shared import PartOfRows
 
+from ..ranks import RANK
 from .test_train import free_port, same
 
 # 161 vertices validate and 193 are tested: in batches of 16, the first of two ranks has a batch more than the second.
@@ -90,7 +90,7 @@ class Job:
         program = Path(__file__).with_name("shared_ranks.py")
         started = [
             subprocess.Popen(
-                [sys.executable, str(program), str(folder), device],
+                [*RANK, str(program), str(folder), device],
                 env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank % local), **self.gpu_of(rank)},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

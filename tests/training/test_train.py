@@ -21,6 +21,8 @@ from hinterland.training import train
 from hinterland.training import train as training
 from hinterland.training.models import GNN
 
+from ..ranks import RANK
+
 SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.3, "device": "cpu", "seed": 3}
 
@@ -357,7 +359,7 @@ def in_two_processes(name, folder):
     program = Path(__file__).with_name(name)
     processes = [
         subprocess.Popen(
-            [sys.executable, str(program), str(folder)],
+            [*RANK, str(program), str(folder)],
             env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -156,8 +156,9 @@ def _run(
 
 
 def _leave() -> None:
-    """Ends the process of a rank that is through, as forked ones end: without Python's own end. There a thread of torch's gloo
-    that lets go of a collective's tensor asks for the interpreter's lock, is ended for it, and so aborts the process."""
+    """Ends the process of a rank that is through, as forked ones end: without Python's own end. Once torch._dynamo is there,
+    gloo's threads outlive their group (torch 2.13); one that lets go of a collective's tensor while Python ends aborts the
+    process."""
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
