@@ -3,7 +3,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
+#include <condition_variable>
 #include <mutex>
 #include <type_traits>
 
@@ -19,6 +21,8 @@ namespace {
 constexpr int64_t kRunEdges = 1 << 16;
 // Parts that rows are filled in, after each of which memory is given back, and entries of one, at least. Chosen, not measured.
 constexpr int64_t kPartsPerThread = 32, kPartEntries = 1 << 15;
+// A part waits while parts before it, this share of all, are not done: their entries are held twice. Chosen, not measured.
+constexpr int64_t kHeldTwice = 8;
 constexpr int64_t kPage = 4096;
 // Bits of a row that a pass of the sort looks at: 10 to 12 are best for 20 bits, 13 for 26 (docs/notes/thresholds.md).
 constexpr int kDigit = 11;
@@ -194,8 +198,10 @@ void EdgeRuns::scatter(int64_t* indptr, int64_t vertices, NeighborArray neighbor
   row.back() = vertices;
 
   std::mutex of_front;
+  std::condition_variable moved;
   std::vector<bool> done(parts);
   int64_t front = 0;  // the first part that is not done: the entries before it are not read again
+  const int64_t lead = std::max(parts / kHeldTwice, threads);
   std::vector<std::mutex> of_slice(threads);
   // Each part gives memory of its slice of the runs back, so that nobody waits for others.
   const auto finish = [&](int64_t part) {
@@ -204,31 +210,39 @@ void EdgeRuns::scatter(int64_t* indptr, int64_t vertices, NeighborArray neighbor
     while (front < parts && done[front]) ++front;
     const int64_t end = row[front];
     lock.unlock();
+    moved.notify_all();
     const int64_t slice = part % threads;
     const std::lock_guard alone(of_slice[slice]);
     for (size_t run = slice; run < runs_.size(); run += threads) runs_[run].release(runs_[run].mark_before(end));
   };
   with_neighbors(neighbors, [&](auto* out) {
     using Id = std::remove_reference_t<decltype(*out)>;
-    parallel_for(
-        parts,
-        [&](int64_t part) {
-          const int64_t begin = row[part], end = row[part + 1];
-          for (size_t i = 0; begin < end && i < runs_.size(); ++i) {
-            const SortedRun& run = runs_[i];
-            const Convert store = type == WeightType::kNone ? nullptr : converter(run.weights(), type);
-            run.read(run.mark_before(begin), [&](int64_t at, int64_t neighbor, const uint8_t* weight) {
-              if (at >= end) return false;
-              if (at < begin) return true;
-              const int64_t slot = --indptr[at];
-              out[slot] = static_cast<Id>(neighbor);
-              if (store != nullptr) store(weight, to.data, slot);
-              return true;
-            });
-          }
-          finish(part);
-        },
-        1);
+    const auto fill = [&](int64_t part) {
+      const int64_t begin = row[part], end = row[part + 1];
+      for (size_t i = 0; begin < end && i < runs_.size(); ++i) {
+        const SortedRun& run = runs_[i];
+        const Convert store = type == WeightType::kNone ? nullptr : converter(run.weights(), type);
+        run.read(run.mark_before(begin), [&](int64_t at, int64_t neighbor, const uint8_t* weight) {
+          if (at >= end) return false;
+          if (at < begin) return true;
+          const int64_t slot = --indptr[at];
+          out[slot] = static_cast<Id>(neighbor);
+          if (store != nullptr) store(weight, to.data, slot);
+          return true;
+        });
+      }
+    };
+    std::atomic<int64_t> next{0};  // handed out in order, so that somebody works on the front whoever waits
+    parallel_team(static_cast<int>(std::min(threads, parts)), [&] {
+      for (int64_t part; (part = next.fetch_add(1)) < parts;) {
+        {
+          std::unique_lock lock(of_front);
+          moved.wait(lock, [&] { return part < front + lead; });
+        }
+        fill(part);
+        finish(part);
+      }
+    });
   });
   runs_.clear();
   first_ = {0};
