@@ -90,7 +90,10 @@ __global__ void sums(array<const double> x, array<double> out) {
   out[i] = sum;
 }
 """
-_LINES = (4096, 65536)
+# Lines that a kernel has asked for ahead, of all that it reads together: deep enough for a disk, and well below the places that
+# its queues give to such (three quarters of 1,024), beyond which what is asked for ahead is refused and comes late. And a part
+# of the cache's, in which it must still be when it is wanted.
+_AHEAD, _PART_AHEAD = 256, 8
 _TILE, _PIECE = 16 << 20, 1 << 20
 _FEW = 1 << 17  # elements of a call that has a kernel compiled
 
@@ -103,20 +106,21 @@ class _Took(dict[tuple[str, int], list[float]]):
         print(f"    {name}, {line}: {seconds:.3g} s", file=sys.stderr, flush=True)
 
 
-def run(device: torch.device, nbytes: int, pairs: int, folder: Path) -> dict[str, Any]:
+def run(device: torch.device, nbytes: int, lines: list[int], pairs: int, folder: Path) -> dict[str, Any]:
     """All of them.
 
     Args:
         device: that adds.
         nbytes: of each array; kernels have a cache of a quarter of it, and half where it is small.
+        lines: the bytes of a line, each of which is tried.
         pairs: how often everything is measured.
         folder: on the disk in question.
     """
     cache = nbytes // (4 if nbytes >= 1 << 30 else 2)
     with tempfile.TemporaryDirectory(dir=folder, prefix="hinterland-bench-") as name:
         files = _Files(Path(name), nbytes)
-        added = _added(files, device, cache, pairs)
-        return {"added": added, "reduced": _reduced(files, device, cache, pairs), "fio": _fio(files)}
+        added = _added(files, device, cache, lines, pairs)
+        return {"added": added, "reduced": _reduced(files, device, cache, lines, pairs), "fio": _fio(files, lines)}
 
 
 class _Files:
@@ -167,6 +171,11 @@ class _Files:
         return float(ns) / 1e9
 
 
+def _ahead(cache: int, line: int) -> int:
+    """Elements."""
+    return min(_AHEAD * line, cache // _PART_AHEAD) // 8
+
+
 def _seconds(work: Callable[[], Any], device: torch.device) -> float:
     begin = devices.idle_at(device)
     work()
@@ -180,14 +189,14 @@ def _checked(path: Path, offset: int, elements: int, wanted: Callable[[torch.Ten
     assert torch.equal(found, wanted(at)), "a wrong number was written"
 
 
-def _added(files: _Files, device: torch.device, cache: int, pairs: int) -> list[dict[str, Any]]:
+def _added(files: _Files, device: torch.device, cache: int, lines: list[int], pairs: int) -> list[dict[str, Any]]:
     elements, found = files.nbytes // 8, Rows()
     everything, read = 3 * files.nbytes, 2 * files.nbytes
-    ahead = (cache // 32 // 8,)
     took = _Took()
 
-    def call(text: str, line: int, new: bool | None, ahead: tuple[int, ...], elements: int) -> float:
+    def call(text: str, line: int, new: bool | None, elements: int) -> float:
         add = hl.kernel(text, cache=cache)
+        ahead = (_ahead(cache, line) // 2,) if text is _ADD_AHEAD else ()
         with files.array(0, line, elements=elements) as a, files.array(1, line, elements=elements) as b:
             if new is None:
                 c = torch.empty(elements, dtype=torch.float64, device=device)
@@ -200,24 +209,25 @@ def _added(files: _Files, device: torch.device, cache: int, pairs: int) -> list[
             return seconds
 
     kernels = (
-        ("kernel, c is new", _ADD, True, ()),
-        ("kernel with prefetch, c is new", _ADD_AHEAD, True, ahead),
-        ("kernel, c is overwritten", _ADD, False, ()),
-        ("kernel with prefetch, c is overwritten", _ADD_AHEAD, False, ahead),
-        ("kernel with prefetch, c in memory", _ADD_AHEAD, None, ahead),
+        ("kernel, c is new", _ADD, True),
+        ("kernel with prefetch, c is new", _ADD_AHEAD, True),
+        ("kernel, c is overwritten", _ADD, False),
+        ("kernel with prefetch, c is overwritten", _ADD_AHEAD, False),
+        ("kernel with prefetch, c in memory", _ADD_AHEAD, None),
     )
     natives = {"native": (True, False), "native, c is new": (True, True), "native reads": (False, False)}
-    for _, text, new, given in kernels:
-        call(text, _LINES[0], new if new is None else True, given, _FEW)  # compiles
+    blocks = (*lines, _PIECE)
+    for _, text, new in kernels:
+        call(text, lines[0], new if new is None else True, _FEW)  # compiles
     for _ in range(pairs):
-        for block in (*_LINES, 1 << 20):
+        for block in blocks:
             for name, how in natives.items():
                 took.add(name, block, files.native(block, *how))
         took.add("in tiles, by hand", _PIECE, _tiled(files, device))
-        for line in _LINES:
-            for name, text, new, given in kernels:
-                took.add(name, line, call(text, line, new, given, elements))
-    best = {name: min(statistics.median(took[name, block]) for block in (*_LINES, 1 << 20)) for name in natives}
+        for line in lines:
+            for name, text, new in kernels:
+                took.add(name, line, call(text, line, new, elements))
+    best = {name: min(statistics.median(took[name, block]) for block in blocks) for name in natives}
     for (name, line), seconds in took.items():
         only_read = name == "native reads" or name.endswith("in memory")
         beside = "native reads" if only_read else "native, c is new" if name.endswith("is new") else "native"
@@ -227,18 +237,19 @@ def _added(files: _Files, device: torch.device, cache: int, pairs: int) -> list[
     return found
 
 
-def _reduced(files: _Files, device: torch.device, cache: int, pairs: int) -> list[dict[str, Any]]:
+def _reduced(files: _Files, device: torch.device, cache: int, lines: list[int], pairs: int) -> list[dict[str, Any]]:
     """Sums of a's segments to a new file, and to memory, beside native reads of a and b, which are two of it."""
     on_gpu = device.type == "cuda"
-    kernels = {"kernel": (_SUM_BLOCKS, ()), "kernel with prefetch": (_SUM_BLOCKS_AHEAD, (cache // 16 // 8,))}
-    if not on_gpu:
-        kernels = {"kernel with prefetch": (_SUM_THREADS, ())}
+    kernels = {"kernel with prefetch": _SUM_THREADS}
+    if on_gpu:
+        kernels = {"kernel": _SUM_BLOCKS, "kernel with prefetch": _SUM_BLOCKS_AHEAD}
 
     def wanted(at: torch.Tensor) -> torch.Tensor:
         return (at.double() * _SEGMENT + (_SEGMENT - 1) / 2) * _SEGMENT
 
-    def call(text: str, line: int, ahead: tuple[int, ...], elements: int, stores: bool) -> float:
+    def call(text: str, line: int, elements: int, stores: bool) -> float:
         segments = elements // _SEGMENT
+        ahead = (_ahead(cache, line),) if text is _SUM_BLOCKS_AHEAD else ()
         launch = {"grid": segments if on_gpu else -(-segments // 256), "block": 256, "device": device}
         sums = hl.kernel(text, cache=cache)
         with files.array(0, line, elements=elements) as x:
@@ -253,17 +264,17 @@ def _reduced(files: _Files, device: torch.device, cache: int, pairs: int) -> lis
             return seconds
 
     took = _Took()
-    for text, ahead in kernels.values():
+    for text in kernels.values():
         for stores in (True, False):
-            call(text, _LINES[0], ahead, _FEW, stores)  # compiles
+            call(text, lines[0], _FEW, stores)  # compiles
     for _ in range(pairs):
-        for line in _LINES:
+        for line in lines:
             took.add("native", line, files.native(line, False) / 2)
-            for name, (text, ahead) in kernels.items():
-                took.add(name, line, call(text, line, ahead, files.nbytes // 8, True))
-                took.add(f"{name}, sums in memory", line, call(text, line, ahead, files.nbytes // 8, False))
+            for name, text in kernels.items():
+                took.add(name, line, call(text, line, files.nbytes // 8, True))
+                took.add(f"{name}, sums in memory", line, call(text, line, files.nbytes // 8, False))
     medians = {key: statistics.median(seconds) for key, seconds in took.items()}
-    best, found = min(medians["native", line] for line in _LINES), Rows()
+    best, found = min(medians["native", line] for line in lines), Rows()
     for (name, line), seconds in medians.items():
         found.append({"sums": name, "line": line, "GB/s": files.nbytes / seconds / 1e9, "of native": best / seconds})
     return found
@@ -329,12 +340,12 @@ def _aligned(nbytes: int, device: torch.device) -> torch.Tensor:
     return torch.frombuffer(mmap.mmap(-1, nbytes), dtype=torch.float64)
 
 
-def _fio(files: _Files) -> list[dict[str, Any]]:
+def _fio(files: _Files, lines: list[int]) -> list[dict[str, Any]]:
     """GB/s of fio's own io_uring at the same mix."""
     if shutil.which("fio") is None:
         return []
     found = Rows()
-    for block in _LINES:
+    for block in lines:
         size = files.nbytes // 4
         command = ["fio", "--name=mix", f"--filename={files.folder / 'fio.bin'}", "--rw=rw", "--rwmixread=67", f"--bs={block}"]
         command += [f"--size={size}", "--ioengine=io_uring", f"--iodepth={DEPTH}", "--direct=1", "--end_fsync=1", "--numjobs=1"]
