@@ -259,3 +259,56 @@ def test_networkx_own_tests_pass():
 def test_importing_networkx_does_not_import_torch():
     code = "import networkx, sys; assert 'hinterland' in networkx.utils.backends.backends; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "limit", [sys.maxsize, 2**31, 2**32 + 1, 10**30, 10**400, 1e300, float("inf"), float("nan"), 1.5, 0, -1]
+)
+def test_limits_of_any_size(limit):
+    graph = nx.path_graph(5)
+    nx.set_edge_attributes(graph, {edge: edge[0] / 2 for edge in graph.edges}, "half")  # the first is 0
+    calls = [
+        lambda **where: nx.single_source_shortest_path_length(graph, 0, limit, **where),
+        lambda **where: nx.single_source_dijkstra_path_length(graph, 0, limit, **where),
+        lambda **where: nx.single_source_dijkstra_path(graph, 0, limit, "half", **where),
+        lambda **where: nx.descendants_at_distance(graph, 0, limit, **where),
+        lambda **where: set(nx.ego_graph(graph, 0, limit, **where)),
+    ]
+    for call in calls:
+        assert call(**OURS) == call()
+
+
+def test_a_view_is_asked_anew():
+    graph = nx.path_graph(6)
+    view = graph.subgraph(range(4))
+    assert nx.is_connected(view, **OURS)
+    graph.remove_edge(1, 2)
+    assert not nx.is_connected(view, **OURS)
+    directed = nx.DiGraph([(0, 1), (1, 2)])
+    both_ways = directed.to_undirected(as_view=True)
+    assert nx.number_connected_components(both_ways, **OURS) == 1
+    directed.add_edge(7, 8)
+    assert nx.number_connected_components(both_ways, **OURS) == 2
+
+
+@pytest.mark.parametrize("weight", [2**62, 2**70 + 5, 10**400])
+def test_integers_beyond_64_bits_are_left_to_networkx(weight, monkeypatch):
+    graph = nx.path_graph(6)
+    nx.set_edge_attributes(graph, weight, "weight")
+    with pytest.raises(NotImplementedError):
+        nx.single_source_dijkstra_path_length(graph, 0, **OURS)
+    monkeypatch.setattr(nx.config.backend_priority, "algos", ["hinterland"])
+    assert nx.single_source_dijkstra_path_length(graph, 0)[5] == 5 * weight
+
+
+def test_what_wants_a_part_is_left_to_networkx():
+    graph = nx.path_graph(5)
+    assert nx_backend.should_run("diameter", (graph,), {"usebounds": False}) is True
+    for name, arguments in [
+        ("diameter", {"usebounds": True}), ("triangles", {"nodes": [1]}), ("all_pairs_shortest_path_length", {"cutoff": 0})
+    ]:  # fmt: skip
+        assert "part" in nx_backend.should_run(name, (graph,), arguments)
+
+
+def test_the_null_graph_has_no_center():
+    same_error(lambda **where: nx.center(nx.Graph(), **where))

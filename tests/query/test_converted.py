@@ -83,3 +83,11 @@ def test_a_csv_file_that_is_none(tmp_path, copies):
     with pytest.raises(FormatError, match="damaged"):
         hl.query(tmp_path / "t.csv").agg("count()")
     assert not copies()
+
+
+def test_lines_that_end_within_quotes(tmp_path):
+    """More of them than a block of pyarrow's holds."""
+    lines = "".join(f'{i % 7},"\n{i},x\n"\n' for i in range(100_000))
+    (tmp_path / "a.csv").write_text("v,txt\n" + lines)
+    found = hl.query(tmp_path / "a.csv").agg("count()", "sum(v)").rows
+    assert found == [{"count()": 100_000, "sum(v)": sum(i % 7 for i in range(100_000))}]

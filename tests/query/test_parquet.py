@@ -499,3 +499,10 @@ def test_codecs_say_how_much_they_hold(data, repeats):
         stored = pa.py_buffer(pa.Codec(codec).compress(data))
         assert _core.decompressed_bytes(number, stored.address, stored.size) == len(data)
     assert _core.decompressed_bytes(6, stored.address, stored.size) == -1
+
+
+def test_statistics_of_texts_that_end_in_zeros(tmp_path):
+    pa.parquet.write_table(pa.table({"s": ["a\0"] * 3}), tmp_path / "a.parquet")
+    pa.parquet.write_table(pa.table({"s": ["", "b"]}), tmp_path / "b.parquet")
+    for name, where, count in [("a", "s = 'a\0'", 3), ("a", "s = 'a'", 0), ("b", "s < '\0'", 1), ("b", "s in ('', 'c')", 1)]:
+        assert hl.query(tmp_path / f"{name}.parquet").filter(where).agg("count()").rows == [{"count()": count}]

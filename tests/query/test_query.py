@@ -310,3 +310,12 @@ def test_rows_without_columns_are_counted_at_once(tmp_path):
     assert found.agg("count()").matched == 1 << 50
     with pytest.raises(FormatError, match="damaged"):
         found.agg("sum(x)")
+
+
+def test_literals_beyond_a_float(tmp_path):
+    pa.parquet.write_table(pa.table({"x": [1.0, 2.0, 1e308]}), tmp_path / "x.parquet")
+    asked = hl.query(tmp_path / "x.parquet")
+    for where, count in [("x < 1e309", 3), ("x > -1e309", 3), ("x == 1e400", 0), ("x > 1e400", 0)]:
+        assert asked.filter(where).agg("count()").rows == [{"count()": count}]
+    for what, value in [("1e400*sum(x)", math.inf), ("1e400/3", math.inf), ("sum(x)/1e400", 0.0), ("sum(x)/1e-330", None)]:
+        assert asked.agg(what).rows == [{what: value}]

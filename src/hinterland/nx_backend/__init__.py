@@ -87,6 +87,17 @@ _CHOICES = {
     "single_source_shortest_path",
     "single_target_shortest_path",
 }
+# By function: arguments that ask for a part of an answer, all of which is found here.
+_PARTS = {
+    "all_pairs_dijkstra_path_length": ("cutoff",),
+    "all_pairs_shortest_path_length": ("cutoff",),
+    "center": ("usebounds",),
+    "clustering": ("nodes",),
+    "diameter": ("usebounds",),
+    "periphery": ("usebounds",),
+    "radius": ("usebounds",),
+    "triangles": ("nodes",),
+}
 
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
@@ -104,6 +115,8 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     """Whether to run where nobody asked for this backend by name; networkx does not ask for graphs that it need not convert."""
     if name in _CHOICES:
         return "its choice among what is right is another one than networkx's; ask for it with backend='hinterland'"
+    if any(kwargs.get(key) is not None and kwargs[key] is not False for key in _PARTS.get(name, ())):
+        return "networkx does a part of the work for a part of the answer"
     if name in _LINEAR:
         graph = args[0] if args else kwargs["G"]
         if not (getattr(graph, "__networkx_cache__", None) or {}).get("backends", {}).get("hinterland"):

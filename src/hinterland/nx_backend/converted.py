@@ -117,14 +117,25 @@ def convert_from_nx(
     attribute = next(iter(edge_attrs or ()), None)
     try:
         converted = hl.from_networkx(graph, attribute)
-    except GraphError as error:
+    except (GraphError, OverflowError) as error:
         raise NotImplementedError(str(error)) from error
+    if converted.weights is not None and _rounds(converted.weights, graph, attribute):
+        raise NotImplementedError(f"hinterland has no integers beyond 64 bits, which some {attribute!r} are")
     if converted.weights is not None and bool((converted.weights == 1).all()):
         converted = converted.without_weights()
     made = BackendGraph(converted, list(graph), attribute, graph.is_multigraph())
     if name is not None:
         made._original = weakref.ref(graph)
+        if hasattr(graph, "_graph"):  # a view, which networkx does not tell that its graph has changed: nothing is kept for it
+            graph.__networkx_cache__ = None
     return made
+
+
+def _rounds(weights: torch.Tensor, graph: nx.Graph, attribute: str | None) -> bool:
+    """Whether an integer became a float64 that is not the same."""
+    if not weights.is_floating_point() or not bool((weights.abs() >= 2**53).any()):
+        return False
+    return any(isinstance(value, int) and value != float(value) for *_, value in graph.edges(data=attribute, default=1))
 
 
 def convert_to_nx(result: Any, *, name: str | None = None) -> Any:
@@ -141,5 +152,7 @@ def options() -> dict[str, Any]:
 
 
 def steps(limit: float | None) -> float:
-    """A ``cutoff`` or ``depth_limit`` in whole edges."""
-    return math.inf if limit is None else max(math.ceil(limit) if limit < math.inf else limit, 0)
+    """A ``cutoff`` or ``depth_limit`` in whole edges; 0 of what is no number, as networkx has it."""
+    if limit is None or limit == math.inf:
+        return math.inf
+    return math.ceil(limit) if limit > 0 else 0

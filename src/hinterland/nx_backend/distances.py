@@ -72,6 +72,8 @@ def periphery(
 def center(
     G: BackendGraph, e: _Eccentricities | None = None, usebounds: bool = False, weight: str | None = None
 ) -> list[Hashable]:
+    if len(G) == 0:
+        raise nx.NetworkXPointlessConcept("G has no nodes.")
     found = _eccentricities(G, e, usebounds, weight)
     least = min(found.values())
     return [node for node, value in found.items() if value == least]

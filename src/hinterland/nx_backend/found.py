@@ -10,6 +10,7 @@ import torch
 
 import hinterland as hl
 
+from ..runtime.errors import GraphError
 from .converted import BackendGraph, options
 
 
@@ -30,7 +31,11 @@ class Found(NamedTuple):
 
     def nearest(self, limit: float = math.inf) -> tuple[list[int], list[Any]]:
         """The reached nodes' numbers that are not beyond ``limit``, nearest first, and their distances."""
-        there = self.reached & (self.distances <= limit) if limit < math.inf else self.reached
+        there = self.reached
+        if limit < math.inf:
+            within = self.distances <= _within(limit, self.distances.dtype)
+            within[self.source] = True  # wherever the limit lies
+            there = there & within
         numbers = there.nonzero()[:, 0]
         near = self.distances[numbers].sort(stable=True)
         return numbers[near.indices].tolist(), near.values.tolist()
@@ -72,6 +77,15 @@ class Found(NamedTuple):
         return self.parents.tolist()
 
 
+def _within(limit: float, dtype: torch.dtype) -> float:
+    """The greatest number of the type that is not beyond ``limit``."""
+    if dtype.is_floating_point:
+        most = torch.finfo(dtype).max
+        return float(min(max(limit, -most), most))
+    range_of = torch.iinfo(dtype)
+    return math.floor(min(max(limit, range_of.min), range_of.max))
+
+
 def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: bool = False) -> Found:
     """Searches from a node of the graph; with ``trees`` for predecessors, too.
 
@@ -83,7 +97,13 @@ def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: 
         found = hl.bfs(graph, start, **options())
         levels = found.levels.cpu()
         return Found(G, start, levels, levels >= 0, found.parents.cpu() if trees else None)
-    distances = hl.sssp(_wide(graph), start, **options()).distances.cpu()
+    try:
+        distances = hl.sssp(_wide(graph), start, **options()).distances.cpu()
+    except GraphError as error:
+        weights = graph.weight_range
+        if weights is None or weights.least < 0:
+            raise
+        raise NotImplementedError(str(error)) from error  # distances beyond 64 bits
     reached = distances < math.inf if distances.is_floating_point() else distances >= 0
     return Found(G, start, distances, reached, _parents(graph, start, distances, reached) if trees else None)
 

@@ -214,4 +214,4 @@ def _bellman_ford(G: BackendGraph, source: Hashable, weight: str | None, trees: 
 
 
 def _limit(cutoff: float | None) -> float:
-    return math.inf if cutoff is None else max(cutoff, 0)
+    return math.inf if cutoff is None else cutoff

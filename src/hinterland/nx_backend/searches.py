@@ -97,8 +97,10 @@ def bfs_layers(G: BackendGraph, sources: Any) -> Iterator[list[Hashable]]:
 def descendants_at_distance(G: BackendGraph, source: Hashable, distance: float) -> set[Hashable]:
     if source not in G:
         raise nx.NetworkXError(f"The node {source} is not in the graph.")
+    if not 0 <= distance < len(G) or distance != int(distance):
+        return set()
     found = search(G, source)
-    there = found.reached & (found.distances == distance)
+    there = found.reached & (found.distances == int(distance))
     return {G.nodes[number] for number in there.nonzero()[:, 0].tolist()}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -236,19 +237,29 @@ def _value(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> A
     return scaled(total.whole, kind.units) if kind.family == "decimal" else total.whole
 
 
+def _real(value: Any) -> float:
+    """A float64; of what is beyond its range an infinity."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _joined(sign: str, left: Any, right: Any) -> Any:
     """``left sign right``: exact where both sides are, but for quotients; None where a side is, or the divisor is zero."""
     if left is None or right is None or (sign == "/" and right == 0):
         return None
     if isinstance(left, float) or isinstance(right, float):
-        a, b = float(left), float(right)
-        return a + b if sign == "+" else a - b if sign == "-" else a * b if sign == "*" else a / b
+        a, b = _real(left), _real(right)
+        if sign == "/":
+            return a / b if b else None
+        return a + b if sign == "+" else a - b if sign == "-" else a * b
     if sign == "/":
-        return float(Fraction(left) / Fraction(right))
+        return _real(Fraction(left) / Fraction(right))
     if isinstance(left, Fraction) or isinstance(right, Fraction):
         a_exact, b_exact = Fraction(left), Fraction(right)
         exact = a_exact + b_exact if sign == "+" else a_exact - b_exact if sign == "-" else a_exact * b_exact
-        return exact.numerator if exact.denominator == 1 else float(exact)
+        return exact.numerator if exact.denominator == 1 else _real(exact)
     if isinstance(left, Decimal) or isinstance(right, Decimal):
         first, second = Decimal(left), Decimal(right)
         by = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}

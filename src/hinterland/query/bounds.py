@@ -191,7 +191,7 @@ def _float_bounds(kind: Kind, order: str, exact: Fraction) -> tuple[float, float
     try:
         value = float(exact)
     except OverflowError:
-        value = math.copysign(math.inf, exact)
+        value = math.inf if exact > 0 else -math.inf
     endless = math.inf
     low, high = {
         "==": (value, value),

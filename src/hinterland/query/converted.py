@@ -84,7 +84,8 @@ class _Csv:
         )
         if column is not None:
             options.include_columns = [column]
-        return pyarrow.csv.open_csv(self._path, convert_options=options)
+        parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        return pyarrow.csv.open_csv(self._path, convert_options=options, parse_options=parse)
 
     def parts(self) -> Iterator[Any]:
         """Record batches."""

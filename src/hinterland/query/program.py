@@ -145,7 +145,7 @@ def outcomes_of(test: Test, kind: Kind, found: Statistics | None, parts: int) ->
         return Outcomes(nulls, values, np.zeros(parts, bool))
     if test.kind == "table":
         assert test.text is not None
-        order, literal = test.text[0], test.text[1].encode(errors="surrogatepass")
+        order, literal = test.text[0], np.array(test.text[1].encode(errors="surrogatepass"), object)  # bytes would lose zeros
         least, greatest = found.least, found.greatest
         inside = {
             "==": (least <= literal) & (literal <= greatest),
