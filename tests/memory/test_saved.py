@@ -44,6 +44,13 @@ def test_a_copy_has_the_same_rows_in_the_same_place(nothing_left, copied, placem
         gc.collect()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint16, torch.bool])
+def test_a_table_is_saved_beside_a_tensor_over_it(dtype):
+    u = UnifiedTensor.from_tensor(torch.ones(4, 2).to(dtype))
+    table, tensor = saved([u, u.cpu()])
+    assert torch.equal(table.cpu(), u.cpu()) and torch.equal(tensor, u.cpu())
+
+
 def test_a_view_is_copied_alone_and_a_table_once():
     u = UnifiedTensor.from_tensor(torch.arange(12))
     for copied in (copy.deepcopy, pickled):

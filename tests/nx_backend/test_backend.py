@@ -312,3 +312,12 @@ def test_what_wants_a_part_is_left_to_networkx():
 
 def test_the_null_graph_has_no_center():
     same_error(lambda **where: nx.center(nx.Graph(), **where))
+
+
+def test_hubs_that_power_iterations_do_not_find_are_left_to_networkx(monkeypatch):
+    graph = nx.compose(nx.cycle_graph(21), nx.path_graph([0, *range(1000, 1020)]))
+    theirs = nx.hits(graph)
+    with pytest.raises(NotImplementedError):
+        nx.hits(graph, **OURS)
+    monkeypatch.setattr(nx.config.backend_priority, "algos", ["hinterland"])
+    assert same(nx.hits(graph)[0], theirs[0], abs=1e-6)

@@ -91,3 +91,13 @@ def test_lines_that_end_within_quotes(tmp_path):
     (tmp_path / "a.csv").write_text("v,txt\n" + lines)
     found = hl.query(tmp_path / "a.csv").agg("count()", "sum(v)").rows
     assert found == [{"count()": 100_000, "sum(v)": sum(i % 7 for i in range(100_000))}]
+
+
+def test_columns_without_values(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n,1\n,2\n")
+    (tmp_path / "b.csv").write_text("a,b\n")
+    for name, nulls, rows in [("a", 2, 2), ("b", 0, 0)]:
+        asked = hl.query(tmp_path / f"{name}.csv")
+        assert asked.filter("a is null").agg("count()", "sum(a)").rows == [{"count()": nulls, "sum(a)": pytest.approx(0)}]
+        assert asked.filter("a > 1").agg("count()").rows == [{"count()": 0}]
+        assert asked.agg("count(b)").rows == [{"count(b)": rows}]

@@ -30,6 +30,13 @@ from .plan import sorts
 from .rows import overlaps, require_outside
 from .tiered import Devices, TieredTensor, make
 
+# Types of which torch pickles tensors. Others go as bytes; but these as they are, since torch.save takes memory once, and no
+# second time as of another type.
+_PICKLED = {
+    torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+    torch.float64, torch.complex64, torch.complex128,
+}  # fmt: skip
+
 
 class UnifiedTensor(HostTable):
     """A tensor in host memory, row-major, with at least one dimension.
@@ -323,7 +330,9 @@ class UnifiedTensor(HostTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Its rows, and where they lie. (Multiprocessing sends the memory itself: sharing.py.)"""
-        held = self._cpu.detach().view(-1).view(torch.uint8)  # torch does not pickle tensors of every type
+        held = self._cpu.detach().view(-1)
+        if self._dtype not in _PICKLED:
+            held = held.view(torch.uint8)
         return restored, (held, self._dtype, tuple(self.shape), self.placement, self.requires_grad)
 
     @property
