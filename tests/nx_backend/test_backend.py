@@ -308,6 +308,7 @@ def test_what_wants_a_part_is_left_to_networkx():
         ("diameter", {"usebounds": True}), ("triangles", {"nodes": [1]}), ("all_pairs_shortest_path_length", {"cutoff": 0})
     ]:  # fmt: skip
         assert "part" in nx_backend.should_run(name, (graph,), arguments)
+    assert "part" in nx_backend.should_run("triangles", (graph, [1]), {})
 
 
 def test_the_null_graph_has_no_center():

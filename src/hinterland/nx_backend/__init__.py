@@ -87,24 +87,22 @@ _CHOICES = {
     "single_source_shortest_path",
     "single_target_shortest_path",
 }
-# By function: arguments that ask for a part of an answer, all of which is found here.
+# By function: the argument that asks for a part of an answer, all of which is found here.
 _PARTS = {
-    "all_pairs_dijkstra_path_length": ("cutoff",),
-    "all_pairs_shortest_path_length": ("cutoff",),
-    "center": ("usebounds",),
-    "clustering": ("nodes",),
-    "diameter": ("usebounds",),
-    "periphery": ("usebounds",),
-    "radius": ("usebounds",),
-    "triangles": ("nodes",),
+    "all_pairs_dijkstra_path_length": "cutoff",
+    "all_pairs_shortest_path_length": "cutoff",
+    "center": "usebounds",
+    "clustering": "nodes",
+    "diameter": "usebounds",
+    "periphery": "usebounds",
+    "radius": "usebounds",
+    "triangles": "nodes",
 }
 
 
 def can_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool | str:
     """Whether the function called ``name`` takes these arguments; a sentence if it does not."""
-    given = inspect.signature(globals()[name]).bind(*args, **kwargs)
-    given.apply_defaults()
-    arguments = given.arguments
+    arguments = _bound(name, args, kwargs)
     of_each = {key: arguments.get(key) for key in ("sort_neighbors", "neighbors", "sp")}
     weighing = {key: callable(arguments.get(key)) for key in ("weight", "distance") if key in arguments}
     own = _REFUSED.get(name, lambda _: {})(arguments)
@@ -115,7 +113,7 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     """Whether to run where nobody asked for this backend by name; networkx does not ask for graphs that it need not convert."""
     if name in _CHOICES:
         return "its choice among what is right is another one than networkx's; ask for it with backend='hinterland'"
-    if any(kwargs.get(key) is not None and kwargs[key] is not False for key in _PARTS.get(name, ())):
+    if name in _PARTS and _PARTS[name] in _given(_bound(name, args, kwargs)):
         return "networkx does a part of the work for a part of the answer"
     if name in _LINEAR:
         graph = args[0] if args else kwargs["G"]
@@ -124,9 +122,21 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     return True
 
 
+def _bound(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """A function's arguments by their names, with the defaults."""
+    bound = inspect.signature(globals()[name]).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.arguments
+
+
+def _given(arguments: dict[str, Any]) -> list[str]:
+    """The names of those that say something."""
+    return [name for name, value in arguments.items() if value is not None and value is not False]
+
+
 def _refuse(**arguments: Any) -> str | None:
     """A sentence if any of the arguments is given."""
-    refused = [name for name, value in arguments.items() if value is not None and value is not False]
+    refused = _given(arguments)
     return f"hinterland has no {' and no '.join(refused)} here" if refused else None
 
 

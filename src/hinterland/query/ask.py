@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,7 +13,7 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.warned import warn_once
 from . import expression
-from .bounds import Kind, kind_of, scaled
+from .bounds import Kind, kind_of, real, scaled
 from .files import Table, named_type, sentences
 from .held import HeldTable
 from .on_gpu import OnGpu
@@ -237,29 +236,21 @@ def _value(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> A
     return scaled(total.whole, kind.units) if kind.family == "decimal" else total.whole
 
 
-def _real(value: Any) -> float:
-    """A float64; of what is beyond its range an infinity."""
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
-
-
 def _joined(sign: str, left: Any, right: Any) -> Any:
     """``left sign right``: exact where both sides are, but for quotients; None where a side is, or the divisor is zero."""
     if left is None or right is None or (sign == "/" and right == 0):
         return None
     if isinstance(left, float) or isinstance(right, float):
-        a, b = _real(left), _real(right)
+        a, b = real(left), real(right)
         if sign == "/":
             return a / b if b else None
         return a + b if sign == "+" else a - b if sign == "-" else a * b
     if sign == "/":
-        return _real(Fraction(left) / Fraction(right))
+        return real(Fraction(left) / Fraction(right))
     if isinstance(left, Fraction) or isinstance(right, Fraction):
         a_exact, b_exact = Fraction(left), Fraction(right)
         exact = a_exact + b_exact if sign == "+" else a_exact - b_exact if sign == "-" else a_exact * b_exact
-        return exact.numerator if exact.denominator == 1 else _real(exact)
+        return exact.numerator if exact.denominator == 1 else real(exact)
     if isinstance(left, Decimal) or isinstance(right, Decimal):
         first, second = Decimal(left), Decimal(right)
         by = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}

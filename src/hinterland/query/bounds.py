@@ -187,11 +187,16 @@ def _moment(what: str, kind: Kind, text: str) -> Fraction:
     return seconds / 86400 if kind.element == "int32" else (seconds * (1000 if kind.units == 86_400_000 else kind.units))
 
 
-def _float_bounds(kind: Kind, order: str, exact: Fraction) -> tuple[float, float]:
+def real(value: Any) -> float:
+    """A number as a float64; an infinity where it is beyond its range."""
     try:
-        value = float(exact)
+        return float(value)
     except OverflowError:
-        value = math.inf if exact > 0 else -math.inf
+        return math.inf if value > 0 else -math.inf
+
+
+def _float_bounds(kind: Kind, order: str, exact: Fraction) -> tuple[float, float]:
+    value = real(exact)
     endless = math.inf
     low, high = {
         "==": (value, value),
