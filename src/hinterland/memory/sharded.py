@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ..runtime import devices
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import Shown, table_of
 from .count import TierCount
@@ -195,14 +196,14 @@ class ShardedTensor(Shown):
         counts = torch.searchsorted(owner, torch.arange(nodes + 1, device=index.device)).diff()
         mine = torch.stack([counts, bad.sum().expand(nodes)], 1)
         theirs = torch.empty_like(mine)
-        dist.all_to_all_single(theirs, mine, group=self._group)
-        # Two rows of numbers that the CPU needs, for one wait.
+        self._trade(theirs, mine)
+        # Two rows of numbers that the CPU needs, in one copy.
         (sent, asked), (_, wrong) = torch.stack([mine, theirs]).permute(2, 0, 1).tolist()
         if any(wrong):
             self._refuse(index, bad)
         order = order[: sum(sent)]
         wanted = number.new_empty(sum(asked))
-        dist.all_to_all_single(wanted, number[order], asked, sent, self._group)
+        self._trade(wanted, number[order], asked, sent)
         found = self.part.gather(wanted, max_blocks=max_blocks, check="async", stats=stats)
         width = self.row_bytes
         if stats is not None:
@@ -211,8 +212,19 @@ class ShardedTensor(Shown):
         if width:
             taken = found.new_empty(len(order), *found.shape[1:])
             as_bytes = (taken.view(-1).view(torch.uint8), found.view(-1).view(torch.uint8))
-            dist.all_to_all_single(*as_bytes, [n * width for n in sent], [n * width for n in asked], self._group)
+            self._trade(*as_bytes, [n * width for n in sent], [n * width for n in asked])
             _place(taken, order, out)
+
+    def _trade(
+        self, got: torch.Tensor, given: torch.Tensor, gets: list[int] | None = None, gives: list[int] | None = None
+    ) -> None:
+        """An all-to-all, which is over when it returns: until then this thread must not be in the driver.
+
+        The driver may wait with its lock for what is on a GPU. If that is this collective, the thread that trains cannot
+        launch its own, for which another rank's may wait with the lock that this collective's part there needs.
+        """
+        dist.all_to_all_single(got, given, gets, gives, self._group)
+        devices.wait_for(got.device)
 
     def count(self, index: Index) -> TierCount:
         """From where the rows of a gather come: by tier those of this machine's part, and ``remote`` those that another machine
@@ -234,6 +246,7 @@ class ShardedTensor(Shown):
         found = torch.tensor(number, device=self.ranks.device)
         with naming_lost_ranks(self.ranks.timeout):
             dist.all_reduce(found, dist.ReduceOp.MAX, self._group)
+            devices.wait_for(found.device)  # as after _trade
         return int(found)
 
     def _refuse(self, index: torch.Tensor, bad: torch.Tensor) -> None:

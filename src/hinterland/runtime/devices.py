@@ -145,6 +145,13 @@ def torch_stream(device: torch.device) -> torch.cuda.Stream:
     return _torch_stream(device.index, torch._C._cuda_getCurrentRawStream(device.index))
 
 
+def wait_for(device: torch.device) -> None:
+    """Waits until ``device`` is done with what this thread's current stream has. Copies to memory that is not pinned wait as
+    well, but with the driver's lock: no other thread can launch anything until then."""
+    if device.type == "cuda":
+        torch_stream(device).synchronize()
+
+
 def current_stream(device: torch.device) -> Any:
     """The caller's torch stream on ``device`` as a cuda-core stream."""
     return _stream(torch._C._cuda_getCurrentRawStream(device.index))
