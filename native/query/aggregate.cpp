@@ -8,6 +8,7 @@
 #include "query/bits.hpp"
 #include "query/clones.hpp"
 #include "query/damage.hpp"
+#include "query/mixed.hpp"
 
 namespace hinterland::native {
 
@@ -16,12 +17,6 @@ namespace {
 using query::Column, query::Element, query::Kind, query::Measure, query::Segment, query::Total, query::with_kind;
 
 constexpr int64_t kSpan = 1024;  // blocks whose groups are kept before they are added to the query's: chosen, not measured
-
-uint64_t mixed(uint64_t hash, uint64_t word) {  // as SplitMix64's last steps
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15;
-  hash = (hash ^ (hash >> 32)) * 0xd6e8feb86659fd93;
-  return hash ^ (hash >> 32);
-}
 
 // How a measure's values are taken.
 Kind kind_of(const query::AggregateParams& p, const Measure& measure) {

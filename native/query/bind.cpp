@@ -5,6 +5,7 @@
 #include "query/filter.hpp"
 #include "query/lengths.hpp"
 #include "query/page_cache.hpp"
+#include "query/texts.hpp"
 
 namespace nb = nanobind;
 
@@ -42,6 +43,8 @@ HINTERLAND_STRUCT(ParquetChunk, physical, codec, encodings, values, bytes, data_
                   offsets_bytes, bounds_at, bounds_bytes, nulls, least_at, least_bytes, greatest_at, greatest_bytes);
 HINTERLAND_STRUCT(ParquetPage, chunk, kind, at, head, bytes, full, row, values, nulls, encoding, levels, compressed, least_at,
                   least_bytes, greatest_at, greatest_bytes);
+HINTERLAND_STRUCT(TextArray, offsets, offset_bytes, bytes, count, valid, valid_at);
+HINTERLAND_STRUCT(TextTest, literal, size, orders);
 HINTERLAND_STRUCT(ChunkOfPages, codec, dictionary, entries);
 HINTERLAND_STRUCT(DecodeParams, pages, count, chunks, file, physical, length, width, decimal, optional, rows, nulls, values,
                   valid, wanted, wanted_at, kept);
@@ -148,6 +151,21 @@ void bind_query(nb::module_& m) {
   m.attr("FILE_PAGE") = kFilePage;
   def_native(m, "pages_missing", pages_missing, nb::arg("pages"), nb::arg("count"));
   def_native(m, "ask_for_pages", ask_for_pages, nb::arg("ranges"), nb::arg("count"));
+  m.attr("QUERY_MOST_TEXT_TESTS") = kMostTextTests;
+  def_native(m, "judge_texts", judge_texts, nb::arg("texts"), nb::arg("tests"), nb::arg("tested"), nb::arg("judged"));
+  nb::class_<Texts>(m, "QueryTexts")
+      .def(nb::init<>())
+      .def("__len__", &Texts::size)
+      .def(
+          "number",
+          [](Texts& texts, uintptr_t array, uintptr_t numbers) {
+            GilReleased released;
+            texts.number(*reinterpret_cast<const TextArray*>(array), reinterpret_cast<int32_t*>(numbers));
+          },
+          nb::arg("array"), nb::arg("numbers"))
+      .def(
+          "copy_array", [](const Texts& texts, uintptr_t to) { *reinterpret_cast<TextArray*>(to) = texts.array(); },
+          nb::arg("to"), "Fills in a TextArray of all texts, which holds until more are numbered.");
   nb::class_<Groups>(m, "QueryGroups")
       .def(nb::init<int64_t, int64_t>(), nb::arg("keyed"), nb::arg("measured"))
       .def("__len__", &Groups::size)

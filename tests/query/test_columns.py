@@ -24,7 +24,8 @@ from hinterland.query.arrow import ArrowFile  # noqa: E402
 from hinterland.query.batches import Batch, batches_of  # noqa: E402
 from hinterland.query.bounds import kind_of  # noqa: E402
 from hinterland.query.rows import between  # noqa: E402
-from hinterland.query.segments import Texts, segment_of  # noqa: E402
+from hinterland.query.segments import segment_of  # noqa: E402
+from hinterland.query.texts import Numbers  # noqa: E402
 
 from .tables import made, write  # noqa: E402
 
@@ -73,7 +74,7 @@ def test_slices_that_are_not_aligned(seed, first, rows, name):
         valid, values = array.buffers()
         moved = pa.py_buffer(b"\0" + values.to_pybytes()).slice(1)
         array = pa.Array.from_buffers(array.type, rows, [valid, moved], offset=array.offset)
-    texts, begin = Texts(), 4096 * 3 + seed % 5000
+    texts, begin = Numbers(), 4096 * 3 + seed % 5000
     segment = segment_of("a column", array, begin, kind, texts)
     assert (segment.begin, segment.end) == (begin, begin + len(array))
     path = [array.slice(row, 1)[0].as_py() for row in range(len(array))]

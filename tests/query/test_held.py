@@ -38,7 +38,7 @@ def test_columns_are_the_files(tmp_path, kind, rows):
         for row in range(1000):
             assert bool(bits[row]) == (wanted[row] is not None)
             if bits[row] and kinds[name].family == "text":
-                assert column.texts.values[found[row]] == wanted[row]
+                assert column.texts.texts(np.array(found[row : row + 1]))[0] == [wanted[row]]
             elif bits[row] and kinds[name].family == "float":
                 assert np.array_equal(found[row], wanted[row], equal_nan=True)
             elif bits[row]:

@@ -127,14 +127,11 @@ def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> Qu
         _check_arithmetic(what, kinds)
     measures = list(dict.fromkeys(_measured(leaf, kinds) for leaf in leaves)) or [Measured(None)]
     run = _run(asked, table, kinds, Program(predicate, kinds) if predicate is not None else None, measures)
-    found = run.answer()
-    rows = []
-    for keys, totals in found:
-        given: dict[str, Any] = dict(zip(asked.keys, keys, strict=True))
-        by_measure = dict(zip(measures, totals, strict=True))
-        for text, what in aggregates:
-            given[text] = _value(what, by_measure, kinds)
-        rows.append(given)
+    answer = run.answer()
+    by_measure = dict(zip(measures, answer.found, strict=True))
+    names = [*asked.keys, *(text for text, _ in aggregates)]
+    columns = [*answer.keys, *(_values(what, by_measure, kinds) for _, what in aggregates)]
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     plans = run.plans()
     return QueryResult(rows, run.matched, sum(p.bytes for p in plans), sum(p.least_bytes for p in plans), plans)
 
@@ -210,30 +207,38 @@ def _measured(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> Measured:
     return Measured(leaf.columns[0], adds=leaf.function in ("sum", "mean"), bounds=leaf.function in ("min", "max"))
 
 
-def _value(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> Any:
-    """An aggregate of a group."""
+def _values(what: Any, found: dict[Measured, list[Found]], kinds: dict[str, Kind]) -> list[Any]:
+    """An aggregate of each group."""
     if isinstance(what, expression.Literal):
         assert isinstance(what.value, Fraction)
-        return what.value
+        return [what.value] * len(next(iter(found.values())))
     if isinstance(what, expression.Arithmetic):
-        return _joined(what.sign, _value(what.left, found, kinds), _value(what.right, found, kinds))
-    total = found[_measured(what, kinds)]
+        left, right = (_values(side, found, kinds) for side in (what.left, what.right))
+        return [_joined(what.sign, *sides) for sides in zip(left, right, strict=True)]
+    totals = found[_measured(what, kinds)]
     if what.function == "count":
-        return total.count
+        return [total.count for total in totals]
     if what.function == "mean_ratio":
-        return total.real / total.count if total.count else None
+        return [total.real / total.count if total.count else None for total in totals]
     kind = kinds[what.columns[0]]
     if what.function in ("min", "max"):
-        if not total.count:
-            return None
-        if total.nothing_but_nan:
-            return float("nan")
-        return kind.value(total.least if what.function == "min" else total.greatest)
+        return [_bound(total, kind, what.function) for total in totals]
     if kind.family == "float":
-        return total.real if what.function == "sum" else total.real / total.count if total.count else None
+        if what.function == "sum":
+            return [total.real for total in totals]
+        return [total.real / total.count if total.count else None for total in totals]
     if what.function == "mean":
-        return float(Fraction(total.whole, kind.units * total.count)) if total.count else None
-    return scaled(total.whole, kind.units) if kind.family == "decimal" else total.whole
+        return [float(Fraction(total.whole, kind.units * total.count)) if total.count else None for total in totals]
+    return [scaled(total.whole, kind.units) if kind.family == "decimal" else total.whole for total in totals]
+
+
+def _bound(total: Found, kind: Kind, function: str) -> Any:
+    """The least or the greatest value."""
+    if not total.count:
+        return None
+    if total.nothing_but_nan:
+        return float("nan")
+    return kind.value(total.least if function == "min" else total.greatest)
 
 
 def _joined(sign: str, left: Any, right: Any) -> Any:

@@ -216,15 +216,3 @@ def _float_bounds(kind: Kind, order: str, exact: Fraction) -> tuple[float, float
             narrow_high = np.nextafter(narrow_high, np.float32(-endless))
         low, high = float(narrow_low), float(narrow_high)
     return (low, high) if low <= high else (endless, -endless)
-
-
-def holds_for_text(order: str, value: str, literal: str) -> bool:
-    """Texts are ordered by their code points."""
-    return {
-        "==": value == literal,
-        "!=": value != literal,
-        "<": value < literal,
-        "<=": value <= literal,
-        ">": value > literal,
-        ">=": value >= literal,
-    }[order]

@@ -19,7 +19,8 @@ from ..runtime.errors import FormatError
 from ..storage.names import reading
 from .bounds import Kind
 from .files import Table, open_table
-from .segments import Segment, Texts, segment_of
+from .segments import Segment, segment_of
+from .texts import Numbers
 
 _BLOCK = _core.QUERY_BLOCK_ROWS
 
@@ -39,7 +40,7 @@ class HeldColumn:
 
     element: str
     bits: int
-    texts: Texts
+    texts: Numbers
     values: UnifiedTensor
     valid: UnifiedTensor | None
     rows: int
@@ -47,8 +48,8 @@ class HeldColumn:
     @functools.cached_property
     def span(self) -> tuple[int, int]:
         """The least of the whole numbers, and how many there are from it to the greatest; what nulls hold counts as well."""
-        if self.texts.values:
-            return 0, len(self.texts.values)
+        if len(self.texts):
+            return 0, len(self.texts)
         if self.element == "bool":
             return 0, 2
         if not self.rows:
@@ -116,7 +117,7 @@ class _Copy:
     def __init__(self, kind: Kind, rows: int) -> None:
         self.kind, self.rows = kind, rows
         self.room = max(-(-rows // _BLOCK), 1) * _BLOCK
-        self.texts = Texts()
+        self.texts = Numbers()
         self.bits = 64 if kind.element == "decimal" else kind.bits
         self.values = self._room(self.bits)
         self.valid: UnifiedTensor | None = None
@@ -167,7 +168,7 @@ class _Copy:
         """What was copied; few texts have narrow codes."""
         element = "int64" if self.kind.element == "decimal" else self.kind.element
         values, bits = self.values, self.bits
-        if self.kind.family == "text" and (narrow := next((w for w in (8, 16) if len(self.texts.values) <= 1 << w), None)):
+        if self.kind.family == "text" and (narrow := next((w for w in (8, 16) if len(self.texts) <= 1 << w), None)):
             element, bits = f"uint{narrow}", narrow
             values = self._room(bits)
             values.cpu().view(getattr(torch, element))[: self.rows] = self.values.cpu().view(torch.int32)[: self.rows]

@@ -22,7 +22,7 @@ from .files import Table
 from .held import HeldTable
 from .program import Program
 from .result import ColumnPlan
-from .run import Found, Measured, Run
+from .run import Answer, Measured, Run
 
 _BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
 _THREADS = _core.QUERY_BLOCK_THREADS
@@ -76,8 +76,8 @@ class OnGpu(Run):
             return f"a GPU takes {_core.QUERY_MOST_TESTS} comparisons, nested {_core.QUERY_DEEPEST} deep"
         return ""
 
-    def answer(self) -> list[tuple[tuple[Any, ...], list[Found]]]:
-        """Keys and measures of each group, in the order of their keys."""
+    def answer(self) -> Answer:
+        """What was asked."""
         self._held = self._source.columns(self.kinds)
         for name, column in self._held.items():
             self._columns[name].texts = column.texts

@@ -8,9 +8,10 @@ import numpy as np
 
 from .. import _core
 from ..runtime.errors import ConfigError
-from .bounds import Kind, Range, holds_for_text, range_of
+from .bounds import Kind, Range, range_of
 from .expression import Compare, IsNull, Junction, Name
 from .statistics import Statistics
+from .texts import Comparison
 
 _ORDERS = _core.QUERY_ORDERS
 _PAIRS = {
@@ -30,14 +31,9 @@ class Test(NamedTuple):
     column: str
     other: str | None = None
     range: Range | None = None
-    text: tuple[str, str] | None = None  # order, literal
+    text: Comparison | None = None
     orders: int = 0
     negated: bool = False
-
-    def table(self, texts: list[str]) -> list[bool]:
-        """Of texts: which hold."""
-        assert self.text is not None
-        return [holds_for_text(self.text[0], value, self.text[1]) for value in texts]
 
 
 class Program:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, NamedTuple
@@ -19,11 +18,13 @@ from .page_cache import PAGE
 from .program import Program, Test
 from .result import ColumnPlan
 from .rows import Matching, Part, Wanted, between
-from .segments import Segment, Texts, segment_of
+from .segments import Segment, segment_of
+from .texts import Codes, Numbers, codes_for
 
 _BLOCK = _core.QUERY_BLOCK_ROWS
 _WORDS = _BLOCK // 64  # of a block
 _SECTOR = 32
+_TOTAL = np.dtype(struct("query::Total"))
 # Share of the rows that match from which a column is read whole, on a CPU. On two cores of a Xeon single values are quicker up
 # to 5 %, and whole columns from 10 % on.
 GATHER_BELOW = 0.05
@@ -38,8 +39,7 @@ class Measured(NamedTuple):
     bounds: bool = False
 
 
-@dataclass
-class Found:
+class Found(NamedTuple):
     """A measure of one group."""
 
     count: int
@@ -50,12 +50,19 @@ class Found:
     nothing_but_nan: bool
 
 
+class Answer(NamedTuple):
+    """Groups in the order of their keys: of each key its values, and of each measure what was found."""
+
+    keys: list[list[Any]]
+    found: list[list[Found]]
+
+
 @dataclass
 class _Reading:
     """A column while it is read."""
 
     kind: Kind
-    texts: Texts
+    texts: Codes
     segments: list[Segment]
     bytes: int = 0
     least_bytes: int = 0
@@ -88,17 +95,17 @@ class Run:
         self._compared = program.columns if program is not None else []
         asked = [name for one in measures for name in (one.column, one.divisor) if name is not None]
         self._asked = list(dict.fromkeys([*keys, *asked]))
-        self._columns = {name: _Reading(kind, Texts(), []) for name, kind in kinds.items()}
+        self._columns = {name: _Reading(kind, self._codes(name), []) for name, kind in kinds.items()}
         self._numbers = {name: number for number, name in enumerate(self._columns)}
         self._words: np.ndarray | None = None  # of all rows, a bit where the filter is true; None where there is no filter
         self._groups: Any = None
         self._done = 0  # blocks that were added up
 
-    def answer(self) -> list[tuple[tuple[Any, ...], list[Found]]]:
-        """Keys and measures of each group, in the order of their keys."""
+    def answer(self) -> Answer:
+        """What was asked."""
         if self.program is None and not self._asked:  # no column that would contradict what the file says of its rows
             self.matched = self.table.rows
-            return [((), [Found(self.matched, 0, 0.0, 0, 0, False) for _ in self.measures])]
+            return Answer([], [[Found(self.matched, 0, 0.0, 0, 0, False)] for _ in self.measures])
         whole = False
         if self.program is not None:
             self._words = np.zeros(-(-self.table.rows // _BLOCK) * _WORDS, np.uint64)
@@ -119,6 +126,12 @@ class Run:
             self._add(part.end // _BLOCK, whole)
         self._add(-(-self.table.rows // _BLOCK), whole)
         return self._found()
+
+    def _codes(self, name: str) -> Codes:
+        """Of a column's texts."""
+        tests = self.program.tests if self.program is not None else []
+        compared = (test.text for test in tests if test.column == name and test.text is not None)
+        return codes_for(compared, name in self.keys)
 
     def plans(self) -> list[ColumnPlan]:
         """How each column was read."""
@@ -220,7 +233,8 @@ class Run:
 
     def _truths(self, test: Test) -> list[bool]:
         """Of each text of a test's column whether it holds, and one more, so that there is any."""
-        return [*test.table(self._columns[test.column].texts.values), False]
+        assert test.text is not None
+        return [*self._columns[test.column].texts.truths(test.text), False]
 
     def _fields(self, test: Test, table: int) -> dict[str, Any]:
         """A test's fields in query::Test; ``table``: the address of what it holds for, of tests that have one."""
@@ -337,41 +351,47 @@ class Run:
             "than 18 digits; the file is damaged, write it again"
         )
 
-    def _found(self) -> list[tuple[tuple[Any, ...], list[Found]]]:
-        size, wide = len(self._groups), len(self.keys) + 1
-        keys = np.zeros((size, wide), np.int64)
-        totals = (struct("query::Total") * max(size * len(self.measures), 1))()
-        self._groups.copy_to(keys.ctypes.data, _address(totals))
+    def _found(self) -> Answer:
+        size = len(self._groups)
+        words, totals = np.zeros((size, len(self.keys) + 1), np.int64), np.zeros((size, len(self.measures)), _TOTAL)
+        self._groups.copy_to(words.ctypes.data, totals.ctypes.data)
         if not self.keys and not size:
-            return [((), [Found(0, 0, 0.0, 0, 0, False) for _ in self.measures])]
-        found = []
-        for number, words in enumerate(keys.tolist()):
-            sortable, shown = [], []
-            for place, name in enumerate(self.keys):
-                column, null = self._columns[name], bool(words[-1] >> place & 1)
-                stored: Any = column.texts.values[words[place]] if column.kind.family == "text" and not null else words[place]
-                if column.kind.element == "uint64" and not null:
-                    stored %= 2**64
-                sortable.append((null, 0 if null else stored))
-                shown.append(None if null else column.kind.value(stored) if column.kind.family != "text" else stored)
-            at = number * len(self.measures)
-            measured = [self._measure(one, totals[at + m]) for m, one in enumerate(self.measures)]
-            found.append((sortable, tuple(shown), measured))
-        found.sort(key=lambda one: one[0])
-        return [(shown, measured) for _, shown, measured in found]
+            return Answer([], [[Found(0, 0, 0.0, 0, 0, False)] for _ in self.measures])
+        shown, order = [], []
+        for place, name in enumerate(self.keys):
+            null = words[:, -1] >> place & 1 != 0
+            values, rank = self._key(name, words[~null, place])
+            ranks, texts = np.zeros(size, rank.dtype), np.full(size, None, object)
+            ranks[~null], texts[~null] = rank, values
+            shown.append(texts)
+            order[:0] = [ranks, null]  # the last one counts most
+        by_key = np.lexsort(order) if order else slice(None)
+        found = [self._measure(one, totals[by_key, m]) for m, one in enumerate(self.measures)]
+        return Answer([texts[by_key].tolist() for texts in shown], found)
 
-    def _measure(self, one: Measured, total: Any) -> Found:
-        whole = total.high * 2**64 + total.low
-        if one.column is not None and self.kinds[one.column].element == "uint64" and whole < 0:
-            whole += 2**128
-        real = total.sum + total.rest if math.isfinite(total.rest) else total.sum
-        is_float = one.column is not None and self.kinds[one.column].family == "float"
-        nan = is_float and one.bounds and total.count > 0 and _float(total.least) > _float(total.greatest)
-        return Found(total.count, whole, real, total.least, total.greatest, nan)
+    def _key(self, name: str, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What is shown of a key's values that are no nulls, an array of objects; and numbers in their order."""
+        column, shown = self._columns[name], np.empty(len(stored), object)
+        if isinstance(column.texts, Numbers) and column.kind.family == "text":
+            shown[:], rank = column.texts.texts(stored)
+            return shown, rank
+        stored = stored.view(np.uint64) if column.kind.element == "uint64" else stored
+        shown[:] = [column.kind.value(one) for one in stored.tolist()]
+        return shown, stored
 
-
-def _float(bits: int) -> float:
-    return float(np.int64(bits).view(np.float64))
+    def _measure(self, one: Measured, totals: np.ndarray) -> list[Found]:
+        """Of each group."""
+        wholes = [high * 2**64 + low for high, low in zip(totals["high"].tolist(), totals["low"].tolist(), strict=True)]
+        if one.column is not None and self.kinds[one.column].element == "uint64":
+            wholes = [whole + 2**128 if whole < 0 else whole for whole in wholes]
+        with np.errstate(invalid="ignore", over="ignore"):
+            real = np.where(np.isfinite(totals["rest"]), totals["sum"] + totals["rest"], totals["sum"])
+        nan = np.zeros(len(totals), bool)
+        if one.bounds and one.column is not None and self.kinds[one.column].family == "float":
+            least, greatest = (np.ascontiguousarray(totals[name]).view(np.float64) for name in ("least", "greatest"))
+            nan = (totals["count"] > 0) & (least > greatest)
+        columns = (totals["count"], wholes, real, totals["least"], totals["greatest"], nan)
+        return list(map(Found, *(one if isinstance(one, list) else one.tolist() for one in columns)))
 
 
 def _whole(one: Segment) -> int:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..runtime.errors import FormatError
 from .bounds import Kind
+from .texts import Codes
 
 
 class Segment(NamedTuple):
@@ -44,28 +45,7 @@ class Kept(NamedTuple):
     valid_at: int
 
 
-class Texts:
-    """All texts of a column, numbered as they came."""
-
-    def __init__(self) -> None:
-        self.values: list[str] = []
-        self._codes: dict[str, int] = {}
-        self._last: tuple[Any, Any] | None = None
-
-    def codes_of(self, dictionary: Any) -> Any:
-        """The code of each of a dictionary's entries, int32; at least one."""
-        if self._last is not None and self._last[0].equals(dictionary):
-            return self._last[1]
-        found = np.zeros(max(len(dictionary), 1), np.int32)
-        for at, text in enumerate(dictionary.to_pylist()):
-            code = found[at] = self._codes.setdefault(text, len(self.values))
-            if code == len(self.values):
-                self.values.append(text)
-        self._last = dictionary, found
-        return found
-
-
-def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Texts) -> Segment:
+def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes) -> Segment:
     """Where an array's values lie, or those that were kept.
 
     Raises:
@@ -84,7 +64,7 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Texts) -> S
     codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
     if kind.family == "text" and not pyarrow.types.is_dictionary(array.type):
         array.validate(full=True)
-        array = array.dictionary_encode()
+        return _of_texts(array, begin, texts)
     indices = array.type.index_type if pyarrow.types.is_dictionary(array.type) else None
     if indices is not None:
         array.dictionary.validate(full=True)
@@ -94,7 +74,7 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Texts) -> S
             if kind.family == "text":
                 array = array.dictionary_encode()
     if kind.family == "text":
-        codes, entries = texts.codes_of(array.dictionary), len(array.dictionary)
+        codes, entries = texts.of_dictionary(array.dictionary), len(array.dictionary)
         array = (
             array.indices if indices in (None, array.type.index_type) else array.indices.cast(indices)
         )  # one type in all parts
@@ -117,6 +97,16 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Texts) -> S
     return Segment(
         begin, begin + rows, address, first_bit, valid.address if valid is not None else 0, at, codes.ctypes.data, entries,
         0, element, bits, keeps,
+    )  # fmt: skip
+
+
+def _of_texts(array: Any, begin: int, texts: Codes) -> Segment:
+    """Of texts as they are: their codes, which stand for themselves."""
+    valid, codes = array.buffers()[0], texts.of_texts(array)
+    themselves = np.arange(max(len(texts), 1), dtype=np.int32)
+    return Segment(
+        begin, begin + len(array), codes.ctypes.data, 0, valid.address if valid is not None else 0, array.offset,
+        themselves.ctypes.data, len(themselves), 0, "int32", 32, [array, codes, themselves],
     )  # fmt: skip
 
 

@@ -1,0 +1,157 @@
+"""What stands for texts in native code: numbers, or which comparisons hold for them."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .. import _core
+from ..runtime.params import struct
+
+_HOLDS = {
+    order: sum(_core.QUERY_ORDERS[one] for one in ones)
+    for order, ones in {
+        "==": ("equal",),
+        "!=": ("less", "greater"),
+        "<": ("less",),
+        "<=": ("less", "equal"),
+        ">": ("greater",),
+        ">=": ("greater", "equal"),
+    }.items()
+}
+Comparison = tuple[str, str]  # an order, and the literal on its right
+
+
+class Codes:
+    """Codes of a column's texts."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Any, Any] | None = None
+
+    def __len__(self) -> int:
+        """How many codes there are."""
+        raise NotImplementedError
+
+    def of_dictionary(self, dictionary: Any) -> np.ndarray:
+        """The code of each of a dictionary's entries, int32; at least one."""
+        if self._last is None or not self._last[0].equals(dictionary):
+            self._last = dictionary, self.of_texts(dictionary) if len(dictionary) else np.zeros(1, np.int32)
+        return self._last[1]
+
+    def of_texts(self, array: Any) -> np.ndarray:
+        """The code of each text of a valid array of Arrow's, int32; anything where there is none."""
+        found = np.empty(len(array), np.int32)
+        texts, held = _laid_out(array)
+        self._find(texts, found)
+        del held
+        return found
+
+    def truths(self, comparison: Comparison) -> list[bool]:
+        """Of each code, whether the comparison holds."""
+        raise NotImplementedError
+
+    def _find(self, texts: Any, to: np.ndarray) -> None:
+        raise NotImplementedError
+
+
+class Numbers(Codes):
+    """Texts, numbered as they come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._all = _core.QueryTexts()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def _find(self, texts: Any, to: np.ndarray) -> None:
+        self._all.number(texts.address, to.ctypes.data)
+
+    def truths(self, comparison: Comparison) -> list[bool]:
+        """Of each code, whether the comparison holds."""
+        found = np.empty(len(self), np.int32)
+        _judge(self._array(), [comparison], found)
+        return found.astype(bool).tolist()
+
+    def texts(self, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
+        """What some codes stand for; and of each how many of these texts come before it in the order of texts."""
+        import pyarrow
+        import pyarrow.compute
+
+        every = self._array()
+        ends = pyarrow.foreign_buffer(every.offsets, 8 * (every.count + 1), self)
+        bytes_ = pyarrow.foreign_buffer(every.bytes, np.frombuffer(ends, np.int64)[-1], self)
+        array = pyarrow.Array.from_buffers(pyarrow.large_string(), every.count, [None, ends, bytes_])
+        distinct, place = np.unique(codes, return_inverse=True)
+        texts = array.take(pyarrow.array(distinct))
+        rank = np.empty(len(distinct), np.int64)
+        rank[pyarrow.compute.sort_indices(texts).to_numpy()] = np.arange(len(distinct))
+        return texts.take(pyarrow.array(place)).to_pylist(), rank[place]
+
+    def _array(self) -> Any:
+        found = struct("TextArray")()
+        self._all.copy_array(found.address)
+        return found
+
+
+class Judged(Codes):
+    """Texts that are only compared: bit t of a code says whether comparison t holds. Without any, texts that are counted."""
+
+    def __init__(self, comparisons: Iterable[Comparison]) -> None:
+        super().__init__()
+        self._comparisons = list(dict.fromkeys(comparisons))
+
+    def __len__(self) -> int:
+        return 1 << len(self._comparisons)
+
+    def _find(self, texts: Any, to: np.ndarray) -> None:
+        _judge(texts, self._comparisons, to)
+
+    def truths(self, comparison: Comparison) -> list[bool]:
+        """Of each code, whether the comparison holds."""
+        bit = self._comparisons.index(comparison)
+        return [bool(code >> bit & 1) for code in range(len(self))]
+
+
+def codes_for(comparisons: Iterable[Comparison], is_key: bool) -> Codes:
+    """For a column of a query.
+
+    Args:
+        comparisons: what its texts are compared with.
+        is_key: whether rows are grouped by it.
+    """
+    judged = Judged(comparisons)
+    return Numbers() if is_key or len(judged) > 1 << _core.QUERY_MOST_TEXT_TESTS else judged
+
+
+def _judge(texts: Any, comparisons: list[Comparison], to: np.ndarray) -> None:
+    literals = [literal.encode(errors="surrogatepass") for _, literal in comparisons]
+    tests = (struct("TextTest") * max(len(comparisons), 1))()
+    for place, ((order, _), literal) in enumerate(zip(comparisons, literals, strict=True)):
+        address = ctypes.cast(ctypes.c_char_p(literal), ctypes.c_void_p).value
+        tests[place] = struct("TextTest")(literal=address, size=len(literal), orders=_HOLDS[order])
+    _core.judge_texts(texts.address, _core.address_of(tests), len(comparisons), to.ctypes.data)
+
+
+def _laid_out(array: Any) -> tuple[Any, Any]:
+    """An array of Arrow's as TextArray, and what must live as long."""
+    import pyarrow
+
+    if not (pyarrow.types.is_string(array.type) or pyarrow.types.is_large_string(array.type)):
+        array = array.cast(pyarrow.large_string())
+    width = 4 if pyarrow.types.is_string(array.type) else 8
+    valid, offsets, texts = array.buffers()
+    if offsets is None or not offsets.size:  # of no texts
+        offsets = pyarrow.py_buffer(bytes(width))
+    made = struct("TextArray")(
+        offsets=offsets.address + width * array.offset,
+        offset_bytes=width,
+        bytes=texts.address if texts is not None else 0,
+        count=len(array),
+        valid=valid.address if valid is not None else 0,
+        valid_at=array.offset,
+    )
+    return made, (array, offsets)
