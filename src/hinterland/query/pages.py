@@ -42,7 +42,9 @@ class Column:
         begin: the first of them.
         codecs: [groups] as parquet.thrift numbers them.
         starts: [pages + 1] the row of the file that each page begins with.
-        decoded_here: whether pages are read, and not chunks by pyarrow. Both are known once it is :meth:`opened`.
+        decoded_here: whether pages are read, and not chunks by pyarrow.
+        plain_texts: whether there are texts in no dictionary, as a writer leaves them that met many different ones. These three
+            are known once it is :meth:`opened`.
 
     Raises:
         FormatError: a chunk cannot be what the file says it is.
@@ -74,6 +76,7 @@ class Column:
         self.width = width_of(kind, descriptor)
         known = np.isin(self.codecs, list(_CODECS)) & (entries["encodings"] & ~_ENCODINGS == 0)
         self.decoded_here = self.width is not None and bool((known & (entries["elsewhere"] == 0)).all())
+        self.plain_texts = False
         self._walked: np.ndarray | None = None
         self._records: np.ndarray | None = None  # of pages, as ParquetPage, once they were looked for
         self._indexes = 0  # bytes of those that were read
@@ -138,7 +141,8 @@ class Column:
             self._dictionary_sizes[pages["chunk"][first]] = (pages["head"] + pages["bytes"])[first]
             self._walked = self._records = pages = pages[~first]
             self._places, self._sizes = pages["at"], pages["head"] + pages["bytes"]
-            self.decoded_here = _hold_data(pages) and not (self.kind.family == "text" and (pages["encoding"] == 0).any())
+            self.plain_texts = self.kind.family == "text" and bool((pages["encoding"] == 0).any())
+            self.decoded_here = _hold_data(pages) and not self.plain_texts
         chunk = pages["chunk"]
         self.starts = np.append(self.cuts[chunk] + pages["row"], self.cuts[-1])
         self._counts = np.diff(self.starts)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -51,9 +53,10 @@ class ParquetFile:
         self._leaves = {column.name: leaf for leaf, column in enumerate(leaves) if column.name == column.path}
         delta = np.any(self._footer.chunks["encodings"] & _DELTA_TEXTS, axis=0)
         kinds = {field.name: kind for field in schema if (kind := kind_of(field.type)) is not None}
-        texts = [name for name, kind in kinds.items() if kind.family == "text" and not delta[self._leaves[name]]]
-        self._file = pyarrow.parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=texts)
-        self.schema = self._file.schema_arrow
+        texts = (name for name, kind in kinds.items() if kind.family == "text")
+        self._dictionaries = [name for name in texts if not delta[self._leaves[name]]]
+        self._readers = _Readers()
+        self.schema = self._reader(plain=False).schema_arrow
         self._kinds = {field.name: kind_of(field.type) for field in self.schema}
         rows = np.array([self._metadata.row_group(number).num_rows for number in range(groups)], np.int64)
         for number in np.flatnonzero(rows < 0):
@@ -111,14 +114,20 @@ class ParquetFile:
             self._spent[name] = Pages(read, min(least, read))
             if made is not None and not left:
                 yield from ((name, begin, array) for begin, array in made.arrays())
-        if whole:
-            yield from self._whole(part, whole)
+        for plain in (False, True):
+            if some := [name for name in whole if columns[name].plain_texts == plain]:
+                yield from self._whole(part, some, plain)
 
-    def _whole(self, part: Part, names: list[str]) -> Iterator[tuple[str, int, Any]]:
-        """As pyarrow reads them."""
-        begin = part.begin
-        for group in part.at:
-            table, rows = self._file.read_row_group(group, columns=names), self._cuts[group + 1] - self._cuts[group]
+    def _whole(self, part: Part, names: list[str], plain: bool) -> Iterator[tuple[str, int, Any]]:
+        """As pyarrow reads them, a thread a row group."""
+        tables: list[Any] = [None] * len(part.at)
+
+        def read(place: int) -> None:
+            tables[place] = self._reader(plain).read_row_group(part.at[place], columns=names, use_threads=len(part.at) == 1)
+
+        self._crew.do([partial(read, place) for place in range(len(part.at))])
+        for group, table in zip(part.at, tables, strict=True):
+            begin, rows = int(self._cuts[group]), self._cuts[group + 1] - self._cuts[group]
             if table.num_rows != rows:
                 raise FormatError(f"{self.path}: row group {group} has {table.num_rows} of {rows} rows")
             for name in names:
@@ -127,7 +136,17 @@ class ParquetFile:
                     if len(array):
                         yield name, at, array
                     at += len(array)
-            begin += table.num_rows
+
+    def _reader(self, plain: bool) -> Any:
+        """Pyarrow's, of this thread; ``plain``: for texts of which most are different, which take it six times as long where
+        it makes dictionaries of them."""
+        import pyarrow.parquet
+
+        found = self._readers.by_kind
+        if plain not in found:
+            source, dictionaries = pyarrow.BufferReader(self._buffer), None if plain else self._dictionaries
+            found[plain] = pyarrow.parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=dictionaries)
+        return found[plain]
 
     def spent(self, name: str) -> Pages:
         """Bytes of a column that were last read, and of its pages that any plan reads; as they are stored, compressed."""
@@ -197,3 +216,10 @@ class ParquetFile:
 
     def _descriptor(self, name: str) -> Any:
         return self._metadata.schema.column(self._leaves[name])
+
+
+class _Readers(threading.local):
+    """Of each thread: pyarrow's, by whether texts are plain."""
+
+    def __init__(self) -> None:
+        self.by_kind: dict[bool, Any] = {}

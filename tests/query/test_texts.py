@@ -1,0 +1,121 @@
+"""Texts of a query against Python's own: numbered, ordered and compared, as they are and in dictionaries."""
+
+from __future__ import annotations
+
+import operator
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pa = pytest.importorskip("pyarrow")
+
+import hinterland as hl  # noqa: E402
+from hinterland.query import parquet  # noqa: E402
+from hinterland.query.texts import Judged, Numbers, codes_for  # noqa: E402
+
+from .tables import write  # noqa: E402
+
+ORDERS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+TYPES = [pa.string(), pa.large_string(), pa.string_view()]
+texts = st.text(st.sampled_from("ab\0é\U0001f600z"), max_size=20)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    values=st.lists(st.none() | texts, max_size=60),
+    literal=texts,
+    type_=st.sampled_from(TYPES),
+    first=st.integers(0, 5),
+)
+def test_codes_stand_for_texts(values, literal, type_, first):
+    """Whatever part of an array they are."""
+    array = pa.array(values, type_)[first:]
+    values = values[first:]
+    numbers, judged = Numbers(), Judged([(order, literal) for order in ORDERS])
+    for codes in (numbers, judged):
+        found = codes.of_texts(array).tolist()
+        for order, holds in ORDERS.items():
+            truths = codes.truths((order, literal))
+            for code, value in zip(found, values, strict=True):
+                assert value is None or truths[code] == holds(value, literal)
+        assert codes.of_texts(array).tolist() == found or None in values
+    known = list(dict.fromkeys(value for value in values if value is not None))
+    assert len(numbers) == len(known)
+    asked = np.array([*range(len(known)), *range(len(known))], np.int64)
+    shown, rank = numbers.texts(asked)
+    assert shown == known * 2
+    assert [sorted(known)[place] for place in rank] == shown
+
+
+def test_many_texts_are_numbered_as_they_come():
+    """Also in several arrays, and texts that begin alike."""
+    chance = random.Random(1)
+    parts = [[f"{chance.randrange(20_000):020d}" for _ in range(30_000)] for _ in range(3)]
+    numbers, known = Numbers(), {}
+    for part in parts:
+        wanted = [known.setdefault(text, len(known)) for text in part]
+        assert numbers.of_texts(pa.array(part)).tolist() == wanted
+    assert len(numbers) == len(known)
+    assert numbers.texts(np.arange(len(known)))[0] == list(known)
+
+
+def test_what_a_column_is_for_says_how_it_is_coded():
+    some = [("==", str(number)) for number in range(9)]
+    assert isinstance(codes_for(some[:8], is_key=False), Judged)
+    assert isinstance(codes_for(some * 2, is_key=False), Numbers)
+    assert isinstance(codes_for([], is_key=True), Numbers)
+    assert len(codes_for([], is_key=False)) == 1
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet", "parquet, each row group by itself"])
+@pytest.mark.parametrize("type_", TYPES[:2], ids=str)
+def test_columns_of_different_texts(tmp_path, monkeypatch, kind, type_):
+    """More than a writer of Parquet puts in a dictionary, in row groups of which one has a single text."""
+    chance = np.random.default_rng(3)
+    rows = 60_000
+    values = [None if row % 17 == 0 else f"name {row * 7919 % rows:09d}" * 3 for row in range(rows)]
+    values[:20_000] = ["few"] * 20_000
+    table = pa.table({"t": pa.array(values, type_), "x": chance.random(rows)})
+    path = tmp_path / "t"
+    if kind != "arrow":
+        if kind != "parquet":
+            monkeypatch.setattr(parquet, "_ROWS_OF_THREAD", 1)
+        pa.parquet.write_table(table, path, row_group_size=20_000, dictionary_pagesize_limit=1 << 14)
+    else:
+        write(table, path, "arrow", 7000)
+    x = table.column("x").to_pylist()
+    many = [value for value in values[25_000:25_400] if value is not None][:12]
+    for where, holds in {
+        f"t == '{many[0]}'": lambda text: text == many[0],
+        f"t < '{many[0]}'": lambda text: text < many[0],
+        f"t in ({', '.join(map(repr, many))})": lambda text: text in many,
+        "t != 'few'": lambda text: text != "few",
+        "not (t == 'few' or t > 'name 00005')": lambda text: not (text == "few" or text > "name 00005"),
+    }.items():
+        found = [x[row] for row, text in enumerate(values) if text is not None and holds(text)]
+        assert hl.query(path).filter(where).agg("count()", "sum(x)").rows == [
+            {"count()": len(found), "sum(x)": pytest.approx(sum(found))}
+        ]
+    nulls = values.count(None)
+    assert hl.query(path).agg("count(t)").rows == [{"count(t)": rows - nulls}]
+    assert hl.query(path).filter("t is null").agg("count()").rows == [{"count()": nulls}]
+    assert hl.query(path).filter("x < 0.01").agg("count(t)").rows == [
+        {"count(t)": sum(text is not None for text, number in zip(values, x, strict=True) if number < 0.01)}
+    ]
+    grouped = hl.query(path).filter("x < 0.1").group_by("t").agg("count()").rows
+    wanted = {}
+    for text, number in zip(values, x, strict=True):
+        if number < 0.1:
+            wanted[text] = wanted.get(text, 0) + 1
+    keys = [*sorted(text for text in wanted if text is not None), None]
+    assert grouped == [{"t": key, "count()": wanted[key]} for key in keys]
