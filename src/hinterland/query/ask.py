@@ -207,7 +207,7 @@ def _measured(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> Measured:
     return Measured(leaf.columns[0], adds=leaf.function in ("sum", "mean"), bounds=leaf.function in ("min", "max"))
 
 
-def _values(what: Any, found: dict[Measured, list[Found]], kinds: dict[str, Kind]) -> list[Any]:
+def _values(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> list[Any]:
     """An aggregate of each group."""
     if isinstance(what, expression.Literal):
         assert isinstance(what.value, Fraction)
@@ -215,30 +215,23 @@ def _values(what: Any, found: dict[Measured, list[Found]], kinds: dict[str, Kind
     if isinstance(what, expression.Arithmetic):
         left, right = (_values(side, found, kinds) for side in (what.left, what.right))
         return [_joined(what.sign, *sides) for sides in zip(left, right, strict=True)]
-    totals = found[_measured(what, kinds)]
+    total = found[_measured(what, kinds)]
     if what.function == "count":
-        return [total.count for total in totals]
-    if what.function == "mean_ratio":
-        return [total.real / total.count if total.count else None for total in totals]
-    kind = kinds[what.columns[0]]
+        return total.count
+    kind = None if what.function == "mean_ratio" else kinds[what.columns[0]]
     if what.function in ("min", "max"):
-        return [_bound(total, kind, what.function) for total in totals]
-    if kind.family == "float":
+        assert kind is not None
+        which, nan = int(what.function == "max"), float("nan")
+        counted = zip(total.count, total.bounds, strict=True)
+        return [None if not count else nan if both is None else kind.value(both[which]) for count, both in counted]
+    if kind is None or kind.family == "float":
         if what.function == "sum":
-            return [total.real for total in totals]
-        return [total.real / total.count if total.count else None for total in totals]
+            return total.real
+        return [real / count if count else None for real, count in zip(total.real, total.count, strict=True)]
     if what.function == "mean":
-        return [float(Fraction(total.whole, kind.units * total.count)) if total.count else None for total in totals]
-    return [scaled(total.whole, kind.units) if kind.family == "decimal" else total.whole for total in totals]
-
-
-def _bound(total: Found, kind: Kind, function: str) -> Any:
-    """The least or the greatest value."""
-    if not total.count:
-        return None
-    if total.nothing_but_nan:
-        return float("nan")
-    return kind.value(total.least if function == "min" else total.greatest)
+        sums = zip(total.whole, total.count, strict=True)
+        return [float(Fraction(whole, kind.units * count)) if count else None for whole, count in sums]
+    return [scaled(whole, kind.units) for whole in total.whole] if kind.family == "decimal" else total.whole
 
 
 def _joined(sign: str, left: Any, right: Any) -> Any:

@@ -40,6 +40,10 @@ class Matching:
         """Whether any row of these ranges is wanted."""
         return self.before(ends) > self.before(begins)
 
+    def bits(self, row: int) -> tuple[int, int]:
+        """Where the bits of a row and of those after it lie: an address, and the bit there."""
+        return self.words.ctypes.data, row - self.begin
+
     @cached_property
     def _sums(self) -> tuple[np.ndarray, np.ndarray]:
         before = np.cumsum(np.bitwise_count(self.words), dtype=np.int64)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
@@ -39,22 +40,64 @@ class Measured(NamedTuple):
     bounds: bool = False
 
 
-class Found(NamedTuple):
-    """A measure of one group."""
+class Found:
+    """A measure of each group, in lists.
 
-    count: int
-    whole: int
-    real: float
-    least: int
-    greatest: int
-    nothing_but_nan: bool
+    Args:
+        totals: query::Total of each, [groups].
+        kind: of what was measured; None of rows, and of ratios of columns.
+    """
+
+    def __init__(self, totals: np.ndarray, kind: Kind | None = None) -> None:
+        self._totals, self._kind = totals, kind
+
+    @classmethod
+    def of_rows(cls, count: int) -> Found:
+        """Of so many rows, in one group."""
+        totals = np.zeros(1, _TOTAL)
+        totals["count"] = count
+        return cls(totals)
+
+    def __len__(self) -> int:
+        return len(self._totals)
+
+    @cached_property
+    def count(self) -> list[int]:
+        """Of values."""
+        return self._totals["count"].tolist()
+
+    @cached_property
+    def whole(self) -> list[int]:
+        """Sums of whole numbers."""
+        halves = zip(self._totals["high"].tolist(), self._totals["low"].tolist(), strict=True)
+        sums = [high * 2**64 + low for high, low in halves]
+        if self._kind is not None and self._kind.element == "uint64":
+            return [one + 2**128 if one < 0 else one for one in sums]
+        return sums
+
+    @cached_property
+    def real(self) -> list[float]:
+        """Sums of floats."""
+        total, rest = self._totals["sum"], self._totals["rest"]
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.where(np.isfinite(rest), total + rest, total).tolist()
+
+    @cached_property
+    def bounds(self) -> list[tuple[int, int] | None]:
+        """The least and the greatest value, as they are stored; None where there is nothing but NaN."""
+        bits = [np.ascontiguousarray(self._totals[name]) for name in ("least", "greatest")]
+        found: list[tuple[int, int] | None] = list(zip(bits[0].tolist(), bits[1].tolist(), strict=True))
+        if self._kind is None or self._kind.family != "float":
+            return found
+        least, greatest = (one.view(np.float64) for one in bits)
+        return [None if nan else one for nan, one in zip((least > greatest).tolist(), found, strict=True)]
 
 
 class Answer(NamedTuple):
     """Groups in the order of their keys: of each key its values, and of each measure what was found."""
 
     keys: list[list[Any]]
-    found: list[list[Found]]
+    found: list[Found]
 
 
 @dataclass
@@ -105,7 +148,7 @@ class Run:
         """What was asked."""
         if self.program is None and not self._asked:  # no column that would contradict what the file says of its rows
             self.matched = self.table.rows
-            return Answer([], [[Found(self.matched, 0, 0.0, 0, 0, False)] for _ in self.measures])
+            return Answer([], [Found.of_rows(self.matched) for _ in self.measures])
         whole = False
         if self.program is not None:
             self._words = np.zeros(-(-self.table.rows // _BLOCK) * _WORDS, np.uint64)
@@ -187,7 +230,8 @@ class Run:
             column = self._columns[name]
             if len(array):  # of what was kept, its fields
                 what = f"{self.table.path}: the column {name!r}"
-                column.segments.append(segment_of(what, array, begin, column.kind, column.texts))
+                matching = wanted if isinstance(wanted, Matching) else None
+                column.segments.append(segment_of(what, array, begin, column.kind, column.texts, matching))
 
     def _filter(self, part: Part, left: np.ndarray | None, after: Part | None) -> int:
         """Reads the filter's columns of a part and sets the bits of rows that match; how many do."""
@@ -356,8 +400,9 @@ class Run:
         words, totals = np.zeros((size, len(self.keys) + 1), np.int64), np.zeros((size, len(self.measures)), _TOTAL)
         self._groups.copy_to(words.ctypes.data, totals.ctypes.data)
         if not self.keys and not size:
-            return Answer([], [[Found(0, 0, 0.0, 0, 0, False)] for _ in self.measures])
-        shown, order = [], []
+            return Answer([], [Found.of_rows(0) for _ in self.measures])
+        shown: list[np.ndarray] = []
+        order: list[np.ndarray] = []
         for place, name in enumerate(self.keys):
             null = words[:, -1] >> place & 1 != 0
             values, rank = self._key(name, words[~null, place])
@@ -366,7 +411,8 @@ class Run:
             shown.append(texts)
             order[:0] = [ranks, null]  # the last one counts most
         by_key = np.lexsort(order) if order else slice(None)
-        found = [self._measure(one, totals[by_key, m]) for m, one in enumerate(self.measures)]
+        kinds = [None if one.column is None or one.divisor is not None else self.kinds[one.column] for one in self.measures]
+        found = [Found(totals[by_key, m], kind) for m, kind in enumerate(kinds)]
         return Answer([texts[by_key].tolist() for texts in shown], found)
 
     def _key(self, name: str, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -378,20 +424,6 @@ class Run:
         stored = stored.view(np.uint64) if column.kind.element == "uint64" else stored
         shown[:] = [column.kind.value(one) for one in stored.tolist()]
         return shown, stored
-
-    def _measure(self, one: Measured, totals: np.ndarray) -> list[Found]:
-        """Of each group."""
-        wholes = [high * 2**64 + low for high, low in zip(totals["high"].tolist(), totals["low"].tolist(), strict=True)]
-        if one.column is not None and self.kinds[one.column].element == "uint64":
-            wholes = [whole + 2**128 if whole < 0 else whole for whole in wholes]
-        with np.errstate(invalid="ignore", over="ignore"):
-            real = np.where(np.isfinite(totals["rest"]), totals["sum"] + totals["rest"], totals["sum"])
-        nan = np.zeros(len(totals), bool)
-        if one.bounds and one.column is not None and self.kinds[one.column].family == "float":
-            least, greatest = (np.ascontiguousarray(totals[name]).view(np.float64) for name in ("least", "greatest"))
-            nan = (totals["count"] > 0) & (least > greatest)
-        columns = (totals["count"], wholes, real, totals["least"], totals["greatest"], nan)
-        return list(map(Found, *(one if isinstance(one, list) else one.tolist() for one in columns)))
 
 
 def _whole(one: Segment) -> int:

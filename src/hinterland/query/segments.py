@@ -8,6 +8,7 @@ import numpy as np
 
 from ..runtime.errors import FormatError
 from .bounds import Kind
+from .rows import Matching
 from .texts import Codes
 
 
@@ -45,8 +46,8 @@ class Kept(NamedTuple):
     valid_at: int
 
 
-def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes) -> Segment:
-    """Where an array's values lie, or those that were kept.
+def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matching: Matching | None = None) -> Segment:
+    """Where an array's values lie, or those that were kept; ``matching``: the rows that are looked at, all by default.
 
     Raises:
         FormatError: its buffers are shorter than its rows take, or its texts are no UTF-8; ``what`` names the column.
@@ -64,7 +65,7 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes) -> S
     codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
     if kind.family == "text" and not pyarrow.types.is_dictionary(array.type):
         array.validate(full=True)
-        return _of_texts(array, begin, texts)
+        return _of_texts(array, begin, texts, matching)
     indices = array.type.index_type if pyarrow.types.is_dictionary(array.type) else None
     if indices is not None:
         array.dictionary.validate(full=True)
@@ -100,9 +101,9 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes) -> S
     )  # fmt: skip
 
 
-def _of_texts(array: Any, begin: int, texts: Codes) -> Segment:
+def _of_texts(array: Any, begin: int, texts: Codes, matching: Matching | None) -> Segment:
     """Of texts as they are: their codes, which stand for themselves."""
-    valid, codes = array.buffers()[0], texts.of_texts(array)
+    valid, codes = array.buffers()[0], texts.of_texts(array, None if matching is None else matching.bits(begin))
     themselves = np.arange(max(len(texts), 1), dtype=np.int32)
     return Segment(
         begin, begin + len(array), codes.ctypes.data, 0, valid.address if valid is not None else 0, array.offset,

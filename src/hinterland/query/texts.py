@@ -41,10 +41,17 @@ class Codes:
             self._last = dictionary, self.of_texts(dictionary) if len(dictionary) else np.zeros(1, np.int32)
         return self._last[1]
 
-    def of_texts(self, array: Any) -> np.ndarray:
-        """The code of each text of a valid array of Arrow's, int32; anything where there is none."""
+    def of_texts(self, array: Any, wanted: tuple[int, int] | None = None) -> np.ndarray:
+        """The code of each text of a valid array of Arrow's, int32; anything where there is none.
+
+        Args:
+            array: the texts.
+            wanted: where bits lie that say which ones are wanted, an address and the first one's bit: others get any code.
+        """
         found = np.empty(len(array), np.int32)
         texts, held = _laid_out(array)
+        if wanted is not None:
+            texts.valid, texts.valid_at = wanted
         self._find(texts, found)
         del held
         return found
