@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <stdexcept>
@@ -14,8 +15,9 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kAtOnce = 4096;  // texts that a thread judges: chosen, not measured
-constexpr int64_t kAhead = 64;     // texts whose slots are fetched before the first of them is looked for: chosen, not measured
+constexpr int64_t kAtOnce = 4096;    // texts that a thread takes: chosen, not measured
+constexpr int64_t kChunk = 1 << 18;  // texts that are looked for before new ones are numbered: chosen, not measured
+constexpr int64_t kAhead = 64;  // texts whose slots are fetched before the first of them is looked for: chosen, not measured
 
 // do_it(text_of), by the width of the offsets; text_of(i) is text i.
 template <class Do>
@@ -56,8 +58,7 @@ void judge_texts(const TextArray& texts, const TextTest* tests, int64_t tested, 
       std::fill(judged + begin, judged + end, 0);
       for (int64_t t = 0; t < tested; ++t) {
         const std::string_view literal(tests[t].literal, static_cast<size_t>(tests[t].size));
-        for (int64_t i = begin; i < end; ++i)
-          judged[i] |= static_cast<int32_t>(holds(tests[t], literal, text_of(i))) << t;
+        for (int64_t i = begin; i < end; ++i) judged[i] |= static_cast<int32_t>(holds(tests[t], literal, text_of(i))) << t;
       }
     });
   });
@@ -67,49 +68,71 @@ std::string_view Texts::text(int64_t number) const {
   return std::string_view(bytes_).substr(ends_[number], ends_[number + 1] - ends_[number]);
 }
 
+// Threads look for texts that are known, and those that are new are numbered one after the other: at first these are nearly all.
 void Texts::number(const TextArray& texts, int32_t* numbers) {
   with_texts(texts, [&](const auto& text_of) {
-    std::array<uint64_t, kAhead> hashes;
-    for (int64_t begin = 0; begin < texts.count; begin += kAhead) {
-      const int64_t count = std::min(kAhead, texts.count - begin);
-      for (int64_t i = 0; i < count; ++i) {
-        hashes[i] = hash_of(text_of(begin + i));
-        __builtin_prefetch(&slots_[hashes[i] & (slots_.size() - 1)]);
-      }
-      for (int64_t i = 0; i < count; ++i) {
-        const bool there = texts.valid == nullptr || query::bit_at(texts.valid, texts.valid_at + begin + i);
-        numbers[begin + i] = there ? number_of(text_of(begin + i), hashes[i]) : 0;
+    for (int64_t begin = 0, end; begin < texts.count; begin = end) {
+      end = std::min(texts.count, begin + (begin == 0 ? kAtOnce : kChunk));
+      std::atomic<bool> any_new{false};
+      parallel_tasks((end - begin + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t) {
+        const int64_t first = begin + task * kAtOnce;
+        if (look_up(texts, text_of, first, std::min(end, first + kAtOnce), numbers)) any_new = true;
+      });
+      for (int64_t i = begin; any_new && i < end; ++i) {
+        if (numbers[i] < 0) numbers[i] = number_of(text_of(i));
       }
     }
   });
 }
 
-int32_t Texts::number_of(std::string_view wanted, uint64_t hash) {
+// Of texts [first, last) the number, -1 where it is new. Returns whether any is.
+template <class TextOf>
+bool Texts::look_up(const TextArray& texts, const TextOf& text_of, int64_t first, int64_t last, int32_t* numbers) const {
+  std::array<uint64_t, kAhead> hashes;
+  bool any_new = false;
+  for (int64_t begin = first; begin < last; begin += kAhead) {
+    const int64_t end = std::min(last, begin + kAhead);
+    for (int64_t i = begin; i < end; ++i) {
+      hashes[i - begin] = hash_of(text_of(i));
+      __builtin_prefetch(&slots_[hashes[i - begin] & (slots_.size() - 1)]);
+    }
+    for (int64_t i = begin; i < end; ++i) {
+      const bool there = texts.valid == nullptr || query::bit_at(texts.valid, texts.valid_at + i);
+      numbers[i] = there ? slots_[slot_of(text_of(i), hashes[i - begin])].number : 0;
+      any_new |= numbers[i] < 0;
+    }
+  }
+  return any_new;
+}
+
+// The slot that has a text, or that is free for it.
+size_t Texts::slot_of(std::string_view wanted, uint64_t hash) const {
   const auto high = static_cast<uint32_t>(hash >> 32);
   for (size_t at = hash;; ++at) {
-    Slot& slot = slots_[at & (slots_.size() - 1)];
-    if (slot.number < 0) {
-      if (size() == std::numeric_limits<int32_t>::max()) throw std::length_error("a column of 2^31 different texts");
-      bytes_.append(wanted);
-      ends_.push_back(static_cast<int64_t>(bytes_.size()));
-      slot = {high, static_cast<int32_t>(size() - 1)};
-      const int32_t found = slot.number;
-      if (2 * static_cast<size_t>(size()) > slots_.size()) grow();
-      return found;
-    }
-    if (slot.hash == high && text(slot.number) == wanted) return slot.number;
+    const Slot& slot = slots_[at & (slots_.size() - 1)];
+    if (slot.number < 0 || (slot.hash == high && text(slot.number) == wanted)) return at & (slots_.size() - 1);
   }
 }
 
+int32_t Texts::number_of(std::string_view wanted) {
+  const uint64_t hash = hash_of(wanted);
+  const size_t slot = slot_of(wanted, hash);
+  if (slots_[slot].number >= 0) return slots_[slot].number;
+  const auto number = static_cast<int32_t>(size());
+  if (number == std::numeric_limits<int32_t>::max()) throw std::length_error("a column of 2^31 different texts");
+  bytes_.append(wanted);
+  ends_.push_back(static_cast<int64_t>(bytes_.size()));
+  slots_[slot] = {static_cast<uint32_t>(hash >> 32), number};
+  if (2 * static_cast<size_t>(size()) > slots_.size()) grow();
+  return number;
+}
+
 void Texts::grow() {
-  std::vector<Slot> larger(4 * slots_.size());
+  slots_.assign(4 * slots_.size(), {});
   for (int32_t number = 0; number < size(); ++number) {
     const uint64_t hash = hash_of(text(number));
-    size_t at = hash;
-    while (larger[at & (larger.size() - 1)].number >= 0) ++at;
-    larger[at & (larger.size() - 1)] = {static_cast<uint32_t>(hash >> 32), number};
+    slots_[slot_of(text(number), hash)] = {static_cast<uint32_t>(hash >> 32), number};
   }
-  slots_ = std::move(larger);
 }
 
 TextArray Texts::array() const { return {ends_.data(), sizeof(int64_t), bytes_.data(), size(), nullptr, 0}; }

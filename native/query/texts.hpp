@@ -46,7 +46,10 @@ class Texts {
   };
 
   std::string_view text(int64_t number) const;
-  int32_t number_of(std::string_view text, uint64_t hash);
+  template <class TextOf>
+  bool look_up(const TextArray& texts, const TextOf& text_of, int64_t first, int64_t last, int32_t* numbers) const;
+  size_t slot_of(std::string_view text, uint64_t hash) const;
+  int32_t number_of(std::string_view text);
   void grow();
 
   std::string bytes_;

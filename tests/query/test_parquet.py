@@ -506,3 +506,20 @@ def test_statistics_of_texts_that_end_in_zeros(tmp_path):
     pa.parquet.write_table(pa.table({"s": ["", "b"]}), tmp_path / "b.parquet")
     for name, where, count in [("a", "s = 'a\0'", 3), ("a", "s = 'a'", 0), ("b", "s < '\0'", 1), ("b", "s in ('', 'c')", 1)]:
         assert hl.query(tmp_path / f"{name}.parquet").filter(where).agg("count()").rows == [{"count()": count}]
+
+
+@pytest.mark.parametrize("said", [True, False], ids=["said", "not said"])
+def test_counts_that_the_footer_says(tmp_path, said):
+    """Nothing else is read for them."""
+    values = [None if row % 7 == 0 else row for row in range(5000)]
+    table = pa.table({"x": values, "t": [None if one is None else f"{one}" for one in values], "y": range(5000)})
+    table = table.cast(table.schema.set(2, pa.field("y", pa.int64(), nullable=False)))
+    pyarrow.parquet.write_table(table, tmp_path / "t", row_group_size=1500, write_statistics=said)
+    query, there = hl.query(tmp_path / "t"), 5000 - values.count(None)
+    found = query.agg("count(x)", "count(t)", "count(y)", "count()", "count(x) / count()")
+    counts = {"count(x)": there, "count(t)": there, "count(y)": 5000, "count()": 5000, "count(x) / count()": there / 5000}
+    assert found.rows == [counts]
+    assert (found.bytes == 0) == said
+    assert ("the file says how many values it has" in found.explain()) == said
+    assert query.filter("y >= 0").agg("count(x)").rows == [{"count(x)": there}]
+    assert query.agg("count(x)", "sum(y)").rows == [{"count(x)": there, "sum(y)": sum(range(5000))}]

@@ -78,6 +78,9 @@ class ArrowFile:
     def rows_left(self, part: Part, program: Program) -> None:
         """There are no statistics that rule rows out."""
 
+    def values_of(self, name: str) -> None:
+        """How many values a column has is not known before it is read."""
+
     def spent(self, name: str) -> Pages | None:
         """Bytes of a column for which the disk was last asked; None where it was not."""
         return self._spent[name]

@@ -148,6 +148,15 @@ class ParquetFile:
             found[plain] = pyarrow.parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=dictionaries)
         return found[plain]
 
+    def values_of(self, name: str) -> int | None:
+        """How many values a column has, nulls left out, where the file's end says so."""
+        for part in self.parts_left():
+            self._of(part, [name])  # refuses chunks that cannot be what the file says they are
+        rows, nulls = np.diff(self._cuts), self._footer.chunks["nulls"][:, self._leaves[name]]
+        if self._descriptor(name).max_definition_level == 0:
+            return self.rows
+        return int((rows - nulls).sum()) if ((nulls >= 0) & (nulls <= rows)).all() else None
+
     def spent(self, name: str) -> Pages:
         """Bytes of a column that were last read, and of its pages that any plan reads; as they are stored, compressed."""
         return self._spent[name]

@@ -146,9 +146,11 @@ class Run:
 
     def answer(self) -> Answer:
         """What was asked."""
-        if self.program is None and not self._asked:  # no column that would contradict what the file says of its rows
-            self.matched = self.table.rows
-            return Answer([], [Found.of_rows(self.matched) for _ in self.measures])
+        if self.program is None and not self.keys:
+            counts = [self._said(one) for one in self.measures]
+            if None not in counts:
+                self.matched = self.table.rows
+                return Answer([], [Found.of_rows(count) for count in counts if count is not None])
         whole = False
         if self.program is not None:
             self._words = np.zeros(-(-self.table.rows // _BLOCK) * _WORDS, np.uint64)
@@ -169,6 +171,12 @@ class Run:
             self._add(part.end // _BLOCK, whole)
         self._add(-(-self.table.rows // _BLOCK), whole)
         return self._found()
+
+    def _said(self, one: Measured) -> int | None:
+        """What the file says of all its rows without their being read; None where that is not the answer."""
+        if one.column is None:
+            return self.table.rows
+        return None if one.adds or one.bounds or one.divisor is not None else self.table.values_of(one.column)
 
     def _codes(self, name: str) -> Codes:
         """Of a column's texts."""
@@ -194,7 +202,7 @@ class Run:
         elif column.gathered:
             how, why = "gathered", f"{share}, less than {100 * GATHER_BELOW:g} % of each part"
         else:
-            how, why = "not read", "no row matches"
+            how, why = "not read", "no row matches" if self.program is not None else "the file says how many values it has"
         if self.table.chunked and how != "not read" and name not in self._compared:
             why += "; of Parquet all pages that hold such rows"
         if column.from_disk:
