@@ -44,7 +44,7 @@ HINTERLAND_STRUCT(ParquetChunk, physical, codec, encodings, values, bytes, data_
 HINTERLAND_STRUCT(ParquetPage, chunk, kind, at, head, bytes, full, row, values, nulls, encoding, levels, compressed, least_at,
                   least_bytes, greatest_at, greatest_bytes);
 HINTERLAND_STRUCT(TextArray, offsets, offset_bytes, bytes, count, valid, valid_at);
-HINTERLAND_STRUCT(TextTest, literal, size, orders);
+HINTERLAND_STRUCT(TextLiteral, bytes, size);
 HINTERLAND_STRUCT(ChunkOfPages, codec, dictionary, entries);
 HINTERLAND_STRUCT(DecodeParams, pages, count, chunks, file, physical, length, width, decimal, optional, rows, nulls, values,
                   valid, wanted, wanted_at, kept);
@@ -151,8 +151,7 @@ void bind_query(nb::module_& m) {
   m.attr("FILE_PAGE") = kFilePage;
   def_native(m, "pages_missing", pages_missing, nb::arg("pages"), nb::arg("count"));
   def_native(m, "ask_for_pages", ask_for_pages, nb::arg("ranges"), nb::arg("count"));
-  m.attr("QUERY_MOST_TEXT_TESTS") = kMostTextTests;
-  def_native(m, "judge_texts", judge_texts, nb::arg("texts"), nb::arg("tests"), nb::arg("tested"), nb::arg("judged"));
+  def_native(m, "place_texts", place_texts, nb::arg("texts"), nb::arg("literals"), nb::arg("count"), nb::arg("places"));
   nb::class_<Texts>(m, "QueryTexts")
       .def(nb::init<>())
       .def("__len__", &Texts::size)

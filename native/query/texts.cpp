@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "core/parallel.hpp"
-#include "hinterland/query/predicate.hpp"
+#include "hinterland/query/column.hpp"
 #include "query/mixed.hpp"
 
 namespace hinterland::native {
@@ -31,11 +31,19 @@ void with_texts(const TextArray& texts, const Do& do_it) {
   of(static_cast<const int64_t*>(texts.offsets));
 }
 
-bool holds(const TextTest& test, std::string_view literal, std::string_view text) {
-  const bool only_equal = (test.orders & (query::kLess | query::kGreater)) == 0;
-  if (only_equal && text.size() != literal.size()) return false;
-  const int order = text.compare(literal);
-  return (test.orders & (order < 0 ? query::kLess : order > 0 ? query::kGreater : query::kEqual)) != 0;
+int32_t place_of(std::string_view text, const std::vector<std::string_view>& literals) {
+  size_t low = 0, high = literals.size();
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    const int order = text.compare(literals[middle]);
+    if (order == 0) return static_cast<int32_t>(2 * middle + 1);
+    if (order < 0) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return static_cast<int32_t>(2 * low);
 }
 
 uint64_t hash_of(std::string_view text) {
@@ -51,15 +59,13 @@ uint64_t hash_of(std::string_view text) {
 
 }  // namespace
 
-void judge_texts(const TextArray& texts, const TextTest* tests, int64_t tested, int32_t* judged) {
+void place_texts(const TextArray& texts, const TextLiteral* literals, int64_t count, int32_t* places) {
+  std::vector<std::string_view> ordered;
+  for (int64_t i = 0; i < count; ++i) ordered.emplace_back(literals[i].bytes, static_cast<size_t>(literals[i].size));
   with_texts(texts, [&](const auto& text_of) {
     parallel_tasks((texts.count + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t) {
       const int64_t begin = task * kAtOnce, end = std::min(texts.count, begin + kAtOnce);
-      std::fill(judged + begin, judged + end, 0);
-      for (int64_t t = 0; t < tested; ++t) {
-        const std::string_view literal(tests[t].literal, static_cast<size_t>(tests[t].size));
-        for (int64_t i = begin; i < end; ++i) judged[i] |= static_cast<int32_t>(holds(tests[t], literal, text_of(i))) << t;
-      }
+      for (int64_t i = begin; i < end; ++i) places[i] = place_of(text_of(i), ordered);
     });
   });
 }

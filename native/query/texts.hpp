@@ -1,4 +1,4 @@
-// Texts of a column as Arrow lays them out: compared with literals, and numbered in the order in which they come.
+// Texts of a column as Arrow lays them out: placed among literals, and numbered in the order in which they come.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,15 @@ struct TextArray {
   int64_t valid_at;      // the bit of the first
 };
 
-// A comparison with a literal, by code points, as UTF-8 orders them, too.
-struct TextTest {
-  const char* literal;
+// A text to compare with.
+struct TextLiteral {
+  const char* bytes;
   int64_t size;
-  int64_t orders;  // query::Order's bits: for which it holds
 };
 
-inline constexpr int64_t kMostTextTests = 8;  // that are judged together: chosen, not measured
-
-// Of each text, whether each of the tests holds: bit t is test t's. Where there is no text, anything.
-void judge_texts(const TextArray& texts, const TextTest* tests, int64_t tested, int32_t* judged);
+// Where each text stands among different literals that are in order, by code points, as UTF-8 orders them, too: 2 i + 1 where it
+// is literal i, 2 i where i of them come before it. Where there is no text, anything.
+void place_texts(const TextArray& texts, const TextLiteral* literals, int64_t count, int32_t* places);
 
 // Texts, each once, and their numbers.
 class Texts {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import random
 
@@ -14,7 +15,7 @@ pa = pytest.importorskip("pyarrow")
 
 import hinterland as hl  # noqa: E402
 from hinterland.query import parquet  # noqa: E402
-from hinterland.query.texts import Judged, Numbers, codes_for  # noqa: E402
+from hinterland.query.texts import Numbers, Places  # noqa: E402
 
 from .tables import write  # noqa: E402
 
@@ -33,18 +34,18 @@ texts = st.text(st.sampled_from("ab\0é\U0001f600z"), max_size=20)
 @settings(max_examples=80, deadline=None)
 @given(
     values=st.lists(st.none() | texts, max_size=60),
-    literal=texts,
+    literals=st.lists(texts, min_size=1, max_size=9),
     type_=st.sampled_from(TYPES),
     first=st.integers(0, 5),
 )
-def test_codes_stand_for_texts(values, literal, type_, first):
+def test_codes_stand_for_texts(values, literals, type_, first):
     """Whatever part of an array they are."""
     array = pa.array(values, type_)[first:]
     values = values[first:]
-    numbers, judged = Numbers(), Judged([(order, literal) for order in ORDERS])
-    for codes in (numbers, judged):
+    numbers = Numbers()
+    for codes in (numbers, Places(literals)):
         found = codes.of_texts(array).tolist()
-        for order, holds in ORDERS.items():
+        for (order, holds), literal in itertools.product(ORDERS.items(), literals):
             truths = codes.truths((order, literal))
             for code, value in zip(found, values, strict=True):
                 assert value is None or truths[code] == holds(value, literal)
@@ -67,14 +68,6 @@ def test_many_texts_are_numbered_as_they_come():
         assert numbers.of_texts(pa.array(part)).tolist() == wanted
     assert len(numbers) == len(known)
     assert numbers.texts(np.arange(len(known)))[0] == list(known)
-
-
-def test_what_a_column_is_for_says_how_it_is_coded():
-    some = [("==", str(number)) for number in range(9)]
-    assert isinstance(codes_for(some[:8], is_key=False), Judged)
-    assert isinstance(codes_for(some * 2, is_key=False), Numbers)
-    assert isinstance(codes_for([], is_key=True), Numbers)
-    assert len(codes_for([], is_key=False)) == 1
 
 
 @pytest.mark.parametrize("kind", ["arrow", "parquet", "parquet, each row group by itself"])

@@ -20,7 +20,7 @@ from .program import Program, Test
 from .result import ColumnPlan
 from .rows import Matching, Part, Wanted, between
 from .segments import Segment, segment_of
-from .texts import Codes, Numbers, codes_for
+from .texts import Codes, Numbers, Places
 
 _BLOCK = _core.QUERY_BLOCK_ROWS
 _WORDS = _BLOCK // 64  # of a block
@@ -181,8 +181,8 @@ class Run:
     def _codes(self, name: str) -> Codes:
         """Of a column's texts."""
         tests = self.program.tests if self.program is not None else []
-        compared = (test.text for test in tests if test.column == name and test.text is not None)
-        return codes_for(compared, name in self.keys)
+        literals = (test.text[1] for test in tests if test.column == name and test.text is not None)
+        return Numbers() if name in self.keys else Places(literals)
 
     def plans(self) -> list[ColumnPlan]:
         """How each column was read."""

@@ -1,8 +1,9 @@
-"""What stands for texts in native code: numbers, or which comparisons hold for them."""
+"""What stands for texts in native code: numbers, or where they stand among the literals that they are compared with."""
 
 from __future__ import annotations
 
 import ctypes
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,18 +12,15 @@ import numpy as np
 from .. import _core
 from ..runtime.params import struct
 
-_HOLDS = {
-    order: sum(_core.QUERY_ORDERS[one] for one in ones)
-    for order, ones in {
-        "==": ("equal",),
-        "!=": ("less", "greater"),
-        "<": ("less",),
-        "<=": ("less", "equal"),
-        ">": ("greater",),
-        ">=": ("greater", "equal"),
-    }.items()
-}
 Comparison = tuple[str, str]  # an order, and the literal on its right
+_ORDERS = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
 class Codes:
@@ -79,9 +77,10 @@ class Numbers(Codes):
 
     def truths(self, comparison: Comparison) -> list[bool]:
         """Of each code, whether the comparison holds."""
-        found = np.empty(len(self), np.int32)
-        _judge(self._array(), [comparison], found)
-        return found.astype(bool).tolist()
+        order, literal = comparison
+        places = np.empty(len(self), np.int32)
+        _place(self._array(), [literal], places)
+        return _ORDERS[order](places, 1).tolist()
 
     def texts(self, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
         """What some codes stand for; and of each how many of these texts come before it in the order of texts."""
@@ -104,43 +103,34 @@ class Numbers(Codes):
         return found
 
 
-class Judged(Codes):
-    """Texts that are only compared: bit t of a code says whether comparison t holds. Without any, texts that are counted."""
+class Places(Codes):
+    """Of texts that are only compared: where they stand among all literals (place_texts). Without any, of texts that are
+    counted."""
 
-    def __init__(self, comparisons: Iterable[Comparison]) -> None:
+    def __init__(self, literals: Iterable[str]) -> None:
         super().__init__()
-        self._comparisons = list(dict.fromkeys(comparisons))
+        self._literals = sorted(set(literals))
 
     def __len__(self) -> int:
-        return 1 << len(self._comparisons)
+        return 2 * len(self._literals) + 1
 
     def _find(self, texts: Any, to: np.ndarray) -> None:
-        _judge(texts, self._comparisons, to)
+        _place(texts, self._literals, to)
 
     def truths(self, comparison: Comparison) -> list[bool]:
         """Of each code, whether the comparison holds."""
-        bit = self._comparisons.index(comparison)
-        return [bool(code >> bit & 1) for code in range(len(self))]
+        order, literal = comparison
+        return _ORDERS[order](np.arange(len(self)), 2 * self._literals.index(literal) + 1).tolist()
 
 
-def codes_for(comparisons: Iterable[Comparison], is_key: bool) -> Codes:
-    """For a column of a query.
-
-    Args:
-        comparisons: what its texts are compared with.
-        is_key: whether rows are grouped by it.
-    """
-    judged = Judged(comparisons)
-    return Numbers() if is_key or len(judged) > 1 << _core.QUERY_MOST_TEXT_TESTS else judged
-
-
-def _judge(texts: Any, comparisons: list[Comparison], to: np.ndarray) -> None:
-    literals = [literal.encode(errors="surrogatepass") for _, literal in comparisons]
-    tests = (struct("TextTest") * max(len(comparisons), 1))()
-    for place, ((order, _), literal) in enumerate(zip(comparisons, literals, strict=True)):
-        address = ctypes.cast(ctypes.c_char_p(literal), ctypes.c_void_p).value
-        tests[place] = struct("TextTest")(literal=address, size=len(literal), orders=_HOLDS[order])
-    _core.judge_texts(texts.address, _core.address_of(tests), len(comparisons), to.ctypes.data)
+def _place(texts: Any, literals: list[str], to: np.ndarray) -> None:
+    encoded = [literal.encode(errors="surrogatepass") for literal in literals]
+    given = (struct("TextLiteral") * max(len(encoded), 1))()
+    for place, literal in enumerate(encoded):
+        given[place] = struct("TextLiteral")(
+            bytes=ctypes.cast(ctypes.c_char_p(literal), ctypes.c_void_p).value, size=len(literal)
+        )
+    _core.place_texts(texts.address, _core.address_of(given), len(encoded), to.ctypes.data)
 
 
 def _laid_out(array: Any) -> tuple[Any, Any]:
