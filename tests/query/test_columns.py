@@ -236,3 +236,17 @@ def test_a_damaged_footer_is_told(at, byte, cut):
     if cut:
         with pytest.raises(struct.error):
             batches_of(memoryview(data[: len(data) - cut]))
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_a_column_without_any_value(tmp_path, kind):
+    """As pandas writes one of nothing but None."""
+    path = write(pa.table({"n": pa.nulls(5000), "x": range(5000)}), tmp_path / "t", kind, 900)
+    query = hl.query(path)
+    assert query.filter("n is null and x < 10").agg("count()", "count(n)", "sum(x)").rows == [
+        {"count()": 10, "count(n)": 0, "sum(x)": 45}
+    ]
+    assert query.filter("n > 3 or n <= 3").agg("count()").rows == [{"count()": 0}]
+    assert query.agg("count(n)", "min(n)", "mean(n)", "sum(n)").rows == [
+        {"count(n)": 0, "min(n)": None, "mean(n)": None, "sum(n)": 0}
+    ]

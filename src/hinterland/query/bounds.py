@@ -96,6 +96,8 @@ def kind_of(arrow: Any) -> Kind | None:
         return Kind(arrow, "bool", "bool", 1, 1)
     if types.is_integer(arrow):
         return Kind(arrow, text, "integer", 1, arrow.bit_width)
+    if types.is_null(arrow):  # of a column without any value, as pandas writes it
+        return Kind(arrow, "float64", "float", 1, 64)
     if types.is_floating(arrow):
         return Kind(arrow, f"float{arrow.bit_width}", "float", 1, arrow.bit_width)
     if types.is_decimal128(arrow) and arrow.precision <= _MOST_DIGITS and 0 <= arrow.scale <= _MOST_DIGITS:

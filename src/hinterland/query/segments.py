@@ -62,6 +62,8 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
             end=kept.end, valid=valid, valid_at=kept.valid_at, kept=kept.before.ctypes.data, keeps=[made.keeps, kept]
         )
     array.validate()
+    if pyarrow.types.is_null(array.type):
+        array = array.cast(pyarrow.float64())
     codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
     if kind.family == "text" and not pyarrow.types.is_dictionary(array.type):
         array.validate(full=True)
