@@ -90,11 +90,22 @@ def hits(
     if max_iter <= 0:
         raise nx.PowerIterationFailedConvergence(max_iter)
     start = None if nstart is None else _all_of(G, nstart)
-    # networkx has ARPACK do it, which makes some 20 products before it counts one iteration.
-    found = hl.graph.hits(G.weighted_by("weight"), tolerance=0.1 * tol, max_iterations=20 * max_iter, start=start, **options())
-    if not found.converged:  # which ARPACK may all the same
-        raise NotImplementedError(f"hinterland's power iterations do not converge in {20 * max_iter}")
-    return G.of(found.hubs), G.of(found.authorities)
+    graph, tolerance = G.weighted_by("weight"), 0.1 * tol
+    left = limit = 20 * max_iter  # networkx has ARPACK do it, which makes some 20 products before it counts one iteration
+    while left > 1:
+        found = hl.graph.hits(graph, tolerance=tolerance, max_iterations=left - 1, start=start, **options())
+        after = hl.graph.hits(graph, max_iterations=1, start=found.hubs, **options())
+        if found.converged and _to_come(found.error, after.error) < tol:
+            return G.of(after.hubs), G.of(after.authorities)
+        start, tolerance, left = after.hubs, tolerance / 10, left - found.iterations - 1
+    raise NotImplementedError(f"hinterland's power iterations do not converge in {limit}")  # which ARPACK may all the same
+
+
+def _to_come(before: float, change: float) -> float:
+    """What all further iterations will change, if each changes as much less than the one before it as this one did. Between
+    singular values that are nearly the same, small changes go on for long."""
+    rounding = 1e-14  # below which changes are in any proportion
+    return change if change < rounding else change * change / (before - change) if change < before else float("inf")
 
 
 def katz_centrality(
