@@ -101,3 +101,16 @@ def test_columns_without_values(tmp_path):
         assert asked.filter("a is null").agg("count()", "sum(a)").rows == [{"count()": nulls, "sum(a)": pytest.approx(0)}]
         assert asked.filter("a > 1").agg("count()").rows == [{"count()": 0}]
         assert asked.agg("count(b)").rows == [{"count(b)": rows}]
+
+
+@pytest.mark.parametrize("codec", ["gz", "bz2", "zst", "lz4"])
+def test_csv_files_are_decompressed(tmp_path, copies, codec):
+    """By their names; one that ends too soon is a damaged file."""
+    path = tmp_path / f"t.csv.{codec}"
+    with pa.output_stream(path) as file:
+        file.write(b"x,t\n" + b"".join(b"%d,text %d\n" % (row, row % 7) for row in range(20_000)))
+    found = hl.query(path).filter("t == 'text 3'").agg("count()", "sum(x)").rows
+    assert found == [{"count()": len(range(3, 20_000, 7)), "sum(x)": sum(range(3, 20_000, 7))}]
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    with pytest.raises(FormatError, match="damaged"):
+        hl.query(path).agg("count()")

@@ -16,6 +16,7 @@ from .converted import arrow_copy
 from .parquet import ParquetFile
 
 Table = ArrowFile | ParquetFile
+_CSV = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst", ".csv.lz4")  # pyarrow decompresses them by these names
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def open_table(path: str) -> Table:
             return ArrowFile(path)
         if head.startswith(b"PAR1"):
             return ParquetFile(path)
-        if head.startswith(b"ORC") or path.lower().endswith(".csv"):
+        if head.startswith(b"ORC") or path.lower().endswith(_CSV):
             return ArrowFile(path, arrow_copy(path, head))
     raise ConfigError(f"{path}: no Arrow, Parquet, ORC or .csv file, by its first bytes {head!r}; convert it to one")
 
