@@ -94,7 +94,7 @@ class OnGpu(Run):
         most = min(max(_ROOM // block_bytes, 1), _MOST_BLOCKS, blocks)
         rooms = [self._room(most, len(pairs)) for _ in range(2 if blocks > most else 1)]
         program, nothing = self._steps(), self._nothing(pairs)
-        truths = [bytes(self._truths(test)) if test.kind == "table" else b"" for test in self._tests]
+        truths = [self._truths(test).tobytes() if test.kind == "table" else b"" for test in self._tests]
         small = _Small(
             self._device,
             into=nothing.nbytes,

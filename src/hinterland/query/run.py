@@ -263,7 +263,7 @@ class Run:
         for number, test in enumerate(self.program.tests):
             table = 0
             if test.kind == "table":
-                keeps.append(np.array(self._truths(test), np.uint8))
+                keeps.append(self._truths(test))
                 table = keeps[-1].ctypes.data
             tests[number] = struct("query::Test")(**self._fields(test, table))
         steps = np.array(self.program.steps, np.int64)
@@ -283,10 +283,10 @@ class Run:
         del keeps, held
         return int(np.bitwise_count(words).sum()) - before
 
-    def _truths(self, test: Test) -> list[bool]:
-        """Of each text of a test's column whether it holds, and one more, so that there is any."""
+    def _truths(self, test: Test) -> np.ndarray:
+        """Of each text of a test's column whether it holds, and one more, so that there is any: uint8."""
         assert test.text is not None
-        return [*self._columns[test.column].texts.truths(test.text), False]
+        return np.append(self._columns[test.column].texts.truths(test.text), False).astype(np.uint8)
 
     def _fields(self, test: Test, table: int) -> dict[str, Any]:
         """A test's fields in query::Test; ``table``: the address of what it holds for, of tests that have one."""

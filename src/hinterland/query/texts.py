@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from .. import _core
 from ..runtime.params import struct
 
 Comparison = tuple[str, str]  # an order, and the literal on its right
-_ORDERS = {
+_ORDERS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,
@@ -54,8 +54,8 @@ class Codes:
         del held
         return found
 
-    def truths(self, comparison: Comparison) -> list[bool]:
-        """Of each code, whether the comparison holds."""
+    def truths(self, comparison: Comparison) -> np.ndarray:
+        """Of each code, whether the comparison holds: bool."""
         raise NotImplementedError
 
     def _find(self, texts: Any, to: np.ndarray) -> None:
@@ -75,12 +75,12 @@ class Numbers(Codes):
     def _find(self, texts: Any, to: np.ndarray) -> None:
         self._all.number(texts.address, to.ctypes.data)
 
-    def truths(self, comparison: Comparison) -> list[bool]:
-        """Of each code, whether the comparison holds."""
+    def truths(self, comparison: Comparison) -> np.ndarray:
+        """Of each code, whether the comparison holds: bool."""
         order, literal = comparison
         places = np.empty(len(self), np.int32)
         _place(self._array(), [literal], places)
-        return _ORDERS[order](places, 1).tolist()
+        return _ORDERS[order](places, 1)
 
     def texts(self, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
         """What some codes stand for; and of each how many of these texts come before it in the order of texts."""
@@ -117,10 +117,10 @@ class Places(Codes):
     def _find(self, texts: Any, to: np.ndarray) -> None:
         _place(texts, self._literals, to)
 
-    def truths(self, comparison: Comparison) -> list[bool]:
-        """Of each code, whether the comparison holds."""
+    def truths(self, comparison: Comparison) -> np.ndarray:
+        """Of each code, whether the comparison holds: bool."""
         order, literal = comparison
-        return _ORDERS[order](np.arange(len(self)), 2 * self._literals.index(literal) + 1).tolist()
+        return _ORDERS[order](np.arange(len(self)), 2 * self._literals.index(literal) + 1)
 
 
 def _place(texts: Any, literals: list[str], to: np.ndarray) -> None:
