@@ -26,7 +26,7 @@ from hinterland.query.files import open_table  # noqa: E402
 from hinterland.query.pages import Column  # noqa: E402
 from hinterland.query.rows import Matching, between  # noqa: E402
 from hinterland.query.segments import Kept  # noqa: E402
-from hinterland.runtime.errors import FormatError  # noqa: E402
+from hinterland.runtime.errors import ConfigError, FormatError  # noqa: E402
 from hinterland.runtime.params import struct  # noqa: E402
 
 from .tables import made  # noqa: E402
@@ -523,3 +523,11 @@ def test_counts_that_the_footer_says(tmp_path, said):
     assert ("the file says how many values it has" in found.explain()) == said
     assert query.filter("y >= 0").agg("count(x)").rows == [{"count(x)": there}]
     assert query.agg("count(x)", "sum(y)").rows == [{"count(x)": there, "sum(y)": sum(range(5000))}]
+
+
+def test_a_file_without_columns(tmp_path):
+    """As pyarrow writes it it has no rows either."""
+    pyarrow.parquet.write_table(pa.table({"x": range(7)}).select([]), tmp_path / "t")
+    assert hl.query(tmp_path / "t").agg("count()").rows == [{"count()": 0}]
+    with pytest.raises(ConfigError, match="has no column 'x'"):
+        hl.query(tmp_path / "t").agg("count(x)")

@@ -47,7 +47,7 @@ class ParquetFile:
         schema = self._metadata.schema.to_arrow_schema()
         groups, columns = self._metadata.num_row_groups, self._metadata.num_columns
         self._footer = footer_of(path, self._buffer, columns)
-        if len(self._footer.chunks) != groups:
+        if columns and len(self._footer.chunks) != groups:
             raise FormatError(f"{path}: its footer is damaged: not all row groups have {columns} columns")
         leaves = [self._metadata.schema.column(leaf) for leaf in range(columns)]
         self._leaves = {column.name: leaf for leaf, column in enumerate(leaves) if column.name == column.path}
