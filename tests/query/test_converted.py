@@ -114,3 +114,12 @@ def test_csv_files_are_decompressed(tmp_path, copies, codec):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(FormatError, match="damaged"):
         hl.query(path).agg("count()")
+
+
+def test_lines_longer_than_a_block(tmp_path):
+    lines = "".join(f"{'y' * 3_000_000},{row}\n" for row in range(3))
+    (tmp_path / "a.csv").write_text("s,n\n" + "short,7\n" * 200_000 + lines)
+    rows = hl.query(tmp_path / "a.csv").filter("s >= 'y'").group_by("s").agg("sum(n)").rows
+    assert rows == [{"s": "y" * 3_000_000, "sum(n)": 3}]
+    (tmp_path / "b.csv").write_text("s,n\n" + lines)
+    assert hl.query(tmp_path / "b.csv").agg("count()").rows == [{"count()": 3}]

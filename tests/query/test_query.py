@@ -6,6 +6,8 @@ import contextlib
 import datetime
 import math
 import random
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -319,3 +321,34 @@ def test_literals_beyond_a_float(tmp_path):
         assert asked.filter(where).agg("count()").rows == [{"count()": count}]
     for what, value in [("1e400*sum(x)", math.inf), ("1e400/3", math.inf), ("sum(x)/1e400", 0.0), ("sum(x)/1e-330", None)]:
         assert asked.agg(what).rows == [{what: value}]
+
+
+FORKED = """
+import os, sys, threading, hinterland as hl
+query = hl.query(sys.argv[1]).group_by("t")
+query.agg("count()")
+query.held.one_at_a_time.acquire()  # as a thread that asks meanwhile does
+def asks_in_child():
+    pid = os.fork()
+    if pid == 0:
+        os._exit(len(query.agg("count()").rows))
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+other = threading.Thread(target=asks_in_child)
+other.start()
+other.join()
+"""
+
+
+def test_a_child_forked_while_a_thread_asks(tmp_path):
+    path = write(pa.table({"t": ["a", "b", "c"] * 1000}), tmp_path / "t", "arrow", 500)
+    done = subprocess.run([sys.executable, "-c", FORKED, str(path)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "3\n", done.stderr
+
+
+def test_a_key_that_is_called_as_an_aggregate(tmp_path):
+    path = write(pa.table({"count()": ["a", "b"]}), tmp_path / "t", "arrow", 500)
+    with pytest.raises(ConfigError, match="a key and an aggregate are both called 'count\\(\\)'"):
+        hl.query(path).group_by("count()").agg("count()")
+    assert hl.query(path).group_by("count()").agg("count( )").rows == [
+        {"count()": "a", "count( )": 1}, {"count()": "b", "count( )": 1}
+    ]  # fmt: skip

@@ -15,7 +15,10 @@ pa = pytest.importorskip("pyarrow")
 
 import hinterland as hl  # noqa: E402
 from hinterland.query import parquet  # noqa: E402
+from hinterland.query.bounds import kind_of  # noqa: E402
+from hinterland.query.segments import segment_of  # noqa: E402
 from hinterland.query.texts import Numbers, Places  # noqa: E402
+from hinterland.runtime.errors import FormatError  # noqa: E402
 
 from .tables import write  # noqa: E402
 
@@ -46,10 +49,12 @@ def test_codes_stand_for_texts(values, literals, type_, first):
     for codes in (numbers, Places(literals)):
         found = codes.of_texts(array).tolist()
         for (order, holds), literal in itertools.product(ORDERS.items(), literals):
-            truths = codes.truths((order, literal))
+            truths = codes.truths((order, (literal,)))
             for code, value in zip(found, values, strict=True):
                 assert value is None or truths[code] == holds(value, literal)
         assert codes.of_texts(array).tolist() == found or None in values
+        among = codes.truths(("==", tuple(literals)))
+        assert all(value is None or among[code] == (value in literals) for code, value in zip(found, values, strict=True))
     known = list(dict.fromkeys(value for value in values if value is not None))
     assert len(numbers) == len(known)
     asked = np.array([*range(len(known)), *range(len(known))], np.int64)
@@ -68,6 +73,51 @@ def test_many_texts_are_numbered_as_they_come():
         assert numbers.of_texts(pa.array(part)).tolist() == wanted
     assert len(numbers) == len(known)
     assert numbers.texts(np.arange(len(known)))[0] == list(known)
+
+
+def test_codes_that_stand_for_themselves_are_shared():
+    """Or batches would have as many each as there are texts in all."""
+    numbers, kind = Numbers(), kind_of(pa.string())
+    made = [segment_of("t", pa.array([f"{batch} {row}" for row in range(100)]), 0, kind, numbers) for batch in range(200)]
+    assert len({id(one.keeps[2].base) for one in made}) < 12
+    assert [one.entries for one in made] == list(range(100, 20_001, 100))
+
+
+def test_lists_of_many_texts(tmp_path):
+    """They are looked for together, also in statistics of pages."""
+    table = pa.table({"t": [f"{row:06d}" for row in range(50_000)], "x": range(50_000)})
+    pa.parquet.write_table(table, tmp_path / "t", row_group_size=5000, write_page_index=True, use_dictionary=False)
+    wanted = [*range(0, 50_000, 50), *range(70_000, 71_000)]
+    where = f"t in ({', '.join(repr(f'{row:06d}') for row in wanted)})"
+    query = hl.query(tmp_path / "t")
+    assert query.filter(where).agg("count()", "sum(x)").rows == [{"count()": 1000, "sum(x)": sum(range(0, 50_000, 50))}]
+    assert query.filter(f"not ({where})").agg("count()").rows == [{"count()": 49_000}]
+    grouped = query.filter(where).group_by("t").agg("count()").rows
+    assert grouped == [{"t": f"{row:06d}", "count()": 1} for row in range(0, 50_000, 50)]
+    none = query.filter("t in ('1', '10000', 'z')").agg("count()")
+    assert none.rows == [{"count()": 0}] and none.bytes < 20_000
+
+
+def test_bytes_of_texts_are_counted(tmp_path):
+    table = pa.table({"t": ["x" * 1000 + str(row) for row in range(2000)]})
+    path = write(table, tmp_path / "t", "arrow", 500)
+    found = hl.query(path).filter("t > 'xy'").agg("count()")
+    assert 2_000_000 < found.bytes == found.least_bytes < path.stat().st_size
+
+
+def test_texts_that_are_no_utf8(tmp_path):
+    bad = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")])
+    path = write(pa.table({"t": bad}), tmp_path / "t", "arrow", 500)
+    with pytest.raises(FormatError, match="the column 't' is damaged: Invalid UTF8"):
+        hl.query(path).filter("t == 'x'").agg("count()")
+
+
+def test_categories_without_any_value(tmp_path):
+    """As pandas writes them."""
+    array = pa.DictionaryArray.from_arrays(pa.array([None, None], pa.int8()), pa.nulls(0))
+    path = write(pa.table({"t": array}), tmp_path / "t", "arrow", 500)
+    assert hl.query(path).agg("count(t)").rows == [{"count(t)": 0}]
+    assert hl.query(path).filter("t is null").agg("count()").rows == [{"count()": 2}]
 
 
 @pytest.mark.parametrize("kind", ["arrow", "parquet", "parquet, each row group by itself"])

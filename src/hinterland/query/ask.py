@@ -113,6 +113,8 @@ def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> Qu
     predicate = None
     if asked.predicates:
         predicate = asked.predicates[0] if len(asked.predicates) == 1 else expression.Junction("and", asked.predicates)
+    if twice := {*asked.keys} & {text for text, _ in aggregates}:
+        raise ConfigError(f"a key and an aggregate are both called {min(twice)!r}; write the aggregate with a space more")
     leaves = [leaf for _, what in aggregates for leaf in _leaves(what)]
     names = [*_compared(predicate), *asked.keys, *(name for leaf in leaves for name in leaf.columns)]
     kinds = {name: _kind(table, name) for name in dict.fromkeys(names)}

@@ -18,6 +18,7 @@ from ..machine import cache
 from ..runtime.files import replacing
 
 _MOST_TEXTS = 1 << 16  # of a dictionary; columns that have more hold their texts as they are
+_LONGEST_LINE = 1 << 29  # bytes of a CSV file's; pyarrow takes no more than 2^31 together
 _BAD_VALUE = re.compile(r"In CSV column #(\d+): .*conversion error to ", re.DOTALL)
 
 
@@ -63,6 +64,7 @@ class _Csv:
         import pyarrow
 
         self._path, self._types = path, {}  # type: ignore[var-annotated]
+        self._block = 1 << 20  # bytes that are read together, pyarrow's own choice: no line is longer
         order = [
             pyarrow.null(),
             pyarrow.int64(),
@@ -85,7 +87,20 @@ class _Csv:
         if column is not None:
             options.include_columns = [column]
         parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        return pyarrow.csv.open_csv(self._path, convert_options=options, parse_options=parse)
+        while True:
+            read = pyarrow.csv.ReadOptions(block_size=self._block)
+            try:
+                return pyarrow.csv.open_csv(self._path, read_options=read, convert_options=options, parse_options=parse)
+            except pyarrow.ArrowInvalid as error:
+                if not self._lengthened(error):
+                    raise
+
+    def _lengthened(self, error: Exception) -> bool:
+        """Whether a line that raised ``error`` may fit now."""
+        if "straddling object" not in str(error) or self._block >= _LONGEST_LINE:
+            return False
+        self._block *= 8
+        return True
 
     def parts(self) -> Iterator[Any]:
         """Record batches."""
@@ -97,6 +112,8 @@ class _Csv:
         """Whether types were changed so that what raised ``error`` may work."""
         import pyarrow
 
+        if self._lengthened(error):
+            return True
         found = _BAD_VALUE.search(str(error))
         if found is None or int(found[1]) >= len(self.schema):
             return False

@@ -15,7 +15,7 @@ _DEEPEST = 100  # parentheses and nots within each other: far below what Python'
 _WORD = re.compile(
     r"""\s*(?:
     (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?) |
-    (?P<string>'(?:[^']|'')*') |
+    (?P<string>'[^']*(?:''[^']*)*') |
     (?P<quoted>`[^`]*`|"[^"]*") |
     (?P<name>[^\W\d]\w*) |
     (?P<sign>==|!=|<>|<=|>=|[=<>(),+\-*/])

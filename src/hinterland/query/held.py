@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import threading
+import weakref
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -63,6 +64,18 @@ class HeldColumn:
         return least, greatest - least + 1
 
 
+_made: weakref.WeakSet[HeldTable] = weakref.WeakSet()
+
+
+def _anew_in_child() -> None:
+    """A thread that asked while the process was forked is not in the child, nor those that decode."""
+    for held in _made:
+        held.one_at_a_time, held._opened = threading.RLock(), None
+
+
+os.register_at_fork(after_in_child=_anew_in_child)
+
+
 class HeldTable:
     """The table in a file, which stays open.
 
@@ -76,6 +89,7 @@ class HeldTable:
         self.one_at_a_time = threading.RLock()  # who asks it
         self._opened: tuple[tuple[int, ...], Table] | None = None
         self._columns: dict[str, HeldColumn] = {}
+        _made.add(self)
 
     def table(self) -> Table:
         """The file, opened again where it has changed.

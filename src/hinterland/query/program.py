@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ class Test(NamedTuple):
     column: str
     other: str | None = None
     range: Range | None = None
-    text: Comparison | None = None
+    text: Comparison | None = None  # of several literals alone whether it is equal to one
     orders: int = 0
     negated: bool = False
 
@@ -52,9 +53,10 @@ class Program:
 
     def _add(self, what: Any, kinds: dict[str, Kind]) -> int:
         """Appends the steps of ``what``; how many of the stack they need."""
-        if not isinstance(what, Junction):
+        together = _one_of(what, kinds)
+        if together is not None or not isinstance(what, Junction):
             self.steps.append(len(self.tests))
-            self.tests.append(test_of(what, kinds))
+            self.tests.append(together or test_of(what, kinds))
             return 1
         depth = self._add(what.parts[0], kinds)
         if what.kind == "not":
@@ -63,6 +65,21 @@ class Program:
             depth = max(depth, 1 + self._add(part, kinds))
             self.steps.append(_core.QUERY_STEPS[what.kind])
         return depth
+
+
+def _one_of(what: Any, kinds: dict[str, Kind]) -> Test | None:
+    """The test whether a text is one of several, if that is asked."""
+    if not isinstance(what, Junction) or what.kind != "or":
+        return None
+    name, literals = None, []
+    for part in what.parts:
+        if not isinstance(part, Compare) or part.order != "==" or isinstance(part.other, Name):
+            return None
+        if name not in (None, part.column.name) or not isinstance(part.other.value, str):
+            return None
+        name = part.column.name
+        literals.append(part.other.value)
+    return Test("table", name, text=("==", tuple(literals))) if name is not None and kinds[name].family == "text" else None
 
 
 def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:
@@ -91,7 +108,7 @@ def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:
         return Test("range", name, range=found, negated=found.negated)
     if not isinstance(what.other.value, str):
         raise ConfigError(f"{described} holds texts, which do not compare with a number; write a text between single quotes")
-    return Test("table", name, text=(what.order, what.other.value))
+    return Test("table", name, text=(what.order, (what.other.value,)))
 
 
 class Outcomes(NamedTuple):
@@ -141,10 +158,11 @@ def outcomes_of(test: Test, kind: Kind, found: Statistics | None, parts: int) ->
         return Outcomes(nulls, values, np.zeros(parts, bool))
     if test.kind == "table":
         assert test.text is not None
-        order, literal = test.text[0], np.array(test.text[1].encode(errors="surrogatepass"), object)  # bytes would lose zeros
-        least, greatest = found.least, found.greatest
+        order, literals = test.text[0], sorted(text.encode(errors="surrogatepass") for text in test.text[1])
+        least, greatest, literal = found.least, found.greatest, np.array(literals[0], object)  # bytes would lose zeros
+        between = zip(least.tolist(), greatest.tolist(), strict=True)
         inside = {
-            "==": (least <= literal) & (literal <= greatest),
+            "==": np.array([bisect_left(literals, low) < bisect_right(literals, high) for low, high in between], bool),
             "<": least < literal,
             "<=": least <= literal,
             ">": greatest > literal,

@@ -140,6 +140,7 @@ class Run:
         self._asked = list(dict.fromkeys([*keys, *asked]))
         self._columns = {name: _Reading(kind, self._codes(name), []) for name, kind in kinds.items()}
         self._numbers = {name: number for number, name in enumerate(self._columns)}
+        self._known_truths: dict[Test, np.ndarray] = {}
         self._words: np.ndarray | None = None  # of all rows, a bit where the filter is true; None where there is no filter
         self._groups: Any = None
         self._done = 0  # blocks that were added up
@@ -181,7 +182,7 @@ class Run:
     def _codes(self, name: str) -> Codes:
         """Of a column's texts."""
         tests = self.program.tests if self.program is not None else []
-        literals = (test.text[1] for test in tests if test.column == name and test.text is not None)
+        literals = (text for test in tests if test.column == name and test.text is not None for text in test.text[1])
         return Numbers() if name in self.keys else Places(literals)
 
     def plans(self) -> list[ColumnPlan]:
@@ -286,7 +287,11 @@ class Run:
     def _truths(self, test: Test) -> np.ndarray:
         """Of each text of a test's column whether it holds, and one more, so that there is any: uint8."""
         assert test.text is not None
-        return np.append(self._columns[test.column].texts.truths(test.text), False).astype(np.uint8)
+        texts = self._columns[test.column].texts
+        known = self._known_truths.get(test)
+        if known is None or len(known) != len(texts) + 1:
+            known = self._known_truths[test] = np.append(texts.truths(test.text), False).astype(np.uint8)
+        return known
 
     def _fields(self, test: Test, table: int) -> dict[str, Any]:
         """A test's fields in query::Test; ``table``: the address of what it holds for, of tests that have one."""
@@ -336,7 +341,7 @@ class Run:
 
     def _sectors(self, one: Segment) -> int:
         """Bytes of the sectors that matching rows' values, and the bits that say whether they are null, lie in."""
-        if self._words is None:
+        if self._words is None or one.text_bytes:
             return _whole(one)
         found = self._sectors_of(one, 8 * one.values + one.value_at, one.bits)
         return found + (self._sectors_of(one, 8 * one.valid + one.valid_at, 1) if one.valid else 0)
@@ -347,7 +352,7 @@ class Run:
 
     def _streamed(self, one: Segment) -> int:
         """Bytes of the blocks in which any row matches."""
-        if self._words is None:
+        if self._words is None or one.text_bytes:
             return _whole(one)
         first, last = one.begin // _BLOCK, -(-one.end // _BLOCK)
         some = self._words[first * _WORDS : last * _WORDS].reshape(-1, _WORDS).any(axis=1)
@@ -436,6 +441,8 @@ class Run:
 
 def _whole(one: Segment) -> int:
     rows = one.end - one.begin
+    if one.text_bytes:
+        return one.text_bytes
     return -(-rows * one.bits // 8) + (-(-rows // 8) if one.valid else 0)
 
 

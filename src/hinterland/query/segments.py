@@ -27,6 +27,7 @@ class Segment(NamedTuple):
     element: str
     bits: int
     keeps: Any
+    text_bytes: int = 0  # of texts as they are, which are read to find their codes
 
 
 class Kept(NamedTuple):
@@ -62,17 +63,17 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
             end=kept.end, valid=valid, valid_at=kept.valid_at, kept=kept.before.ctypes.data, keeps=[made.keeps, kept]
         )
     array.validate()
-    if pyarrow.types.is_null(array.type):
-        array = array.cast(pyarrow.float64())
+    if pyarrow.types.is_null(kind.arrow):  # also in a dictionary, as pandas writes a category without any value
+        array = pyarrow.nulls(len(array), pyarrow.float64())
     codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
     if kind.family == "text" and not pyarrow.types.is_dictionary(array.type):
-        array.validate(full=True)
+        _validate(what, array)
         return _of_texts(array, begin, texts, matching)
     indices = array.type.index_type if pyarrow.types.is_dictionary(array.type) else None
     if indices is not None:
-        array.dictionary.validate(full=True)
+        _validate(what, array.dictionary)
         if kind.family != "text" or array.dictionary.null_count:
-            array.validate(full=True)
+            _validate(what, array)
             array = array.dictionary_decode()
             if kind.family == "text":
                 array = array.dictionary_encode()
@@ -103,13 +104,22 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
     )  # fmt: skip
 
 
+def _validate(what: str, array: Any) -> None:
+    import pyarrow
+
+    try:
+        array.validate(full=True)
+    except pyarrow.ArrowInvalid as error:
+        raise FormatError(f"{what} is damaged: {error}; fetch or write it again") from error
+
+
 def _of_texts(array: Any, begin: int, texts: Codes, matching: Matching | None) -> Segment:
     """Of texts as they are: their codes, which stand for themselves."""
     valid, codes = array.buffers()[0], texts.of_texts(array, None if matching is None else matching.bits(begin))
-    themselves = np.arange(max(len(texts), 1), dtype=np.int32)
+    themselves = texts.themselves
     return Segment(
         begin, begin + len(array), codes.ctypes.data, 0, valid.address if valid is not None else 0, array.offset,
-        themselves.ctypes.data, len(themselves), 0, "int32", 32, [array, codes, themselves],
+        themselves.ctypes.data, len(themselves), 0, "int32", 32, [array, codes, themselves], array.nbytes,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from .. import _core
 from ..runtime.params import struct
 
-Comparison = tuple[str, str]  # an order, and the literal on its right
+Comparison = tuple[str, tuple[str, ...]]  # an order, and the literals on its right: whether it holds for any of them
 _ORDERS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
     "==": operator.eq,
     "!=": operator.ne,
@@ -28,6 +28,7 @@ class Codes:
 
     def __init__(self) -> None:
         self._last: tuple[Any, Any] | None = None
+        self._themselves = np.zeros(1, np.int32)
 
     def __len__(self) -> int:
         """How many codes there are."""
@@ -38,6 +39,13 @@ class Codes:
         if self._last is None or not self._last[0].equals(dictionary):
             self._last = dictionary, self.of_texts(dictionary) if len(dictionary) else np.zeros(1, np.int32)
         return self._last[1]
+
+    @property
+    def themselves(self) -> np.ndarray:
+        """All codes, in their order, int32; at least one."""
+        if len(self) > len(self._themselves):  # room for more, so that they are few whose segments are many
+            self._themselves = np.arange(max(len(self), 2 * len(self._themselves)), dtype=np.int32)
+        return self._themselves[: max(len(self), 1)]
 
     def of_texts(self, array: Any, wanted: tuple[int, int] | None = None) -> np.ndarray:
         """The code of each text of a valid array of Arrow's, int32; anything where there is none.
@@ -77,10 +85,10 @@ class Numbers(Codes):
 
     def truths(self, comparison: Comparison) -> np.ndarray:
         """Of each code, whether the comparison holds: bool."""
-        order, literal = comparison
+        beside = Places(comparison[1])
         places = np.empty(len(self), np.int32)
-        _place(self._array(), [literal], places)
-        return _ORDERS[order](places, 1)
+        beside._find(self._array(), places)
+        return beside.truths(comparison)[places]
 
     def texts(self, codes: np.ndarray) -> tuple[list[str], np.ndarray]:
         """What some codes stand for; and of each how many of these texts come before it in the order of texts."""
@@ -110,6 +118,7 @@ class Places(Codes):
     def __init__(self, literals: Iterable[str]) -> None:
         super().__init__()
         self._literals = sorted(set(literals))
+        self._places = {literal: place for place, literal in enumerate(self._literals)}
 
     def __len__(self) -> int:
         return 2 * len(self._literals) + 1
@@ -119,8 +128,9 @@ class Places(Codes):
 
     def truths(self, comparison: Comparison) -> np.ndarray:
         """Of each code, whether the comparison holds: bool."""
-        order, literal = comparison
-        return _ORDERS[order](np.arange(len(self)), 2 * self._literals.index(literal) + 1)
+        order, literals = comparison
+        codes, places = np.arange(len(self)), [2 * self._places[literal] + 1 for literal in literals]
+        return np.isin(codes, places) if order == "==" else np.any([_ORDERS[order](codes, place) for place in places], axis=0)
 
 
 def _place(texts: Any, literals: list[str], to: np.ndarray) -> None:
