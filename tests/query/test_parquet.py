@@ -531,3 +531,13 @@ def test_a_file_without_columns(tmp_path):
     assert hl.query(tmp_path / "t").agg("count()").rows == [{"count()": 0}]
     with pytest.raises(ConfigError, match="has no column 'x'"):
         hl.query(tmp_path / "t").agg("count(x)")
+
+
+def test_what_pyarrow_does_not_read_is_not_called_damaged(tmp_path):
+    """It writes it all the same: texts in dictionaries of Arrow's, which Parquet has in encodings of their differences."""
+    texts = pa.array(["a", "b"] * 10).dictionary_encode()
+    pyarrow.parquet.write_table(
+        pa.table({"t": texts}), tmp_path / "t", use_dictionary=False, column_encoding="DELTA_BYTE_ARRAY"
+    )
+    with pytest.raises(ConfigError, match="pyarrow does not read it: .*; write it with other encodings"):
+        hl.query(tmp_path / "t").group_by("t").agg("count()")

@@ -29,17 +29,19 @@ def sentences(path: str) -> Iterator[None]:
             except OSError as error:
                 if error.errno is not None:
                     raise
-                raise _damaged(path, error) from error  # pyarrow's, over what it reads, not over how
+                raise _unreadable(path, error) from error  # pyarrow's, over what it reads, not over how
     except HinterlandError:
         raise
     except MemoryError as error:
         raise OutOfMemory(f"{path}: what it says it holds does not fit this machine's memory: {error}") from error
     except Exception as error:  # of many kinds: pyarrow's own, and what damaged metadata provokes
-        raise _damaged(path, error) from error
+        raise _unreadable(path, error) from error
 
 
-def _damaged(path: str, error: Exception) -> FormatError:
+def _unreadable(path: str, error: Exception) -> HinterlandError:
     reason = " ".join(str(error).split())[:200]
+    if isinstance(error, NotImplementedError) or "not yet implemented" in reason.lower():
+        return ConfigError(f"{path}: pyarrow does not read it: {reason}; write it with other encodings")
     return FormatError(f"{path}: damaged: {type(error).__name__}: {reason}; fetch or write it again")
 
 
