@@ -132,8 +132,11 @@ void bind_query(nb::module_& m) {
                                              {"float64", Element::kFloat64},
                                              {"decimal", Element::kDecimal},
                                              {"bool", Element::kBool}});
-  m.attr("QUERY_TESTS") = named<TestKind>(
-      {{"range", TestKind::kRange}, {"table", TestKind::kTable}, {"null", TestKind::kNull}, {"pair", TestKind::kPair}});
+  m.attr("QUERY_TESTS") = named<TestKind>({{"range", TestKind::kRange},
+                                           {"table", TestKind::kTable},
+                                           {"null", TestKind::kNull},
+                                           {"pair", TestKind::kPair},
+                                           {"set", TestKind::kSet}});
   m.attr("QUERY_ORDERS") =
       named<query::Order>({{"less", query::kLess}, {"equal", query::kEqual}, {"greater", query::kGreater}});
   m.attr("QUERY_STEPS") = named<query::Step>({{"and", query::kAnd}, {"or", query::kOr}, {"not", query::kNot}});

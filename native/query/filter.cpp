@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <span>
 #include <vector>
 
 #include "core/parallel.hpp"
@@ -42,6 +43,13 @@ bool table_bytes(const T* codes, int64_t count, const Segment& segment, const ui
   return outside;
 }
 
+// Whether values are among a set's.
+template <class T>
+void set_bytes(const T* values, int64_t count, std::span<const int64_t> set, uint8_t* bytes) {
+  for (int64_t i = 0; i < count; ++i)
+    bytes[i] = std::binary_search(set.begin(), set.end(), static_cast<int64_t>(query::wide(values[i])));
+}
+
 // A test of one column's values, as bytes of a block or, of a column of bits, as words. Returns whether the file is damaged.
 bool values_of(const Test& test, const Column& column, int64_t block, Room& room, uint64_t* words) {
   bool damaged = false;
@@ -58,6 +66,10 @@ bool values_of(const Test& test, const Column& column, int64_t block, Room& room
       uint8_t* const bytes = room.bytes + (from - block);
       if (test.kind == TestKind::kRange) {
         range_bytes(values, to - from, query::bound_of<T>(test.low), query::bound_of<T>(test.high), bytes);
+        if constexpr (std::is_same_v<T, query::Decimal>) damaged |= any_damaged(values, segment, from, to);
+      } else if (test.kind == TestKind::kSet) {
+        const std::span set(reinterpret_cast<const int64_t*>(test.table), static_cast<size_t>(test.orders));
+        if constexpr (!std::is_floating_point_v<query::Wide<T>>) set_bytes(values, to - from, set, bytes);
         if constexpr (std::is_same_v<T, query::Decimal>) damaged |= any_damaged(values, segment, from, to);
       } else if constexpr (std::is_integral_v<T>) {
         if (table_bytes(values, to - from, segment, test.table, bytes)) damaged |= any_damaged(values, segment, from, to);

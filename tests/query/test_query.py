@@ -8,6 +8,7 @@ import math
 import random
 import subprocess
 import sys
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
@@ -352,3 +353,38 @@ def test_a_key_that_is_called_as_an_aggregate(tmp_path):
     assert hl.query(path).group_by("count()").agg("count( )").rows == [
         {"count()": "a", "count( )": 1}, {"count()": "b", "count( )": 1}
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["arrow", "parquet"])
+def test_lists_of_many_numbers(tmp_path, kind):
+    """More than a GPU takes comparisons are looked for together, also in statistics of pages."""
+    rng = random.Random(5)
+    rows = 20_000
+    columns = {
+        "int8": [rng.randrange(-128, 128) for _ in range(rows)],
+        "uint64": sorted(rng.choice([rng.randrange(500), 2**64 - 1 - rng.randrange(500)]) for _ in range(rows)),
+        "int64": [rng.choice([None, rng.randrange(-(2**63), 2**63), rng.randrange(300)]) for _ in range(rows)],
+        "float64": [float(rng.randrange(300)) for _ in range(rows)],
+        "money": [Decimal(rng.randrange(100_000)).scaleb(-2) for _ in range(rows)],
+        "day": [datetime.date(2019, 1, 1) + datetime.timedelta(days=row % 400) for row in range(rows)],
+    }
+    types = [pa.int8(), pa.uint64(), pa.int64(), pa.float64(), pa.decimal128(9, 2), pa.date32()]
+    table = pa.table({name: pa.array(values, type_) for (name, values), type_ in zip(columns.items(), types, strict=True)})
+    path = write(table, tmp_path / "t", kind, 1500)
+    for name, values in columns.items():
+        some = rng.sample([value for value in values[:500] if value is not None], 90)
+        beyond = [] if name == "day" else [10**25, Fraction(1, 3), -1000]
+        shown = [
+            f"'{one}'" if name == "day" else f"{float(one)!r}" if isinstance(one, Fraction) else str(one)
+            for one in some + beyond
+        ]
+        asked = hl.query(path)
+        there = sum(value in some for value in values)
+        assert asked.filter(f"{name} in ({', '.join(shown)})").agg("count()").rows == [{"count()": there}]
+        nulls = values.count(None)
+        assert asked.filter(f"{name} not in ({', '.join(shown)})").agg("count()").rows == [{"count()": rows - there - nulls}]
+    nowhere = ", ".join(map(str, range(10_000, 10_100)))
+    found = hl.query(path).filter(f"uint64 in ({nowhere})").agg("count()")
+    assert found.rows == [{"count()": 0}] and (kind == "arrow" or found.bytes < 100_000)
+    with pytest.raises(ConfigError, match="does not compare"):
+        hl.query(path).filter(f"int64 in ({nowhere}, 'x')").agg("count()")

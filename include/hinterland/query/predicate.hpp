@@ -14,6 +14,7 @@ enum class TestKind : int64_t {
   kTable,  // an entry for each code
   kNull,   // the row has no value
   kPair,   // two columns
+  kSet,    // one of many whole numbers; on the CPU alone
 };
 
 // One comparison. Literals are bounds in the column's own type (src/hinterland/query/bounds.py), so all orders are ranges.
@@ -22,8 +23,8 @@ struct Test {
   int64_t column, other;  // the second of pairs alone
   int64_t negated;        // whether it holds where it would not, and where the value is known
   int64_t low, high;      // the bits of int64, uint64 or float64, as the column's values are taken
-  const uint8_t* table;
-  int64_t orders;  // of pairs: those that hold, Order's bits
+  const uint8_t* table;   // of kSet its numbers, int64_t, as signed ones in ascending order
+  int64_t orders;         // of pairs: those that hold, Order's bits; of kSet how many numbers there are
 };
 
 // Of two values; none of these with NaN.

@@ -72,7 +72,8 @@ class OnGpu(Run):
         """Why this is not for a GPU; empty where it is."""
         if self._grouped > MOST_GROUPS:
             return f"there may be {self._grouped:,} groups, of which a GPU takes {MOST_GROUPS:,}"
-        if len(self._tests) > _core.QUERY_MOST_TESTS or (self.program is not None and self.program.depth > _core.QUERY_DEEPEST):
+        many = len(self._tests) > _core.QUERY_MOST_TESTS or any(test.kind == "set" for test in self._tests)
+        if many or (self.program is not None and self.program.depth > _core.QUERY_DEEPEST):
             return f"a GPU takes {_core.QUERY_MOST_TESTS} comparisons, nested {_core.QUERY_DEEPEST} deep"
         return ""
 

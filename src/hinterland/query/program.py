@@ -10,7 +10,7 @@ import numpy as np
 from .. import _core
 from ..runtime.errors import ConfigError
 from .bounds import Kind, Range, range_of
-from .expression import Compare, IsNull, Junction, Name
+from .expression import Compare, IsNull, Junction, Literal, Name
 from .statistics import Statistics
 from .texts import Comparison
 
@@ -26,7 +26,7 @@ _PAIRS = {
 
 
 class Test(NamedTuple):
-    """One comparison: a range of numbers, texts that hold, a null, or the orders of two columns that hold."""
+    """One comparison: a range of numbers, many of them, texts that hold, a null, or the orders of two columns that hold."""
 
     kind: str
     column: str
@@ -35,6 +35,7 @@ class Test(NamedTuple):
     text: Comparison | None = None  # of several literals alone whether it is equal to one
     orders: int = 0
     negated: bool = False
+    numbers: tuple[int, ...] = ()  # as the bits of int64, in their order
 
 
 class Program:
@@ -68,18 +69,22 @@ class Program:
 
 
 def _one_of(what: Any, kinds: dict[str, Kind]) -> Test | None:
-    """The test whether a text is one of several, if that is asked."""
+    """The test whether a value is one of several texts, or of more numbers than a GPU takes comparisons; if that is asked."""
     if not isinstance(what, Junction) or what.kind != "or":
         return None
-    name, literals = None, []
-    for part in what.parts:
-        if not isinstance(part, Compare) or part.order != "==" or isinstance(part.other, Name):
-            return None
-        if name not in (None, part.column.name) or not isinstance(part.other.value, str):
-            return None
-        name = part.column.name
-        literals.append(part.other.value)
-    return Test("table", name, text=("==", tuple(literals))) if name is not None and kinds[name].family == "text" else None
+    equal = [
+        part for part in what.parts if isinstance(part, Compare) and part.order == "==" and isinstance(part.other, Literal)
+    ]
+    names = {part.column.name for part in equal}
+    if len(equal) < len(what.parts) or len(names) > 1:
+        return None
+    name, tests = names.pop(), [test_of(part, kinds) for part in equal]
+    if kinds[name].family == "text":
+        return Test("table", name, text=("==", tuple(text for test in tests if test.text is not None for text in test.text[1])))
+    if kinds[name].family not in ("integer", "decimal", "time") or len(tests) <= _core.QUERY_MOST_TESTS:
+        return None
+    ranges = [test.range for test in tests if test.range is not None]
+    return Test("set", name, numbers=tuple(sorted({one.low for one in ranges if one.low == one.high})))
 
 
 def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:
@@ -169,6 +174,10 @@ def outcomes_of(test: Test, kind: Kind, found: Statistics | None, parts: int) ->
             ">=": greatest >= literal,
         }.get(order, np.ones(parts, bool))
         return Outcomes((inside.astype(bool) | ~found.known) & values, values, nulls)
+    if test.kind == "set":
+        numbers = np.sort(np.array(test.numbers, np.int64).view(found.least.dtype))
+        inside = np.searchsorted(numbers, found.least, "left") < np.searchsorted(numbers, found.greatest, "right")
+        return Outcomes((inside | ~found.known) & values, values, nulls)
     assert test.range is not None
     dtype = {"float": np.float64, "uint": np.uint64}.get("uint" if kind.element.startswith("uint") else kind.family, np.int64)
     low, high = np.array([test.range.low, test.range.high], np.int64).view(dtype)

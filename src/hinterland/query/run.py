@@ -266,6 +266,9 @@ class Run:
             if test.kind == "table":
                 keeps.append(self._truths(test))
                 table = keeps[-1].ctypes.data
+            elif test.kind == "set":
+                keeps.append(np.array(test.numbers, np.int64))
+                table = keeps[-1].ctypes.data
             tests[number] = struct("query::Test")(**self._fields(test, table))
         steps = np.array(self.program.steps, np.int64)
         columns, held = self._native_columns()
@@ -296,7 +299,7 @@ class Run:
     def _fields(self, test: Test, table: int) -> dict[str, Any]:
         """A test's fields in query::Test; ``table``: the address of what it holds for, of tests that have one."""
         given: dict[str, Any] = {"kind": _core.QUERY_TESTS[test.kind], "column": self._numbers[test.column], "table": table}
-        given.update(negated=int(test.negated), orders=test.orders)
+        given.update(negated=int(test.negated), orders=test.orders or len(test.numbers))
         if test.other is not None:
             given["other"] = self._numbers[test.other]
         if test.range is not None:
