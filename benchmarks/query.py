@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +24,10 @@ from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
 
 from ._rows import Rows
+from ._timing import milliseconds
 from ._trips import ADDED, SHARES, Question, write
 
-REPEATS = 5
+REPEATS, CPU = 5, [torch.device("cpu")]
 
 
 def run(small: bool) -> dict[str, Any]:
@@ -56,13 +56,13 @@ def run(small: bool) -> dict[str, Any]:
 
 def _one(question: Question, gpu: hl.Query | None, link: float | None) -> dict[str, Any]:
     found = question.checked()
-    ms = {who: _least_ms(ask) for who, ask in question.all().items()}
+    ms = {who: milliseconds(ask, CPU, repeats=REPEATS) for who, ask in question.all().items()}
     there = {}
     if gpu is not None and link is not None:
         answered = gpu.filter(question.where)
         if (of_gpu := answered.agg(question.what)).rows != found.rows:
             raise AssertionError(f"{question.name} of {question.kind}: a GPU answers {of_gpu.rows}, and the CPU {found.rows}")
-        gpu_ms = _least_ms(lambda: answered.agg(question.what))
+        gpu_ms = milliseconds(lambda: answered.agg(question.what), CPU, repeats=REPEATS)
         there = {
             "gpu_ms": gpu_ms,
             "rivals_over_gpu": min(ms["duckdb"], ms["polars"]) / gpu_ms,
@@ -79,12 +79,3 @@ def _one(question: Question, gpu: hl.Query | None, link: float | None) -> dict[s
         "bytes_over_least": found.bytes / found.least_bytes,
         **there,
     }
-
-
-def _least_ms(call: Callable[[], Any]) -> float:
-    times = []
-    for _ in range(REPEATS):
-        begun = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begun)
-    return 1e3 * min(times)

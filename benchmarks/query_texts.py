@@ -8,19 +8,19 @@ faster rival's.
 from __future__ import annotations
 
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 import hinterland as hl
 
 from ._rows import Rows
+from ._timing import milliseconds
 
-REPEATS = 5
+REPEATS, CPU = 5, [torch.device("cpu")]
 
 
 class Asked(NamedTuple):
@@ -56,7 +56,9 @@ def run(small: bool) -> dict[str, Any]:
                 answers = {name: answer(path, kind, asked) for name, answer in who.items()}
                 for name, answer in answers.items():
                     _require_same(answers["ours"], answer, f"{name}, {kind}: {asked}")
-                ms = {name: _least_ms(partial(answer, path, kind, asked)) for name, answer in who.items()}
+                ms = {
+                    name: milliseconds(partial(answer, path, kind, asked), CPU, repeats=REPEATS) for name, answer in who.items()
+                }
                 over = ms["ours"] / min(ms["duckdb"], ms["polars"])
                 times = {f"{name}_ms": each for name, each in ms.items()}
                 runs.append({"file": kind, **asked._asdict(), **times, "over_faster_rival": over})
@@ -119,12 +121,3 @@ def _require_same(ours: list[tuple[Any, ...]], theirs: list[tuple[Any, ...]], wh
         same = same and a[:-1] == b[:-1] and bool(np.isclose(a[-1], b[-1], rtol=1e-10, atol=0))
     if not same:
         raise AssertionError(f"{what}: another answer than ours")
-
-
-def _least_ms(call: Callable[[], Any]) -> float:
-    times = []
-    for _ in range(REPEATS):
-        begun = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - begun)
-    return 1e3 * min(times)

@@ -77,8 +77,8 @@ class Query:
             counts and sums are 0, everything else is None.
 
         Raises:
-            ConfigError: an aggregate cannot be read, a column is not there or of another type than it needs, or there are more
-                than 65,536 groups.
+            ConfigError: an aggregate cannot be read, a column is not there or of another type than it needs, pyarrow
+                does not read its encoding, a key is called as an aggregate is, or there are more than 65,536 groups.
             FormatError: the file is damaged.
             StorageError: it cannot be read.
         """
@@ -92,8 +92,8 @@ class Query:
 
 
 def query(path: Any, device: torch.device | str | int | None = None) -> Query:
-    """A query to the table in a file: Arrow IPC (Feather 2), Parquet, ORC or CSV. The file is opened when it is first asked,
-    and again when it has changed.
+    """A query to the table in a file: Arrow IPC (Feather 2), Parquet, ORC or CSV, also compressed (``.csv.gz``). The file is
+    opened when it is first asked, and again when it has changed.
 
     Args:
         path: of the file.

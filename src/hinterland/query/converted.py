@@ -184,21 +184,14 @@ def _write(copy: Path, table: _Orc | _Csv, plain: set[str]) -> None:
         if (pyarrow.types.is_string(field.type) or pyarrow.types.is_large_string(field.type)) and field.name not in plain
     }
     coded = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-    # A column without any value has no type of its own: as in pandas it is one of floats, so that it can be asked for.
-    empty = {number for number, field in enumerate(table.schema) if pyarrow.types.is_null(field.type)}
-    types = [
-        coded if number in texts else pyarrow.float64() if number in empty else field.type
-        for number, field in enumerate(table.schema)
-    ]
-    schema = pyarrow.schema([pyarrow.field(name, kind) for name, kind in zip(table.schema.names, types, strict=True)])
+    schema = pyarrow.schema(
+        [pyarrow.field(field.name, coded if number in texts else field.type) for number, field in enumerate(table.schema)]
+    )
     options = pyarrow.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
     with (
         replacing(copy) as output,
         pyarrow.ipc.new_file(pyarrow.PythonFile(output.file, "w"), schema, options=options) as writer,
     ):
         for batch in parts:
-            columns = [
-                texts[n].encoded(column) if n in texts else column.cast(types[n]) if n in empty else column
-                for n, column in enumerate(batch.columns)
-            ]
+            columns = [texts[n].encoded(column) if n in texts else column for n, column in enumerate(batch.columns)]
             writer.write_batch(pyarrow.record_batch(columns, schema=schema))

@@ -33,7 +33,7 @@ class Test(NamedTuple):
     other: str | None = None
     range: Range | None = None
     text: Comparison | None = None  # of several literals alone whether it is equal to one
-    orders: int = 0
+    orders: int = 0  # as query::Test has it
     negated: bool = False
     numbers: tuple[int, ...] = ()  # as the bits of int64, in their order
 
@@ -78,13 +78,16 @@ def _one_of(what: Any, kinds: dict[str, Kind]) -> Test | None:
     names = {part.column.name for part in equal}
     if len(equal) < len(what.parts) or len(names) > 1:
         return None
-    name, tests = names.pop(), [test_of(part, kinds) for part in equal]
-    if kinds[name].family == "text":
-        return Test("table", name, text=("==", tuple(text for test in tests if test.text is not None for text in test.text[1])))
-    if kinds[name].family not in ("integer", "decimal", "time") or len(tests) <= _core.QUERY_MOST_TESTS:
+    name = names.pop()
+    is_text = kinds[name].family == "text"
+    if not is_text and (kinds[name].family not in ("integer", "decimal", "time") or len(equal) <= _core.QUERY_MOST_TESTS):
         return None
+    tests = [test_of(part, kinds) for part in equal]
+    if is_text:
+        return Test("table", name, text=("==", tuple(text for test in tests if test.text is not None for text in test.text[1])))
     ranges = [test.range for test in tests if test.range is not None]
-    return Test("set", name, numbers=tuple(sorted({one.low for one in ranges if one.low == one.high})))
+    numbers = tuple(sorted({one.low for one in ranges if one.low == one.high}))
+    return Test("set", name, numbers=numbers, orders=len(numbers))
 
 
 def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:

@@ -299,7 +299,7 @@ class Run:
     def _fields(self, test: Test, table: int) -> dict[str, Any]:
         """A test's fields in query::Test; ``table``: the address of what it holds for, of tests that have one."""
         given: dict[str, Any] = {"kind": _core.QUERY_TESTS[test.kind], "column": self._numbers[test.column], "table": table}
-        given.update(negated=int(test.negated), orders=test.orders or len(test.numbers))
+        given.update(negated=int(test.negated), orders=test.orders)
         if test.other is not None:
             given["other"] = self._numbers[test.other]
         if test.range is not None:
