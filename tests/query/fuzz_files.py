@@ -8,6 +8,7 @@ files where their metadata lie, and of parts of them that are put in other place
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
 import resource
@@ -16,6 +17,8 @@ import tempfile
 from pathlib import Path
 
 import atheris
+
+os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # mimalloc keeps what a file claims to hold: see the limit in main
 
 with atheris.instrument_imports(include=["hinterland.query"]):
     import hinterland.query
@@ -114,6 +117,9 @@ def main() -> None:
             path.write_bytes(data[1:] if data[:1] == b"\0" else changed(rng.choice(made), rng))
             ask(path, rng)
 
+        # Addresses that are reserved and not given back come out of the limit, until a thread finds no memory for itself and
+        # the process is aborted: hence Arrow's pool above, and arenas of malloc, 64 MiB each.
+        ctypes.CDLL(None).mallopt(-8, 2)  # M_ARENA_MAX
         for number in range(20):
             once(bytes([number]))  # starts the thread pools before the limit is set
         used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
