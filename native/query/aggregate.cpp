@@ -1,8 +1,9 @@
 #include "query/aggregate.hpp"
 
 #include <algorithm>
-#include <atomic>
+#include <array>
 #include <memory>
+#include <numeric>
 
 #include "core/parallel.hpp"
 #include "query/bits.hpp"
@@ -16,7 +17,11 @@ namespace {
 
 using query::Column, query::Element, query::Kind, query::Measure, query::Segment, query::Total, query::with_kind;
 
-constexpr int64_t kSpan = 1024;  // blocks whose groups are kept before they are added to the query's: chosen, not measured
+// Blocks whose groups are kept before they are added to the query's: of a thread, lest they leave its cache, and without keys.
+constexpr int64_t kSpan = 32, kLongSpan = 1024;
+constexpr uint64_t kSmallKeys = 1 << 17;  // that a thread looks up in an array
+constexpr int64_t kFewGroups = 4096;      // of blocks, for which no threads are started: chosen, not measured
+constexpr int64_t kAtOnce = 8;            // blocks that a thread takes: chosen, not measured
 
 // How a measure's values are taken.
 Kind kind_of(const query::AggregateParams& p, const Measure& measure) {
@@ -176,11 +181,22 @@ void fold(const Measure& measure, const uint64_t* words, const int64_t* bits, To
 
 }  // namespace
 
-size_t Keys::slot_of(const int64_t* key) const {
+uint64_t Keys::hash_of(const int64_t* key) const {
   uint64_t hash = 0;
   for (int64_t i = 0; i < words_; ++i) hash = mixed(hash, static_cast<uint64_t>(key[i]));
-  size_t slot = hash & (slots_.size() - 1);
-  while (slots_[slot] >= 0 && !std::equal(key, key + words_, this->key(slots_[slot]))) slot = (slot + 1) & (slots_.size() - 1);
+  return hash;
+}
+
+bool Keys::is_key(int64_t number, const int64_t* key) const {  // without std::equal, which calls memcmp for a few words
+  const int64_t* const known = this->key(number);
+  int64_t same = 0;
+  while (same < words_ && known[same] == key[same]) ++same;
+  return same == words_;
+}
+
+size_t Keys::slot_of(const int64_t* key) const {
+  size_t slot = hash_of(key) & (slots_.size() - 1);
+  while (slots_[slot] >= 0 && !is_key(slots_[slot], key)) slot = (slot + 1) & (slots_.size() - 1);
   return slot;
 }
 
@@ -202,10 +218,11 @@ void Keys::grow() {
   for (int64_t i = 0; i < size_; ++i) slots_[slot_of(key(i))] = static_cast<int32_t>(i);
 }
 
-// What a block found: its groups by the worker's numbers, and a total of each measure for each.
+// What a block found: its groups by the worker's numbers, those of a share after another's, and a total of each measure for each.
 struct Groups::Block {
   int worker = 0;
-  std::vector<int64_t> groups;
+  std::array<int64_t, kShares + 1> shares{};  // where each one's groups begin, and where the last ones end
+  std::vector<int32_t> groups;
   std::vector<Total> totals;
 };
 
@@ -214,16 +231,21 @@ struct Groups::Worker {
   explicit Worker(const query::AggregateParams& p) : keys(p.keyed + 1), words(kBlockRows * (p.keyed + 1)) {}
 
   Keys keys;
-  std::vector<int64_t> numbers;  // of each of its groups among the query's; -1 where that is not known yet
-  std::vector<int64_t> place;    // of each in the block at hand
+  std::vector<int32_t> by_key;   // of small keys the number; -1 where that is not known yet
+  std::vector<int32_t> numbers;  // of each of its groups among its share's; -1 where that is not known yet
+  std::vector<uint8_t> shares;   // of each
+  std::vector<int32_t> place;    // of each in the block at hand
   std::vector<int64_t> words;    // [4096, keyed + 1] the keys of rows
   alignas(64) int64_t left[kBlockRows], right[kBlockRows];
   uint64_t matched[kBlockWords], kept[kBlockWords];
   int64_t group[kBlockRows];  // of each matched row: its place among the block's groups
+  int64_t moved[kBlockRows];  // of each of the block's groups, as they came: its place
   bool damaged = false, too_many = false;
 
   void find_rows(const query::AggregateParams& p, int64_t block);
   bool find_groups(const query::AggregateParams& p, int64_t block, Block& found);
+  int64_t group_of(const int64_t* key);
+  void sort_by_share(Block& found);
   void measure(const query::AggregateParams& p, int64_t block, int64_t number, Block& found);
 };
 
@@ -241,8 +263,8 @@ bool Groups::Worker::find_groups(const query::AggregateParams& p, int64_t block,
   const int64_t wide = p.keyed + 1;
   if (p.keyed == 0) {
     const int64_t nothing = 0;
-    if (keys.number_of(&nothing) == static_cast<int64_t>(numbers.size())) numbers.push_back(-1), place.push_back(-1);
-    found.groups.push_back(0);
+    found.groups.push_back(static_cast<int32_t>(group_of(&nothing)));
+    sort_by_share(found);
     return true;
   }
   const auto each_row = [&](const auto& take) {
@@ -260,20 +282,54 @@ bool Groups::Worker::find_groups(const query::AggregateParams& p, int64_t block,
     });
   }
   each_row([&](int64_t row) {
-    const int64_t number = too_many ? Keys::kTooMany : keys.number_of(words.data() + row * wide);
+    const int64_t number = too_many ? Keys::kTooMany : group_of(words.data() + row * wide);
     if (number == Keys::kTooMany) {
       too_many = true;
       return;
     }
-    if (number == static_cast<int64_t>(place.size())) place.push_back(-1), numbers.push_back(-1);
     if (place[number] < 0) {
-      place[number] = static_cast<int64_t>(found.groups.size());
-      found.groups.push_back(number);
+      place[number] = static_cast<int32_t>(found.groups.size());
+      found.groups.push_back(static_cast<int32_t>(number));
     }
     group[row] = place[number];
   });
-  for (const int64_t number : found.groups) place[number] = -1;
-  return !found.groups.empty() && !too_many;
+  for (const int32_t number : found.groups) place[number] = -1;
+  if (found.groups.empty() || too_many) return false;
+  sort_by_share(found);
+  each_row([&](int64_t row) { group[row] = moved[group[row]]; });
+  return true;
+}
+
+// The worker's number of a key. Codes of texts and other small numbers are not hashed where they are all of the key.
+int64_t Groups::Worker::group_of(const int64_t* key) {
+  const auto small = static_cast<uint64_t>(key[0]);
+  const bool is_small = keys.words() == 2 && key[1] == 0 && small < kSmallKeys;
+  if (is_small && small < by_key.size() && by_key[small] >= 0) return by_key[small];
+  const int64_t number = keys.number_of(key);
+  if (number == Keys::kTooMany) return number;
+  if (number == static_cast<int64_t>(numbers.size())) {
+    numbers.push_back(-1), place.push_back(-1);
+    shares.push_back(static_cast<uint8_t>(keys.hash_of(key) >> (64 - kShareBits)));
+  }
+  if (is_small) {
+    if (small >= by_key.size()) by_key.resize(2 * small + kWordRows, -1);
+    by_key[small] = static_cast<int32_t>(number);
+  }
+  return number;
+}
+
+void Groups::Worker::sort_by_share(Block& found) {
+  auto& ends = found.shares;
+  ends.fill(0);
+  for (const int32_t number : found.groups) ++ends[shares[number] + 1];
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  const std::vector<int32_t> groups = found.groups;
+  std::array<int64_t, kShares> next;
+  std::copy_n(ends.begin(), kShares, next.begin());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    moved[i] = next[shares[groups[i]]]++;
+    found.groups[moved[i]] = groups[i];
+  }
 }
 
 void Groups::Worker::measure(const query::AggregateParams& p, int64_t block, int64_t number, Block& found) {
@@ -314,34 +370,35 @@ void Groups::Worker::measure(const query::AggregateParams& p, int64_t block, int
   });
 }
 
-bool Groups::merge(const query::AggregateParams& p, const Block& block, Worker& worker) {
-  for (size_t i = 0; i < block.groups.size(); ++i) {
-    int64_t& number = worker.numbers[block.groups[i]];
-    if (number < 0) {
-      number = keys_.number_of(worker.keys.key(block.groups[i]));
-      if (number == Keys::kTooMany) return false;
+// Adds what a block found of a share's groups.
+void Groups::Share::add(const query::AggregateParams& p, const Block& block, int64_t share, Worker& worker) {
+  for (int64_t i = block.shares[share]; i < block.shares[share + 1]; ++i) {
+    int32_t& number = worker.numbers[block.groups[i]];
+    if (number < 0) number = static_cast<int32_t>(keys.number_of(worker.keys.key(block.groups[i])));
+    if (number == Keys::kTooMany) {
+      too_many = true;
+      return;
     }
-    if (number * measured_ == static_cast<int64_t>(totals_.size())) {
-      for (int64_t m = 0; m < measured_; ++m) {
-        with_kind(kind_of(p, p.measures[m]), [&](auto kind) { totals_.push_back(query::nothing<decltype(kind)>()); });
+    if (number * p.measured == static_cast<int64_t>(totals.size())) {
+      for (int64_t m = 0; m < p.measured; ++m) {
+        with_kind(kind_of(p, p.measures[m]), [&](auto kind) { totals.push_back(query::nothing<decltype(kind)>()); });
       }
     }
-    for (int64_t m = 0; m < measured_; ++m) {
-      const Total& found = block.totals[i * measured_ + m];
+    for (int64_t m = 0; m < p.measured; ++m) {
+      const Total& found = block.totals[i * p.measured + m];
       with_kind(kind_of(p, p.measures[m]),
-                [&](auto kind) { query::add_block<decltype(kind)>(totals_[number * measured_ + m], found); });
+                [&](auto kind) { query::add_block<decltype(kind)>(totals[number * p.measured + m], found); });
     }
   }
-  return true;
 }
 
-Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, int64_t end, std::deque<Worker>& workers) {
-  std::vector<Block> blocks(end - begin);
-  constexpr int64_t kAtOnce = 8;  // blocks that a thread takes: chosen, not measured
-  const auto add_block = [&](int64_t i, int64_t thread) {
+Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, std::span<Block> blocks, std::deque<Worker>& workers) {
+  const auto count = static_cast<int64_t>(blocks.size());
+  const auto find = [&](int64_t i, int64_t thread) {
     Worker& worker = workers[thread];
     Block& found = blocks[i];
     found.worker = static_cast<int>(thread);
+    found.groups.clear(), found.shares.fill(0);
     const int64_t block = (begin + i) * kBlockRows;
     worker.find_rows(p, block);
     if (std::all_of(worker.matched, worker.matched + kBlockWords, [](uint64_t word) { return word == 0; })) return;
@@ -349,32 +406,50 @@ Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, int64_t
     found.totals.resize(found.groups.size() * p.measured);
     for (int64_t m = 0; m < p.measured; ++m) worker.measure(p, block, m, found);
   };
-  parallel_tasks((end - begin + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t thread) {
-    for (int64_t i = task * kAtOnce; i < std::min(end - begin, (task + 1) * kAtOnce); ++i) add_block(i, thread);
+  parallel_tasks((count + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t thread) {
+    for (int64_t i = task * kAtOnce; i < std::min(count, (task + 1) * kAtOnce); ++i) find(i, thread);
   });
   for (const Worker& worker : workers) {
     if (worker.damaged) return Outcome::kDamaged;
     if (worker.too_many) return Outcome::kTooManyGroups;
   }
-  for (const Block& block : blocks) {
-    if (!merge(p, block, workers[block.worker])) return Outcome::kTooManyGroups;
+  const auto add_share = [&](int64_t share, int64_t) {
+    for (const Block& block : blocks) shares_[share].add(p, block, share, workers[block.worker]);
+  };
+  int64_t groups = 0;
+  for (const Block& block : blocks) groups += static_cast<int64_t>(block.groups.size());
+  if (groups > kFewGroups) {
+    parallel_tasks(kShares, add_share);
+  } else {
+    for (int64_t share = 0; share < kShares; ++share) add_share(share, 0);
   }
-  return Outcome::kDone;
+  const bool too_many = std::ranges::any_of(shares_, [](const Share& share) { return share.too_many; });
+  return too_many || size() > kMostGroups ? Outcome::kTooManyGroups : Outcome::kDone;
 }
 
 Outcome Groups::add(const query::AggregateParams& p) {
   std::deque<Worker> workers;
   for (int i = 0; i < num_threads(); ++i) workers.emplace_back(p);
-  for (int64_t begin = p.begin; begin < p.end; begin += kSpan) {
-    const Outcome outcome = add_span(p, begin, std::min(p.end, begin + kSpan), workers);
+  std::vector<Block> blocks(std::min(p.end - p.begin, p.keyed == 0 ? kLongSpan : kSpan * num_threads()));
+  for (int64_t begin = p.begin; begin < p.end; begin += static_cast<int64_t>(blocks.size())) {
+    const std::span<Block> some = std::span(blocks).first(std::min<int64_t>(p.end - begin, blocks.size()));
+    const Outcome outcome = add_span(p, begin, some, workers);
     if (outcome != Outcome::kDone) return outcome;
   }
   return Outcome::kDone;
 }
 
+int64_t Groups::size() const {
+  int64_t all = 0;
+  for (const Share& share : shares_) all += share.keys.size();
+  return all;
+}
+
 void Groups::copy_to(int64_t* keys, query::Total* totals) const {
-  for (int64_t i = 0; i < size(); ++i) std::copy_n(keys_.key(i), keyed_ + 1, keys + i * (keyed_ + 1));
-  std::copy(totals_.begin(), totals_.end(), totals);
+  for (const Share& share : shares_) {
+    keys = std::copy_n(share.keys.key(0), share.keys.size() * share.keys.words(), keys);
+    totals = std::copy(share.totals.begin(), share.totals.end(), totals);
+  }
 }
 
 // Words are shifted so that sectors begin at multiples of as many rows as a sector holds.

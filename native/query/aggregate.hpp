@@ -20,11 +20,14 @@ class Keys {
   explicit Keys(int64_t words) : words_(words), slots_(64, -1) {}
 
   int64_t size() const { return size_; }
+  int64_t words() const { return words_; }
+  uint64_t hash_of(const int64_t* key) const;
   const int64_t* key(int64_t number) const { return keys_.data() + number * words_; }
   // The number of a key, which is new or known; kTooMany where it would be beyond kMostGroups.
   int64_t number_of(const int64_t* key);
 
  private:
+  bool is_key(int64_t number, const int64_t* key) const;
   size_t slot_of(const int64_t* key) const;
   void grow();
 
@@ -39,23 +42,33 @@ enum class Outcome : int64_t { kDone, kDamaged, kTooManyGroups };
 // All groups of a query, to which blocks are added in their order.
 class Groups {
  public:
-  Groups(int64_t keyed, int64_t measured) : measured_(measured), keyed_(keyed), keys_(keyed + 1) {}
+  explicit Groups(int64_t keyed) : shares_(kShares, Share(keyed)) {}
 
-  int64_t size() const { return keys_.size(); }
+  int64_t size() const;
   Outcome add(const query::AggregateParams& params);
   // Keys, [size, keyed + 1], and totals, [size, measures].
   void copy_to(int64_t* keys, query::Total* totals) const;
 
  private:
+  static constexpr int kShareBits = 4;
+  static constexpr int64_t kShares =
+      1 << kShareBits;  // of groups, by their keys' hashes: each is added to by one thread at a time
+
   struct Block;
   struct Worker;
+  struct Share {
+    explicit Share(int64_t keyed) : keys(keyed + 1) {}
 
-  Outcome add_span(const query::AggregateParams& params, int64_t begin, int64_t end, std::deque<Worker>& workers);
-  bool merge(const query::AggregateParams& params, const Block& block, Worker& worker);
+    Keys keys;
+    std::vector<query::Total> totals;  // [keys, measures]
+    bool too_many = false;
 
-  int64_t measured_, keyed_;
-  Keys keys_;
-  std::vector<query::Total> totals_;
+    void add(const query::AggregateParams& params, const Block& block, int64_t share, Worker& worker);
+  };
+
+  Outcome add_span(const query::AggregateParams& params, int64_t begin, std::span<Block> blocks, std::deque<Worker>& workers);
+
+  std::vector<Share> shares_;
 };
 
 // Sectors of memory in which values of matching rows lie: rows [begin, end), `bits` each, of which the first lies at bit `address`.

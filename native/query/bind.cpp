@@ -169,7 +169,7 @@ void bind_query(nb::module_& m) {
           "copy_array", [](const Texts& texts, uintptr_t to) { *reinterpret_cast<TextArray*>(to) = texts.array(); },
           nb::arg("to"), "Fills in a TextArray of all texts, which holds until more are numbered.");
   nb::class_<Groups>(m, "QueryGroups")
-      .def(nb::init<int64_t, int64_t>(), nb::arg("keyed"), nb::arg("measured"))
+      .def(nb::init<int64_t>(), nb::arg("keyed"))
       .def("__len__", &Groups::size)
       .def(
           "add",

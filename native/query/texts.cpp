@@ -46,6 +46,20 @@ int32_t place_of(std::string_view text, const std::vector<std::string_view>& lit
   return static_cast<int32_t>(2 * low);
 }
 
+// Whether two texts are the same; short ones are not worth a call of memcmp.
+bool same(std::string_view one, std::string_view other) {
+  const size_t size = one.size();
+  if (size != other.size()) return false;
+  const auto word = [](const char* at) {
+    uint64_t found;
+    std::memcpy(&found, at, sizeof(found));
+    return found;
+  };
+  if (size < sizeof(uint64_t) || size > 2 * sizeof(uint64_t)) return one == other;
+  const size_t last = size - sizeof(uint64_t);
+  return word(one.data()) == word(other.data()) && word(one.data() + last) == word(other.data() + last);
+}
+
 uint64_t hash_of(std::string_view text) {
   uint64_t hash = text.size(), word;
   for (; text.size() >= sizeof(word); text.remove_prefix(sizeof(word))) {
@@ -116,7 +130,7 @@ size_t Texts::slot_of(std::string_view wanted, uint64_t hash) const {
   const auto high = static_cast<uint32_t>(hash >> 32);
   for (size_t at = hash;; ++at) {
     const Slot& slot = slots_[at & (slots_.size() - 1)];
-    if (slot.number < 0 || (slot.hash == high && text(slot.number) == wanted)) return at & (slots_.size() - 1);
+    if (slot.number < 0 || (slot.hash == high && same(text(slot.number), wanted))) return at & (slots_.size() - 1);
   }
 }
 
@@ -134,7 +148,7 @@ int32_t Texts::number_of(std::string_view wanted) {
 }
 
 void Texts::grow() {
-  slots_.assign(4 * slots_.size(), {});
+  slots_.assign(2 * slots_.size(), {});
   for (int32_t number = 0; number < size(); ++number) {
     const uint64_t hash = hash_of(text(number));
     slots_[slot_of(text(number), hash)] = {static_cast<uint32_t>(hash >> 32), number};

@@ -520,8 +520,12 @@ def test_counts_that_the_footer_says(tmp_path, said):
     counts = {"count(x)": there, "count(t)": there, "count(y)": 5000, "count()": 5000, "count(x) / count()": there / 5000}
     assert found.rows == [counts]
     assert (found.bytes == 0) == said
-    assert ("the file says how many values it has" in found.explain()) == said
+    assert {plan.name for plan in found.plans if plan.how == "not read"} == ({"x", "t", "y"} if said else {"y"})
     assert query.filter("y >= 0").agg("count(x)").rows == [{"count(x)": there}]
+    found = query.filter("x > 2499").agg("count(y)", "count(t)")
+    assert found.rows == [dict.fromkeys(["count(y)", "count(t)"], sum(one is not None for one in values[2500:]))]
+    assert [plan.name for plan in found.plans if plan.how == "not read"] == ["y"]
+    assert "y: not read, 0 B read of at least 0 B: the file says how many values it has" in found.explain()
     assert query.agg("count(x)", "sum(y)").rows == [{"count(x)": there, "sum(y)": sum(range(5000))}]
 
 

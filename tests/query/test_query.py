@@ -172,6 +172,43 @@ def test_float_sums_are_the_same_however_they_are_made(tmp_path, monkeypatch, to
     assert error <= 134 * 2**-53 * math.fsum(map(abs, kept))
 
 
+@pytest.mark.parametrize("keys", [["text"], ["small"], ["large"], ["small", "text"]], ids=str)
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_many_groups(tmp_path, threads, keys):
+    """Over more blocks than are kept, with keys that are looked up in an array, that are hashed, and nulls."""
+    chance, rows = np.random.default_rng(7), 420_000
+    numbers = chance.integers(0, 9000, rows)
+    null = chance.random(rows) < 0.01
+    table = pa.table(
+        {
+            "text": pa.array(np.char.add("text ", numbers.astype(str)).astype(object), pa.string(), mask=null),
+            "small": pa.array(numbers // 9 - 3, mask=null),
+            "large": pa.array((numbers - 4000) << 40, mask=null),
+            "x": pa.array(chance.integers(-(2**62), 2**62, rows), mask=chance.random(rows) < 0.1),
+        }
+    )
+    path, before = write(table, tmp_path / "t", "arrow", 100_000), _core.num_threads()
+    asked = hl.query(path).group_by(*keys)
+    try:
+        _core.set_num_threads(threads)
+        found = asked.agg("count()", "count(x)", "min(x)", "max(x)").rows
+        sums = asked.filter("x > 0").agg("sum(x)").rows
+    finally:
+        _core.set_num_threads(before)
+    groups, matched = {}, {}
+    for *key, value in zip(*(table[name].to_pylist() for name in [*keys, "x"]), strict=True):
+        groups.setdefault((*key,), []).append(value)
+        if value is not None and value > 0:
+            matched[*key,] = matched.get((*key,), 0) + value
+    expected = {}
+    for key, values in groups.items():
+        there = [value for value in values if value is not None]
+        expected[key] = [len(values), len(there), min(there), max(there)]
+    names = ["count()", "count(x)", "min(x)", "max(x)"]
+    assert {tuple(row[name] for name in keys): [row[name] for name in names] for row in found} == expected
+    assert {tuple(row[name] for name in keys): row["sum(x)"] for row in sums} == matched
+
+
 def test_whole_numbers_do_not_overflow(tmp_path):
     path = write(
         pa.table({"x": [2**63 - 1] * 5000, "u": pa.array([2**64 - 1] * 5000, "uint64")}), tmp_path / "t", "arrow", 5000

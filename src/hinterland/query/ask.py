@@ -133,7 +133,10 @@ def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> Qu
     by_measure = dict(zip(measures, answer.found, strict=True))
     names = [*asked.keys, *(text for text, _ in aggregates)]
     columns = [*answer.keys, *(_values(what, by_measure, kinds) for _, what in aggregates)]
-    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    rows: list[dict[str, Any]] = [{} for _ in columns[0]]
+    for name, values in zip(names, columns, strict=True):  # for many groups quicker than row by row
+        for row, value in zip(rows, values, strict=True):
+            row[name] = value
     plans = run.plans()
     return QueryResult(rows, run.matched, sum(p.bytes for p in plans), sum(p.least_bytes for p in plans), plans)
 

@@ -133,10 +133,11 @@ class Run:
         keys: tuple[str, ...],
         measures: list[Measured],
     ) -> None:
-        self.table, self.kinds, self.program, self.keys, self.measures = table, kinds, program, keys, measures
+        self.table, self.kinds, self.program, self.keys = table, kinds, program, keys
+        self.measures = [Measured(None) if self._said(one) == table.rows else one for one in measures]  # without nulls
         self.matched, self._left_out = 0, 0
         self._compared = program.columns if program is not None else []
-        asked = [name for one in measures for name in (one.column, one.divisor) if name is not None]
+        asked = [name for one in self.measures for name in (one.column, one.divisor) if name is not None]
         self._asked = list(dict.fromkeys([*keys, *asked]))
         self._columns = {name: _Reading(kind, self._codes(name), []) for name, kind in kinds.items()}
         self._numbers = {name: number for number, name in enumerate(self._columns)}
@@ -155,7 +156,7 @@ class Run:
         whole = False
         if self.program is not None:
             self._words = np.zeros(-(-self.table.rows // _BLOCK) * _WORDS, np.uint64)
-        self._groups = _core.QueryGroups(len(self.keys), len(self.measures))
+        self._groups = _core.QueryGroups(len(self.keys))
         parts = self._parts()
         for part, after in zip_longest(parts, parts[1:]):
             left = self._rows_left(part)
@@ -174,7 +175,7 @@ class Run:
         return self._found()
 
     def _said(self, one: Measured) -> int | None:
-        """What the file says of all its rows without their being read; None where that is not the answer."""
+        """How many values of all its rows the file says that there are; None where more is asked, or it does not say."""
         if one.column is None:
             return self.table.rows
         return None if one.adds or one.bounds or one.divisor is not None else self.table.values_of(one.column)
@@ -203,7 +204,8 @@ class Run:
         elif column.gathered:
             how, why = "gathered", f"{share}, less than {100 * GATHER_BELOW:g} % of each part"
         else:
-            how, why = "not read", "no row matches" if self.program is not None else "the file says how many values it has"
+            said = self.program is None or name not in self._asked
+            how, why = "not read", "the file says how many values it has" if said else "no row matches"
         if self.table.chunked and how != "not read" and name not in self._compared:
             why += "; of Parquet all pages that hold such rows"
         if column.from_disk:
@@ -426,9 +428,9 @@ class Run:
             ranks[~null], texts[~null] = rank, values
             shown.append(texts)
             order[:0] = [ranks, null]  # the last one counts most
-        by_key = np.lexsort(order) if order else slice(None)
+        by_key = np.lexsort(order) if order else np.arange(size)
         kinds = [None if one.column is None or one.divisor is not None else self.kinds[one.column] for one in self.measures]
-        found = [Found(totals[by_key, m], kind) for m, kind in enumerate(kinds)]
+        found = [Found(totals[:, m].take(by_key), kind) for m, kind in enumerate(kinds)]
         return Answer([texts[by_key].tolist() for texts in shown], found)
 
     def _key(self, name: str, stored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -67,7 +67,8 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
         array = pyarrow.nulls(len(array), pyarrow.float64())
     codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
     if kind.family == "text" and not pyarrow.types.is_dictionary(array.type):
-        _validate(what, array)
+        if not _is_ascii(array):
+            _validate(what, array)
         return _of_texts(array, begin, texts, matching)
     indices = array.type.index_type if pyarrow.types.is_dictionary(array.type) else None
     if indices is not None:
@@ -102,6 +103,20 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
         begin, begin + rows, address, first_bit, valid.address if valid is not None else 0, at, codes.ctypes.data, entries,
         0, element, bits, keeps,
     )  # fmt: skip
+
+
+def _is_ascii(array: Any) -> bool:
+    """Whether texts are valid, and of ASCII alone, which is seen in a tenth of the time that pyarrow takes for any."""
+    import pyarrow
+
+    widths = {pyarrow.string(): np.int32, pyarrow.large_string(): np.int64}
+    if array.type not in widths or not len(array):
+        return False
+    _, offsets, texts = array.buffers()
+    ends = np.frombuffer(offsets, widths[array.type])[array.offset :][: len(array) + 1]
+    if not (ends[1:] >= ends[:-1]).all():
+        return False
+    return ends[0] == ends[-1] or bool(np.frombuffer(texts, np.int8)[ends[0] : ends[-1]].min() >= 0)
 
 
 def _validate(what: str, array: Any) -> None:
