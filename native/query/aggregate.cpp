@@ -19,6 +19,7 @@ using query::Column, query::Element, query::Kind, query::Measure, query::Segment
 
 // Blocks whose groups are kept before they are added to the query's: of a thread, lest they leave its cache, and without keys.
 constexpr int64_t kSpan = 32, kLongSpan = 1024;
+constexpr int64_t kAhead = 16;            // groups whose totals are fetched before they are added to
 constexpr uint64_t kSmallKeys = 1 << 17;  // that a thread looks up in an array
 constexpr int64_t kFewGroups = 4096;      // of blocks, for which no threads are started: chosen, not measured
 constexpr int64_t kAtOnce = 8;            // blocks that a thread takes: chosen, not measured
@@ -223,7 +224,44 @@ struct Groups::Block {
   int worker = 0;
   std::array<int64_t, kShares + 1> shares{};  // where each one's groups begin, and where the last ones end
   std::vector<int32_t> groups;
-  std::vector<Total> totals;
+
+  void make_room(const query::AggregateParams& p) {
+    sums_.resize(groups.size() * p.measured);
+    if (std::any_of(p.measures, p.measures + p.measured, [](const Measure& one) { return one.bounds != 0; }))
+      bounds_.resize(sums_.size());
+  }
+
+  template <class T>
+  Total total(int64_t at) const {
+    Total total = query::nothing<T>();
+    total.count = sums_[at].count;
+    if constexpr (std::is_same_v<T, double>) {
+      total.sum = std::bit_cast<double>(sums_[at].low);
+    } else {
+      total.low = sums_[at].low, total.high = sums_[at].high;
+    }
+    if (!bounds_.empty()) total.least = bounds_[at].least, total.greatest = bounds_[at].greatest;
+    return total;
+  }
+
+  template <class T>
+  void put(int64_t at, const Total& total) {
+    sums_[at] = {total.count, total.high, std::is_same_v<T, double> ? std::bit_cast<uint64_t>(total.sum) : total.low};
+    if (!bounds_.empty()) bounds_[at] = {total.least, total.greatest};
+  }
+
+ private:
+  // Of Total what a block needs, or fewer blocks would stay in the cache.
+  struct Sum {
+    int64_t count, high;
+    uint64_t low;  // or a float's bits
+  };
+  struct Bounds {
+    int64_t least, greatest;
+  };
+
+  std::vector<Sum> sums_;
+  std::vector<Bounds> bounds_;  // empty where no measure asks for any
 };
 
 // A thread's keys and room.
@@ -334,7 +372,7 @@ void Groups::Worker::sort_by_share(Block& found) {
 
 void Groups::Worker::measure(const query::AggregateParams& p, int64_t block, int64_t number, Block& found) {
   const Measure& measure = p.measures[number];
-  const auto total = [&](int64_t place) -> Total& { return found.totals[place * p.measured + number]; };
+  const auto at = [&](int64_t place) { return place * p.measured + number; };
   std::copy_n(matched, kBlockWords, kept);
   if (measure.column >= 0) keep_valid(p.columns[measure.column], block, matched, kept);
   if (measure.divisor >= 0) keep_valid(p.columns[measure.divisor], block, kept, kept);
@@ -353,18 +391,25 @@ void Groups::Worker::measure(const query::AggregateParams& p, int64_t block, int
   }
   with_kind(kind_of(p, measure), [&](auto kind) {
     using T = decltype(kind);
-    for (size_t i = 0; i < found.groups.size(); ++i) total(i) = query::nothing<T>();
+    for (size_t i = 0; i < found.groups.size(); ++i) found.put<T>(at(i), query::nothing<T>());
+    const auto change = [&](int64_t place, const auto& add) {
+      Total total = found.total<T>(at(place));
+      add(total);
+      found.put<T>(at(place), total);
+    };
     if (p.keyed == 0) {
-      total(0).count = count_of(kept);
-      if (values) fold<T>(measure, kept, left, total(0));
-      return;
+      return change(0, [&](Total& total) {
+        total.count = count_of(kept);
+        if (values) fold<T>(measure, kept, left, total);
+      });
     }
     for (int64_t i = 0; i < kBlockWords; ++i) {
       for_bits(kept[i], i * kWordRows, [&](int64_t row) {
-        Total& of_group = total(group[row]);
-        ++of_group.count;
-        if (measure.adds != 0) query::add_value(of_group, std::bit_cast<T>(left[row]));
-        if (measure.bounds != 0) query::widen_bounds(of_group, std::bit_cast<T>(left[row]));
+        change(group[row], [&](Total& total) {
+          ++total.count;
+          if (measure.adds != 0) query::add_value(total, std::bit_cast<T>(left[row]));
+          if (measure.bounds != 0) query::widen_bounds(total, std::bit_cast<T>(left[row]));
+        });
       });
     }
   });
@@ -372,7 +417,12 @@ void Groups::Worker::measure(const query::AggregateParams& p, int64_t block, int
 
 // Adds what a block found of a share's groups.
 void Groups::Share::add(const query::AggregateParams& p, const Block& block, int64_t share, Worker& worker) {
-  for (int64_t i = block.shares[share]; i < block.shares[share + 1]; ++i) {
+  const int64_t end = block.shares[share + 1];
+  for (int64_t i = block.shares[share]; i < end; ++i) {
+    if (i + kAhead < end) {
+      const int32_t later = worker.numbers[block.groups[i + kAhead]];
+      if (later >= 0) __builtin_prefetch(&totals[later * p.measured], 1);
+    }
     int32_t& number = worker.numbers[block.groups[i]];
     if (number < 0) number = static_cast<int32_t>(keys.number_of(worker.keys.key(block.groups[i])));
     if (number == Keys::kTooMany) {
@@ -385,9 +435,10 @@ void Groups::Share::add(const query::AggregateParams& p, const Block& block, int
       }
     }
     for (int64_t m = 0; m < p.measured; ++m) {
-      const Total& found = block.totals[i * p.measured + m];
-      with_kind(kind_of(p, p.measures[m]),
-                [&](auto kind) { query::add_block<decltype(kind)>(totals[number * p.measured + m], found); });
+      with_kind(kind_of(p, p.measures[m]), [&](auto kind) {
+        using T = decltype(kind);
+        query::add_block<T>(totals[number * p.measured + m], block.total<T>(i * p.measured + m));
+      });
     }
   }
 }
@@ -403,7 +454,7 @@ Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, std::sp
     worker.find_rows(p, block);
     if (std::all_of(worker.matched, worker.matched + kBlockWords, [](uint64_t word) { return word == 0; })) return;
     if (!worker.find_groups(p, block, found)) return;
-    found.totals.resize(found.groups.size() * p.measured);
+    found.make_room(p);
     for (int64_t m = 0; m < p.measured; ++m) worker.measure(p, block, m, found);
   };
   parallel_tasks((count + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t thread) {
