@@ -5,6 +5,7 @@
 #include <bit>
 #include <mutex>
 #include <span>
+#include <string_view>
 
 #include "core/parallel.hpp"
 #include "hinterland/query/column.hpp"
@@ -214,6 +215,58 @@ void converted(const uint8_t* data, int64_t count, To* to) {
   }
 }
 
+bool is_ascii(const uint8_t* bytes, int64_t size) {
+  uint8_t any = 0;
+  for (int64_t i = 0; i < size; ++i) any |= bytes[i];
+  return any < 0x80;
+}
+
+// By Unicode's table 3-7.
+bool is_utf8(const uint8_t* at, const uint8_t* end) {
+  while (at < end) {
+    const uint8_t first = *at++;
+    if (first < 0x80) continue;
+    if (first < 0xc2 || first > 0xf4) return false;
+    const int64_t more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
+    if (end - at < more) return false;
+    const uint8_t least = first == 0xe0   ? 0xa0
+                          : first == 0xf0 ? 0x90
+                                          : 0x80,
+                  most = first == 0xed   ? 0x9f
+                         : first == 0xf4 ? 0x8f
+                                         : 0xbf;
+    if (at[0] < least || at[0] > most) return false;
+    for (int64_t i = 1; i < more; ++i) {
+      if (at[i] < 0x80 || at[i] > 0xbf) return false;
+    }
+    at += more;
+  }
+  return true;
+}
+
+// Places of PLAIN texts of wanted rows, one after another. What is no UTF-8 is left to pyarrow, which says what is wrong.
+Decoded place_plain(const DecodeParams& p, const uint8_t* data, int64_t size, int64_t count, const Wanted& wanted,
+                    uint32_t* to) {
+  const std::span literals(p.literals, static_cast<size_t>(p.literal_count));
+  const bool ascii = is_ascii(data, size);  // lengths as well
+  const auto next = [&](int64_t row) { return wanted.words == nullptr ? row : wanted.next(row, count); };
+  int64_t left = size;
+  for (int64_t row = 0, taken = next(0); taken < count; ++row) {
+    uint32_t length;
+    if (left < static_cast<int64_t>(sizeof(length))) return Decoded::kDamaged;
+    std::memcpy(&length, data, sizeof(length));
+    data += sizeof(length), left -= sizeof(length);
+    if (length > left) return Decoded::kDamaged;
+    if (row == taken) {
+      if (!ascii && !is_utf8(data, data + length)) return Decoded::kOther;
+      *to++ = static_cast<uint32_t>(place_of({reinterpret_cast<const char*>(data), length}, literals));
+      taken = next(row + 1);
+    }
+    data += length, left -= length;
+  }
+  return Decoded::kDone;
+}
+
 // Values as they lie in a page, to what they are in memory: T is unsigned, of as many bytes.
 template <class T>
 Decoded plain(const DecodeParams& p, const uint8_t* data, int64_t size, int64_t count, T* to) {
@@ -289,7 +342,7 @@ Decoded fixed_values(const DecodeParams& p, const ParquetPage& page, const PageB
   if (page.encoding == kPlainDictionary || page.encoding == kRleDictionary) {
     const ChunkOfPages& chunk = p.chunks[page.chunk];
     bool good = false;
-    if (p.physical != Physical::kBytes) {
+    if (p.physical != Physical::kBytes || p.placed != 0) {
       good = look_up(data, size, count, static_cast<const T*>(chunk.dictionary), chunk.entries, wanted, to);
     } else if constexpr (std::is_same_v<T, uint32_t>) {
       good = look_up(data, size, count, chunk.dictionary, chunk.entries, wanted, to);
@@ -297,6 +350,9 @@ Decoded fixed_values(const DecodeParams& p, const ParquetPage& page, const PageB
     return good ? Decoded::kDone : Decoded::kDamaged;
   }
   if (page.encoding != kPlain) return Decoded::kOther;
+  if constexpr (std::is_same_v<T, uint32_t>) {
+    if (p.placed != 0) return place_plain(p, data, size, count, wanted, to);
+  }
   return wanted.words == nullptr ? plain(p, data, size, count, to) : plain(p, data, size, count, wanted, to);
 }
 

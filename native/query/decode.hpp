@@ -1,7 +1,9 @@
-// Values of Parquet's pages (apache/parquet-format, Encodings.md): PLAIN and dictionaries of values of fixed width, as Arrow lays them out.
+// Values of Parquet's pages (apache/parquet-format, Encodings.md): PLAIN and dictionaries of values of fixed width, as Arrow lays them
+// out; and texts, by the codes of their dictionary or by their places among literals.
 #pragma once
 
 #include "query/pages.hpp"
+#include "query/texts.hpp"
 
 namespace hinterland::native {
 
@@ -18,8 +20,9 @@ enum class Physical : int64_t {
 
 // What is one chunk's own.
 struct ChunkOfPages {
-  int64_t codec;           // as parquet.thrift numbers them
-  const void* dictionary;  // entries, as in memory; null where there is none, or of kBytes
+  int64_t codec;  // as parquet.thrift numbers them
+  const void*
+      dictionary;  // entries, as in memory, and of kBytes their places; null where there is none, or codes are asked for
   int64_t entries;
 };
 
@@ -30,8 +33,9 @@ struct DecodeParams {
   const ChunkOfPages* chunks;
   const uint8_t* file;
   Physical physical;
-  int64_t length;       // of values of kFixed, bytes
-  int64_t width;        // of a value in memory, bytes; of kBool it is a bit, of kBytes the code of a dictionary's entry, int32
+  int64_t length;  // of values of kFixed, bytes
+  int64_t
+      width;  // of a value in memory, bytes; of kBool it is a bit, of kBytes the code of a dictionary's entry or a place, int32
   int64_t decimal;      // whether kFixed holds numbers, the first byte the highest
   int64_t optional;     // whether there are definition levels, of one bit
   const int64_t* rows;  // of each page: the row of what is decoded that its first one becomes
@@ -41,6 +45,8 @@ struct DecodeParams {
   const uint64_t* wanted;  // a bit for each row whose value is wanted, of which the others are left out; null where all are
   int64_t wanted_at;       // the bit of the first chunk's first row, from which pages' rows count
   const int64_t* kept;     // of each page, if some are wanted: how many values before its first; no bits are decoded so
+  const TextLiteral* literals;  // among which texts are placed (place_of), where `placed`; otherwise they get codes
+  int64_t literal_count, placed;
 };
 
 // kOther: of an encoding that is not decoded here. kCompressed: by a codec that is not known here, or wrongly.

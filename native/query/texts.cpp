@@ -31,21 +31,6 @@ void with_texts(const TextArray& texts, const Do& do_it) {
   of(static_cast<const int64_t*>(texts.offsets));
 }
 
-int32_t place_of(std::string_view text, const std::vector<std::string_view>& literals) {
-  size_t low = 0, high = literals.size();
-  while (low < high) {
-    const size_t middle = (low + high) / 2;
-    const int order = text.compare(literals[middle]);
-    if (order == 0) return static_cast<int32_t>(2 * middle + 1);
-    if (order < 0) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return static_cast<int32_t>(2 * low);
-}
-
 // Whether two texts are the same; short ones are not worth a call of memcmp.
 bool same(std::string_view one, std::string_view other) {
   const size_t size = one.size();
@@ -73,9 +58,23 @@ uint64_t hash_of(std::string_view text) {
 
 }  // namespace
 
+int32_t place_of(std::string_view text, std::span<const TextLiteral> literals) {
+  size_t low = 0, high = literals.size();
+  while (low < high) {
+    const size_t middle = (low + high) / 2;
+    const int order = text.compare({literals[middle].bytes, static_cast<size_t>(literals[middle].size)});
+    if (order == 0) return static_cast<int32_t>(2 * middle + 1);
+    if (order < 0) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return static_cast<int32_t>(2 * low);
+}
+
 void place_texts(const TextArray& texts, const TextLiteral* literals, int64_t count, int32_t* places) {
-  std::vector<std::string_view> ordered;
-  for (int64_t i = 0; i < count; ++i) ordered.emplace_back(literals[i].bytes, static_cast<size_t>(literals[i].size));
+  const std::span ordered(literals, static_cast<size_t>(count));
   with_texts(texts, [&](const auto& text_of) {
     parallel_tasks((texts.count + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t) {
       const int64_t begin = task * kAtOnce, end = std::min(texts.count, begin + kAtOnce);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,8 +25,11 @@ struct TextLiteral {
   int64_t size;
 };
 
-// Where each text stands among different literals that are in order, by code points, as UTF-8 orders them, too: 2 i + 1 where it
-// is literal i, 2 i where i of them come before it. Where there is no text, anything.
+// Where a text stands among different literals that are in order, by code points, as UTF-8 orders them, too: 2 i + 1 where it
+// is literal i, 2 i where i of them come before it.
+int32_t place_of(std::string_view text, std::span<const TextLiteral> literals);
+
+// The same of each text. Where there is none, anything.
 void place_texts(const TextArray& texts, const TextLiteral* literals, int64_t count, int32_t* places);
 
 // Texts, each once, and their numbers.

@@ -162,3 +162,79 @@ def test_columns_of_different_texts(tmp_path, monkeypatch, kind, type_):
             wanted[text] = wanted.get(text, 0) + 1
     keys = [*sorted(text for text in wanted if text is not None), None]
     assert grouped == [{"t": key, "count()": wanted[key]} for key in keys]
+
+
+PLAIN = [
+    {"compression": "none"},
+    {"compression": "snappy", "dictionary_pagesize_limit": 1 << 10, "use_dictionary": True},
+    {"compression": "zstd", "data_page_version": "2.0"},
+    {"compression": "gzip"},
+    {"compression": "snappy", "data_page_version": "2.0", "write_page_index": True},
+]
+
+
+@pytest.mark.parametrize("way", PLAIN, ids=str)
+@pytest.mark.parametrize("nulls", [True, False], ids=["nulls", "no nulls"])
+def test_plain_texts_of_parquet(tmp_path, way, nulls):
+    """Short and long, few and many of which match, with texts as they are and in dictionaries in one chunk."""
+    rng, rows = random.Random(5), 12_000
+    texts = ["é" * rng.randrange(3) + str(rng.randrange(4000)) + "x" * rng.choice((0, 0, 9, 700)) for _ in range(rows)]
+    values = [None if nulls and rng.random() < 0.2 else text for text in texts]
+    x = [rng.random() for _ in range(rows)]
+    path, way = tmp_path / "t", {"use_dictionary": False, **way}
+    pa.parquet.write_table(pa.table({"t": values, "x": x}), path, row_group_size=5000, data_page_size=20_000, **way)
+    below = sorted(texts)[rows // 2]
+    for where, holds in {
+        f"t < '{below}'": lambda text, _: text is not None and text < below,
+        f"t == '{below}' and x < 0.9": lambda text, number: text == below and number < 0.9,
+        "x < 0.02": lambda text, number: number < 0.02,
+        "x < 0.6": lambda text, number: number < 0.6,
+        "t is null": lambda text, _: text is None,
+    }.items():
+        found = [row for row in range(rows) if holds(values[row], x[row])]
+        counts = {"count()": len(found), "count(t)": sum(values[row] is not None for row in found)}
+        assert hl.query(path).filter(where).agg("count()", "count(t)").rows == [counts]
+        by_text = {}
+        for row in found:
+            by_text[values[row]] = by_text.get(values[row], 0) + 1
+        keys = sorted(by_text, key=lambda text: (text is None, text))
+        grouped = hl.query(path).filter(where).group_by("t").agg("count()").rows
+        assert grouped == [{"t": key, "count()": by_text[key]} for key in keys]
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    texts=st.lists(
+        st.lists(
+            st.sampled_from([b"a", "é".encode(), "\u20ac".encode(), "\U0001f600".encode(), "\ud7ff\ue000\U0010ffff".encode()])
+            | st.binary(min_size=1, max_size=1)
+            | st.sampled_from(
+                [b"\xed\xa0\x80", b"\xe0\x9f\xbf", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xc1\xbf", b"\xe2\x82"]
+            ),
+            max_size=4,
+        ).map(b"".join),
+        min_size=1,
+        max_size=4,
+    ),
+    dictionary=st.booleans(),
+)
+def test_only_utf8_is_placed(tmp_path_factory, texts, dictionary):
+    """As Python tells it."""
+    path = tmp_path_factory.mktemp("utf8") / "t"
+    binary = pa.array(texts, pa.binary())
+    array = pa.Array.from_buffers(pa.string(), len(texts), binary.buffers())
+    pa.parquet.write_table(pa.table({"t": array}), path, use_dictionary=dictionary, write_statistics=False)
+    query = hl.query(path).filter("t >= 'a'")
+    if all(map(_is_utf8, texts)):
+        assert query.agg("count()").rows == [{"count()": sum(text.decode() >= "a" for text in texts)}]
+    else:
+        with pytest.raises(FormatError, match="the column 't' is damaged"):
+            query.agg("count()")

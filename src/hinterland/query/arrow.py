@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,7 @@ from .crew import Crew
 from .page_cache import MappedFile, Pages, Values
 from .program import Program
 from .rows import Part, Wanted
+from .texts import Places
 
 _PART_ROWS, _READERS = 1 << 22, 256  # of files whose batches may be small, and that are kept: chosen, not measured
 
@@ -52,9 +53,14 @@ class ArrowFile:
         self._ahead: tuple[Part | None, dict[str, Pages | None]] = None, {}
 
     def read(
-        self, part: Part, names: list[str], wanted: Wanted | None = None, after: Part | None = None
+        self,
+        part: Part,
+        names: list[str],
+        wanted: Wanted | None = None,
+        after: Part | None = None,
+        places: Mapping[str, Places] | None = None,
     ) -> Iterator[tuple[str, int, Any]]:
-        """(column, first row, array) of each batch.
+        """(column, first row, array) of each batch, ``places`` or not, for texts lie here as Arrow has them.
 
         The disk is asked for what the page cache has not: of ``wanted`` rows, or of all and then also of ``after``, the part
         that will be read next.

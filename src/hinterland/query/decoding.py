@@ -1,7 +1,8 @@
 """Decodes pages of Parquet's columns, by native code, which decompresses Snappy, too.
 
-That is values of fixed width, PLAIN or in a dictionary, and texts in dictionaries; pyarrow reads whole chunks of all else,
-and its codecs decompress what else is compressed.
+That is values of fixed width, PLAIN or in a dictionary, texts in dictionaries, and PLAIN ones that are compared or counted, of
+which nothing is kept but their places; pyarrow reads whole chunks of all else, and its codecs decompress what is compressed
+otherwise than by Snappy.
 """
 
 from __future__ import annotations
@@ -18,20 +19,27 @@ from ..runtime.params import struct
 from .crew import Crew, Task
 from .pages import PHYSICAL, Column
 from .rows import Matching, Wanted
-from .segments import Kept
+from .segments import Kept, is_valid
+from .texts import Places
 
 _OF_PAGES = np.dtype(struct("ChunkOfPages"))
 _DECODED, _BLOCK = _core.PARQUET_DECODED, _core.QUERY_BLOCK_ROWS
 _PAGES_OF_TASK = 4  # where pyarrow decompresses: chosen, not measured
 
 
-def decoding(column: Column, wanted: Wanted) -> Decoding | None:
+def decodable(column: Column, places: Places | None) -> bool:
+    """Whether pages of a column are decoded here; ``places``: of its texts, if these are asked for."""
+    return column.decoded_here and (not column.plain_texts or places is not None)
+
+
+def decoding(column: Column, wanted: Wanted, places: Places | None) -> Decoding | None:
     """What decodes pages that hold wanted rows, perhaps these rows alone; None where that must be left to pyarrow."""
-    found = column.pages_with(wanted) if column.decoded_here else None
+    found = column.pages_with(wanted) if decodable(column, places) else None
     if found is None:
         return None
     keeps = isinstance(wanted, Matching) and wanted.few and column.kind.family != "bool"
-    return Decoding(column, *found, wanted if isinstance(wanted, Matching) and keeps else None)
+    places = places if column.kind.family == "text" else None
+    return Decoding(column, *found, wanted if isinstance(wanted, Matching) and keeps else None, places)
 
 
 def decode(columns: list[Decoding], crew: Crew) -> None:
@@ -92,11 +100,13 @@ class Decoding(_Pages):
         dictionary: what is to be decoded before them; None where nothing is.
     """
 
-    def __init__(self, column: Column, numbers: np.ndarray, pages: np.ndarray, wanted: Matching | None) -> None:
+    def __init__(
+        self, column: Column, numbers: np.ndarray, pages: np.ndarray, wanted: Matching | None, places: Places | None
+    ) -> None:
         import pyarrow
 
         super().__init__(column, pages, _params(column))
-        self._numbers, self._wanted = numbers, wanted
+        self._numbers, self._wanted, self._places = numbers, wanted, places
         params, rows, room = self.params, int(self.at[-1]), int(self.at[-1])
         if wanted is not None:  # values one after another, bits where all rows would have theirs
             rows, first = column.rows, wanted.before(np.array([column.begin]))
@@ -117,8 +127,20 @@ class Decoding(_Pages):
         if column.kind.family == "text":
             self._texts = {int(page["chunk"]): _texts(column, page) for page in found}
             self._chunks["entries"][list(self._texts)] = [len(texts) for texts in self._texts.values()]
+            if places is not None:
+                self._place_entries(places)
         elif len(found):
             self.dictionary = self._decoded_first(found)
+
+    def _place_entries(self, places: Places) -> None:
+        """Of dictionaries; what is no UTF-8 is left to pyarrow, which says what is wrong."""
+        self.other = not all(map(is_valid, self._texts.values()))
+        if self.other:
+            return
+        self._entries = {chunk: places.of_dictionary(texts) for chunk, texts in self._texts.items()}
+        self._chunks["dictionary"][list(self._entries)] = [entries.ctypes.data for entries in self._entries.values()]
+        params, params.placed, params.literal_count = self.params, 1, places.count
+        params.literals = _core.address_of(places.literals)
 
     def _decoded_first(self, pages: np.ndarray) -> _Pages:
         params = _params(self._column)
@@ -135,14 +157,19 @@ class Decoding(_Pages):
         """Whether, as was found out while they were decoded, pages are of an encoding that is not decoded here."""
         return self.other or (self.dictionary is not None and self.dictionary.other)
 
+    @property
+    def _has_dictionaries(self) -> bool:
+        """Whether each chunk has one of its own, for whose entries codes stand."""
+        return self._column.kind.family == "text" and self._places is None
+
     def arrays(self) -> list[tuple[int, Any]]:
         """(first row, array) of pages that follow one another, or of what was kept; once they are decoded."""
         if self._wanted is not None:
             return list(self._kept_arrays(self._wanted))
         column, valid = self._column, self._valid if self.nulls.any() else None
         apart = np.diff(self._numbers) > 1
-        if column.kind.family == "text":
-            apart |= np.diff(self.pages["chunk"]) > 0  # each has a dictionary of its own
+        if self._has_dictionaries:
+            apart |= np.diff(self.pages["chunk"]) > 0
         breaks = (np.flatnonzero(apart) + 1).tolist()
         starts, found = self.at.tolist(), []
         for first, last in pairwise([0, *breaks, len(self._numbers)]):
@@ -155,7 +182,7 @@ class Decoding(_Pages):
     def _kept_arrays(self, wanted: Matching) -> Iterator[tuple[int, Kept]]:
         """Of the column, or of each chunk where it has a dictionary of its own."""
         column = self._column
-        cuts = column.cuts if column.kind.family == "text" else column.cuts[[0, -1]]
+        cuts = column.cuts if self._has_dictionaries else column.cuts[[0, -1]]
         counts = wanted.before(cuts) - wanted.before(cuts[:1])
         for chunk, (begin, end) in enumerate(pairwise(cuts.tolist())):
             first, count = int(counts[chunk]), int(counts[chunk + 1] - counts[chunk])
@@ -166,12 +193,13 @@ class Decoding(_Pages):
                 yield begin, Kept(self._array(count, None, first, chunk), end, before, valid, begin - column.begin)
 
     def _array(self, count: int, valid: Any, at: int, chunk: int) -> Any:
-        """Values from one on, with bits of nulls; of texts codes of a chunk's dictionary."""
+        """Values from one on, with bits of nulls; of texts codes of a chunk's dictionary, or places."""
         import pyarrow
 
         buffers, kind = [valid, self._values], self._column.kind
-        if kind.family != "text":
-            return pyarrow.Array.from_buffers(kind.arrow, count, buffers, offset=at)
+        if not self._has_dictionaries:
+            arrow = kind.arrow if self._places is None else pyarrow.int32()
+            return pyarrow.Array.from_buffers(arrow, count, buffers, offset=at)
         entries = self._texts.get(chunk)
         entries = pyarrow.array([], pyarrow.string()) if entries is None else entries
         made = pyarrow.dictionary(pyarrow.int32(), entries.type)

@@ -142,7 +142,7 @@ class Column:
             self._walked = self._records = pages = pages[~first]
             self._places, self._sizes = pages["at"], pages["head"] + pages["bytes"]
             self.plain_texts = self.kind.family == "text" and bool((pages["encoding"] == 0).any())
-            self.decoded_here = _hold_data(pages) and not self.plain_texts
+            self.decoded_here = _hold_data(pages)
         chunk = pages["chunk"]
         self.starts = np.append(self.cuts[chunk] + pages["row"], self.cuts[-1])
         self._counts = np.diff(self.starts)
@@ -225,7 +225,10 @@ class Column:
             pages["chunk"] = chunk
         if not _hold_data(pages):
             return None
-        if (pages["values"] != self._counts[numbers]).any() or (pages["full"] > 32 * pages["values"] + 1024).any():
+        sized = pages["full"] <= 32 * pages["values"] + 1024
+        if self.kind.family == "text":
+            sized |= pages["encoding"] == 0
+        if (pages["values"] != self._counts[numbers]).any() or not sized.all():
             raise self.damaged("pages of other sizes than their rows take")
         levels, most = pages["levels"], np.minimum(pages["bytes"], pages["full"])
         if ((pages["kind"] == _KINDS["data v2"]) & ((levels < 0) | (levels > most))).any():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,14 @@ from ..runtime.errors import FormatError
 from ..storage.names import reading
 from .bounds import Kind, kind_of
 from .crew import Crew
-from .decoding import decode, decoding
+from .decoding import decodable, decode, decoding
 from .footer import chunk_statistics, footer_of, footer_range
 from .page_cache import MappedFile, Pages
 from .pages import Column
 from .program import Outcomes, Program, may_hold, outcomes_of
 from .rows import Part, Wanted, between
 from .statistics import Statistics
+from .texts import Places
 
 _DELTA_TEXTS = 1 << 6 | 1 << 7  # encodings of texts that pyarrow reads into no dictionaries, as parquet.thrift numbers them
 _SLICES = 64  # of a row group, of which those with wanted rows are counted: chosen, not measured
@@ -89,22 +90,28 @@ class ParquetFile:
         return parts
 
     def read(
-        self, part: Part, names: list[str], wanted: Wanted | None = None, after: Part | None = None
+        self,
+        part: Part,
+        names: list[str],
+        wanted: Wanted | None = None,
+        after: Part | None = None,
+        places: Mapping[str, Places] | None = None,
     ) -> Iterator[tuple[str, int, Any]]:
         """(column, first row, array) of each piece of a part: of what holds ``wanted`` rows, or all of it.
 
-        The disk is asked for what the page cache has not, and where most of the part is read for ``after`` as well, the one
-        that will be read next.
+        Of columns of texts with ``places`` the array may be these instead, int32. The disk is asked for what the page cache has
+        not, and where most of the part is read for ``after`` as well, the one that will be read next.
         """
-        wanted = wanted or between(np.array([[part.begin, part.end]]))
+        wanted, places = wanted or between(np.array([[part.begin, part.end]])), places or {}
         cuts = np.linspace(part.begin, part.end, _SLICES + 1).astype(np.int64)
         most = bool(wanted(cuts[:-1], cuts[1:]).mean() > 0.5)
         columns = self._opened(part, names, most)
         if columns:
-            self._mapped.ask_for_bytes(np.concatenate([column.ranges(wanted) for column in columns.values()]))
+            pages = [column.ranges(wanted if decodable(column, places.get(name)) else None) for name, column in columns.items()]
+            self._mapped.ask_for_bytes(np.concatenate(pages))
         if after is not None and most:
             self._ask_for_chunks(self._of(after, names))
-        decodings = {name: decoding(column, wanted) for name, column in columns.items()}
+        decodings = {name: decoding(column, wanted, places.get(name)) for name, column in columns.items()}
         decode([one for one in decodings.values() if one is not None], self._crew)
         whole = [name for name, made in decodings.items() if made is None or made.left_to_pyarrow]
         for name, made in decodings.items():

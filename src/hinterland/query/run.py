@@ -237,7 +237,8 @@ class Run:
         return lambda begins, ends: found(begins // _BLOCK * _BLOCK, -(-ends // _BLOCK) * _BLOCK)
 
     def _read(self, part: Part, names: list[str], wanted: Wanted | None, after: Part | None) -> None:
-        for name, begin, array in self.table.read(part, names, wanted, after):
+        places = {name: texts for name in names if isinstance(texts := self._columns[name].texts, Places)}
+        for name, begin, array in self.table.read(part, names, wanted, after, places):
             column = self._columns[name]
             if len(array):  # of what was kept, its fields
                 what = f"{self.table.path}: the column {name!r}"

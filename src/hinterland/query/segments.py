@@ -48,7 +48,8 @@ class Kept(NamedTuple):
 
 
 def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matching: Matching | None = None) -> Segment:
-    """Where an array's values lie, or those that were kept; ``matching``: the rows that are looked at, all by default.
+    """Where an array's values lie, or those that were kept, or codes, int32, of ``texts``; ``matching``: the rows that are
+    looked at, all by default.
 
     Raises:
         FormatError: its buffers are shorter than its rows take, or its texts are no UTF-8; ``what`` names the column.
@@ -66,9 +67,9 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
     if pyarrow.types.is_null(kind.arrow):  # also in a dictionary, as pandas writes a category without any value
         array = pyarrow.nulls(len(array), pyarrow.float64())
     codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
-    if kind.family == "text" and not pyarrow.types.is_dictionary(array.type):
-        if not _is_ascii(array):
-            _validate(what, array)
+    placed = kind.family == "text" and pyarrow.types.is_integer(array.type)
+    if kind.family == "text" and not placed and not pyarrow.types.is_dictionary(array.type):
+        _validate(what, array)
         return _of_texts(array, begin, texts, matching)
     indices = array.type.index_type if pyarrow.types.is_dictionary(array.type) else None
     if indices is not None:
@@ -78,7 +79,10 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
             array = array.dictionary_decode()
             if kind.family == "text":
                 array = array.dictionary_encode()
-    if kind.family == "text":
+    if placed:
+        codes = texts.themselves
+        entries, element, bits = len(codes), "int32", 32
+    elif kind.family == "text":
         codes, entries = texts.of_dictionary(array.dictionary), len(array.dictionary)
         array = (
             array.indices if indices in (None, array.type.index_type) else array.indices.cast(indices)
@@ -119,9 +123,20 @@ def _is_ascii(array: Any) -> bool:
     return ends[0] == ends[-1] or bool(np.frombuffer(texts, np.int8)[ends[0] : ends[-1]].min() >= 0)
 
 
+def is_valid(array: Any) -> bool:
+    """Whether an array is what Arrow says that it must be; of texts, UTF-8."""
+    try:
+        _validate("", array)
+    except FormatError:
+        return False
+    return True
+
+
 def _validate(what: str, array: Any) -> None:
     import pyarrow
 
+    if _is_ascii(array):
+        return
     try:
         array.validate(full=True)
     except pyarrow.ArrowInvalid as error:

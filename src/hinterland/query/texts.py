@@ -112,35 +112,35 @@ class Numbers(Codes):
 
 
 class Places(Codes):
-    """Of texts that are only compared: where they stand among all literals (place_texts). Without any, of texts that are
-    counted."""
+    """Of texts that are only compared: where they stand among all literals (place_of). Without any, of texts that are
+    counted.
+
+    Attributes:
+        literals: TextLiteral of each, in order; at least one.
+        count: of literals.
+    """
 
     def __init__(self, literals: Iterable[str]) -> None:
         super().__init__()
-        self._literals = sorted(set(literals))
-        self._places = {literal: place for place, literal in enumerate(self._literals)}
+        ordered = sorted(set(literals))
+        self._places = {literal: place for place, literal in enumerate(ordered)}
+        self._encoded = [literal.encode(errors="surrogatepass") for literal in ordered]
+        self.count, literal = len(ordered), struct("TextLiteral")
+        self.literals = (literal * max(self.count, 1))()
+        for place, text in enumerate(self._encoded):
+            self.literals[place] = literal(bytes=ctypes.cast(ctypes.c_char_p(text), ctypes.c_void_p).value, size=len(text))
 
     def __len__(self) -> int:
-        return 2 * len(self._literals) + 1
+        return 2 * self.count + 1
 
     def _find(self, texts: Any, to: np.ndarray) -> None:
-        _place(texts, self._literals, to)
+        _core.place_texts(texts.address, _core.address_of(self.literals), self.count, to.ctypes.data)
 
     def truths(self, comparison: Comparison) -> np.ndarray:
         """Of each code, whether the comparison holds: bool."""
         order, literals = comparison
         codes, places = np.arange(len(self)), [2 * self._places[literal] + 1 for literal in literals]
         return np.isin(codes, places) if order == "==" else np.any([_ORDERS[order](codes, place) for place in places], axis=0)
-
-
-def _place(texts: Any, literals: list[str], to: np.ndarray) -> None:
-    encoded = [literal.encode(errors="surrogatepass") for literal in literals]
-    given = (struct("TextLiteral") * max(len(encoded), 1))()
-    for place, literal in enumerate(encoded):
-        given[place] = struct("TextLiteral")(
-            bytes=ctypes.cast(ctypes.c_char_p(literal), ctypes.c_void_p).value, size=len(literal)
-        )
-    _core.place_texts(texts.address, _core.address_of(given), len(encoded), to.ctypes.data)
 
 
 def _laid_out(array: Any) -> tuple[Any, Any]:
