@@ -50,9 +50,9 @@ class Groups {
   void copy_to(int64_t* keys, query::Total* totals) const;
 
  private:
+  // Groups are shared out by their keys' hashes: to each share one thread at a time adds.
   static constexpr int kShareBits = 4;
-  static constexpr int64_t kShares =
-      1 << kShareBits;  // of groups, by their keys' hashes: each is added to by one thread at a time
+  static constexpr int64_t kShares = 1 << kShareBits;
 
   struct Block;
   struct Worker;

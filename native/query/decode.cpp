@@ -229,16 +229,11 @@ bool is_utf8(const uint8_t* at, const uint8_t* end) {
     if (first < 0xc2 || first > 0xf4) return false;
     const int64_t more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
     if (end - at < more) return false;
-    const uint8_t least = first == 0xe0   ? 0xa0
-                          : first == 0xf0 ? 0x90
-                                          : 0x80,
-                  most = first == 0xed   ? 0x9f
-                         : first == 0xf4 ? 0x8f
-                                         : 0xbf;
-    if (at[0] < least || at[0] > most) return false;
-    for (int64_t i = 1; i < more; ++i) {
+    for (int64_t i = 0; i < more; ++i) {
       if (at[i] < 0x80 || at[i] > 0xbf) return false;
     }
+    if ((first == 0xe0 && at[0] < 0xa0) || (first == 0xed && at[0] > 0x9f)) return false;  // too long, and surrogates
+    if ((first == 0xf0 && at[0] < 0x90) || (first == 0xf4 && at[0] > 0x8f)) return false;  // too long, and too large
     at += more;
   }
   return true;

@@ -20,9 +20,8 @@ enum class Physical : int64_t {
 
 // What is one chunk's own.
 struct ChunkOfPages {
-  int64_t codec;  // as parquet.thrift numbers them
-  const void*
-      dictionary;  // entries, as in memory, and of kBytes their places; null where there is none, or codes are asked for
+  int64_t codec;           // as parquet.thrift numbers them
+  const void* dictionary;  // entries, as in memory, of kBytes their places; null where there is none, or codes are asked for
   int64_t entries;
 };
 
@@ -33,11 +32,10 @@ struct DecodeParams {
   const ChunkOfPages* chunks;
   const uint8_t* file;
   Physical physical;
-  int64_t length;  // of values of kFixed, bytes
-  int64_t
-      width;  // of a value in memory, bytes; of kBool it is a bit, of kBytes the code of a dictionary's entry or a place, int32
-  int64_t decimal;      // whether kFixed holds numbers, the first byte the highest
-  int64_t optional;     // whether there are definition levels, of one bit
+  int64_t length;    // of values of kFixed, bytes
+  int64_t width;     // of a value in memory, bytes; of kBool it is a bit, of kBytes a code of the dictionary or a place, int32
+  int64_t decimal;   // whether kFixed holds numbers, the first byte the highest
+  int64_t optional;  // whether there are definition levels, of one bit
   const int64_t* rows;  // of each page: the row of what is decoded that its first one becomes
   int64_t* nulls;       // of each page, how many rows have no value: written
   void* values;
