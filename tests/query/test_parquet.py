@@ -529,6 +529,20 @@ def test_counts_that_the_footer_says(tmp_path, said):
     assert query.agg("count(x)", "sum(y)").rows == [{"count(x)": there, "sum(y)": sum(range(5000))}]
 
 
+def test_a_page_of_version_2_that_claims_other_rows_than_values(tmp_path):
+    """It is left to pyarrow, and where its rows lie is not asked."""
+    path, table = tmp_path / "t", pa.table({"n": range(200), "s": [f"t{row}" for row in range(200)]})
+    way = {"compression": "none", "use_dictionary": False, "data_page_version": "2.0", "write_statistics": False}
+    pyarrow.parquet.write_table(table, path, max_rows_per_page=50, write_batch_size=50, **way)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"\x5c\x15\x64\x15", pyarrow.parquet.read_metadata(path).row_group(0).column(1).data_page_offset)
+    data[at + 2 : at + 7] = b"\xfe\xff\xff\xff\x0f"  # 2^31 - 1 values
+    path.write_bytes(data)
+    with pytest.raises(FormatError) as refused:
+        hl.query(path).filter("n == 7").agg("sum(n)", "count(s)")
+    assert "IndexError" not in str(refused.value)
+
+
 def test_a_file_without_columns(tmp_path):
     """As pyarrow writes it it has no rows either."""
     pyarrow.parquet.write_table(pa.table({"x": range(7)}).select([]), tmp_path / "t")

@@ -147,6 +147,7 @@ class Column:
         self.starts = np.append(self.cuts[chunk] + pages["row"], self.cuts[-1])
         self._counts = np.diff(self.starts)
         if not self.decoded_here:
+            self._records = None  # of which nothing was looked into, and nothing is needed
             return
         if self._walked is not None:
             self._require(np.bincount(chunk, pages["values"], len(self._at)) == np.diff(self.cuts), "pages of other rows")
