@@ -350,15 +350,14 @@ int64_t Groups::Worker::group_of(const int64_t* key) {
     shares.push_back(static_cast<uint8_t>(keys.hash_of(key) >> (64 - kShareBits)));
   }
   if (is_small) {
-    if (small >= by_key.size()) by_key.resize(2 * small + kWordRows, -1);
+    if (small >= by_key.size()) by_key.resize(std::min(2 * small + kWordRows, kSmallKeys), -1);
     by_key[small] = static_cast<int32_t>(number);
   }
   return number;
 }
 
 void Groups::Worker::sort_by_share(Block& found) {
-  auto& ends = found.shares;
-  ends.fill(0);
+  auto& ends = found.shares;  // all zero
   for (const int32_t number : found.groups) ++ends[shares[number] + 1];
   std::partial_sum(ends.begin(), ends.end(), ends.begin());
   const std::vector<int32_t> groups = found.groups;

@@ -47,7 +47,7 @@ HINTERLAND_STRUCT(TextArray, offsets, offset_bytes, bytes, count, valid, valid_a
 HINTERLAND_STRUCT(TextLiteral, bytes, size);
 HINTERLAND_STRUCT(ChunkOfPages, codec, dictionary, entries);
 HINTERLAND_STRUCT(DecodeParams, pages, count, chunks, file, physical, length, width, decimal, optional, rows, nulls, values,
-                  valid, wanted, wanted_at, kept, literals, literal_count, placed);
+                  valid, wanted, wanted_at, kept, literals, literal_count);
 
 namespace {
 

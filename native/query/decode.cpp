@@ -337,7 +337,7 @@ Decoded fixed_values(const DecodeParams& p, const ParquetPage& page, const PageB
   if (page.encoding == kPlainDictionary || page.encoding == kRleDictionary) {
     const ChunkOfPages& chunk = p.chunks[page.chunk];
     bool good = false;
-    if (p.physical != Physical::kBytes || p.placed != 0) {
+    if (p.physical != Physical::kBytes || p.literals != nullptr) {
       good = look_up(data, size, count, static_cast<const T*>(chunk.dictionary), chunk.entries, wanted, to);
     } else if constexpr (std::is_same_v<T, uint32_t>) {
       good = look_up(data, size, count, chunk.dictionary, chunk.entries, wanted, to);
@@ -346,7 +346,7 @@ Decoded fixed_values(const DecodeParams& p, const ParquetPage& page, const PageB
   }
   if (page.encoding != kPlain) return Decoded::kOther;
   if constexpr (std::is_same_v<T, uint32_t>) {
-    if (p.placed != 0) return place_plain(p, data, size, count, wanted, to);
+    if (p.literals != nullptr) return place_plain(p, data, size, count, wanted, to);
   }
   return wanted.words == nullptr ? plain(p, data, size, count, to) : plain(p, data, size, count, wanted, to);
 }

@@ -43,8 +43,8 @@ struct DecodeParams {
   const uint64_t* wanted;  // a bit for each row whose value is wanted, of which the others are left out; null where all are
   int64_t wanted_at;       // the bit of the first chunk's first row, from which pages' rows count
   const int64_t* kept;     // of each page, if some are wanted: how many values before its first; no bits are decoded so
-  const TextLiteral* literals;  // among which texts are placed (place_of), where `placed`; otherwise they get codes
-  int64_t literal_count, placed;
+  const TextLiteral* literals;  // among which texts are placed (place_of), or counted; null where they get codes
+  int64_t literal_count;
 };
 
 // kOther: of an encoding that is not decoded here. kCompressed: by a codec that is not known here, or wrongly.

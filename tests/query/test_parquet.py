@@ -57,7 +57,7 @@ def written(table, path, rows=1100, **options):
 def rows_of(table, part, name, wanted):
     """Row numbers and values as they were read."""
     found = []
-    for column, begin, array in table.read(part, [name], wanted):
+    for column, begin, array in table.read(part, {name: None}, wanted):
         assert column == name
         array.validate(full=True)
         found += list(enumerate(array.to_pylist(), begin))
@@ -155,7 +155,7 @@ def test_of_pages_with_few_wanted_rows_these_are_decoded(tmp_path, way, given, t
             column = given.column(name)
             expected = {row: column[row].as_py() for row in (part.begin + np.flatnonzero(rows)).tolist()}
             found = {}
-            for _, begin, array in table.read(part, [name], wanted):
+            for _, begin, array in table.read(part, {name: None}, wanted):
                 if isinstance(array, Kept):
                     found.update(of_kept(begin, array, [row for row in expected if begin <= row < array.end]))
                 else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,6 @@ from .crew import Crew
 from .page_cache import MappedFile, Pages, Values
 from .program import Program
 from .rows import Part, Wanted
-from .texts import Places
 
 _PART_ROWS, _READERS = 1 << 22, 256  # of files whose batches may be small, and that are kept: chosen, not measured
 
@@ -53,14 +52,9 @@ class ArrowFile:
         self._ahead: tuple[Part | None, dict[str, Pages | None]] = None, {}
 
     def read(
-        self,
-        part: Part,
-        names: list[str],
-        wanted: Wanted | None = None,
-        after: Part | None = None,
-        places: Mapping[str, Places] | None = None,
+        self, part: Part, names: Collection[str], wanted: Wanted | None = None, after: Part | None = None
     ) -> Iterator[tuple[str, int, Any]]:
-        """(column, first row, array) of each batch, ``places`` or not, for texts lie here as Arrow has them.
+        """(column, first row, array) of each batch.
 
         The disk is asked for what the page cache has not: of ``wanted`` rows, or of all and then also of ``after``, the part
         that will be read next.
@@ -106,7 +100,7 @@ class ArrowFile:
             reader = self._readers[key] = pyarrow.ipc.open_file(source, options=options)
         return reader
 
-    def _columns(self, part: Part, names: list[str], wanted: Wanted | None) -> dict[str, list[tuple[int, Any]]]:
+    def _columns(self, part: Part, names: Collection[str], wanted: Wanted | None) -> dict[str, list[tuple[int, Any]]]:
         """The first row and the array of each batch, of those with wanted rows."""
         rows = np.array([self._batches[number].rows for number in part.at])
         ends = part.begin + np.cumsum(rows)

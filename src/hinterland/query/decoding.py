@@ -139,8 +139,7 @@ class Decoding(_Pages):
             return
         self._entries = {chunk: places.of_dictionary(texts) for chunk, texts in self._texts.items()}
         self._chunks["dictionary"][list(self._entries)] = [entries.ctypes.data for entries in self._entries.values()]
-        params, params.placed, params.literal_count = self.params, 1, places.count
-        params.literals = _core.address_of(places.literals)
+        self.params.literals, self.params.literal_count = _core.address_of(places.literals), places.count
 
     def _decoded_first(self, pages: np.ndarray) -> _Pages:
         params = _params(self._column)

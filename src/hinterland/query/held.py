@@ -118,7 +118,7 @@ class HeldTable:
         missing = {name: _Copy(kind, table.rows) for name, kind in kinds.items() if name not in self._columns}
         parts = table.parts_left() if missing else []
         for part, after in zip_longest(parts, parts[1:]):
-            for name, begin, array in table.read(part, list(missing), after=after):
+            for name, begin, array in table.read(part, dict.fromkeys(missing), after=after):
                 if len(array):
                     missing[name].add(f"{self.path}: the column {name!r}", array, begin)
         self._columns.update({name: copy.done() for name, copy in missing.items()})

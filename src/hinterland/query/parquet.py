@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -90,28 +90,23 @@ class ParquetFile:
         return parts
 
     def read(
-        self,
-        part: Part,
-        names: list[str],
-        wanted: Wanted | None = None,
-        after: Part | None = None,
-        places: Mapping[str, Places] | None = None,
+        self, part: Part, names: Mapping[str, Places | None], wanted: Wanted | None = None, after: Part | None = None
     ) -> Iterator[tuple[str, int, Any]]:
         """(column, first row, array) of each piece of a part: of what holds ``wanted`` rows, or all of it.
 
-        Of columns of texts with ``places`` the array may be these instead, int32. The disk is asked for what the page cache has
+        Of texts whose column's name has Places the array may be of these, int32. The disk is asked for what the page cache has
         not, and where most of the part is read for ``after`` as well, the one that will be read next.
         """
-        wanted, places = wanted or between(np.array([[part.begin, part.end]])), places or {}
+        wanted = wanted or between(np.array([[part.begin, part.end]]))
         cuts = np.linspace(part.begin, part.end, _SLICES + 1).astype(np.int64)
         most = bool(wanted(cuts[:-1], cuts[1:]).mean() > 0.5)
         columns = self._opened(part, names, most)
         if columns:
-            pages = [column.ranges(wanted if decodable(column, places.get(name)) else None) for name, column in columns.items()]
+            pages = [column.ranges(wanted if decodable(column, names[name]) else None) for name, column in columns.items()]
             self._mapped.ask_for_bytes(np.concatenate(pages))
         if after is not None and most:
             self._ask_for_chunks(self._of(after, names))
-        decodings = {name: decoding(column, wanted, places.get(name)) for name, column in columns.items()}
+        decodings = {name: decoding(column, wanted, names[name]) for name, column in columns.items()}
         decode([one for one in decodings.values() if one is not None], self._crew)
         whole = [name for name, made in decodings.items() if made is None or made.left_to_pyarrow]
         for name, made in decodings.items():
@@ -190,7 +185,7 @@ class ParquetFile:
         left, groups = cuts[np.flatnonzero(may[1:] != may[:-1])].reshape(-1, 2), np.array(part.at)
         return left, int((~between(left)(self._cuts[groups], self._cuts[groups + 1])).sum())
 
-    def _opened(self, part: Part, names: list[str], most: bool) -> dict[str, Column]:
+    def _opened(self, part: Part, names: Collection[str], most: bool) -> dict[str, Column]:
         """Columns whose pages are known; the disk is asked at once for those of which ``most`` will be read, which takes no
         longer than to go from header to header."""
         columns = self._of(part, names)
@@ -204,7 +199,7 @@ class ParquetFile:
         if whole:
             self._mapped.ask_for_bytes(np.concatenate(whole))
 
-    def _of(self, part: Part, names: list[str]) -> dict[str, Column]:
+    def _of(self, part: Part, names: Collection[str]) -> dict[str, Column]:
         """Columns of a part. What is known of their pages is kept for the next query."""
         if len(self._columns) > _KEPT:
             self._columns.clear()

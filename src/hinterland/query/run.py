@@ -134,7 +134,9 @@ class Run:
         measures: list[Measured],
     ) -> None:
         self.table, self.kinds, self.program, self.keys = table, kinds, program, keys
-        self.measures = [Measured(None) if self._said(one) == table.rows else one for one in measures]  # without nulls
+        self._said = [self._values_said(one) for one in measures]
+        known = zip(measures, self._said, strict=True)
+        self.measures = [Measured(None) if said == table.rows else one for one, said in known]  # without nulls
         self.matched, self._left_out = 0, 0
         self._compared = program.columns if program is not None else []
         asked = [name for one in self.measures for name in (one.column, one.divisor) if name is not None]
@@ -149,10 +151,10 @@ class Run:
     def answer(self) -> Answer:
         """What was asked."""
         if self.program is None and not self.keys:
-            counts = [self._said(one) for one in self.measures]
-            if None not in counts:
+            counts = [said for said in self._said if said is not None]
+            if len(counts) == len(self.measures):
                 self.matched = self.table.rows
-                return Answer([], [Found.of_rows(count) for count in counts if count is not None])
+                return Answer([], list(map(Found.of_rows, counts)))
         whole = False
         if self.program is not None:
             self._words = np.zeros(-(-self.table.rows // _BLOCK) * _WORDS, np.uint64)
@@ -174,7 +176,7 @@ class Run:
         self._add(-(-self.table.rows // _BLOCK), whole)
         return self._found()
 
-    def _said(self, one: Measured) -> int | None:
+    def _values_said(self, one: Measured) -> int | None:
         """How many values of all its rows the file says that there are; None where more is asked, or it does not say."""
         if one.column is None:
             return self.table.rows
@@ -237,8 +239,8 @@ class Run:
         return lambda begins, ends: found(begins // _BLOCK * _BLOCK, -(-ends // _BLOCK) * _BLOCK)
 
     def _read(self, part: Part, names: list[str], wanted: Wanted | None, after: Part | None) -> None:
-        places = {name: texts for name in names if isinstance(texts := self._columns[name].texts, Places)}
-        for name, begin, array in self.table.read(part, names, wanted, after, places):
+        places = {name: texts if isinstance(texts := self._columns[name].texts, Places) else None for name in names}
+        for name, begin, array in self.table.read(part, places, wanted, after):
             column = self._columns[name]
             if len(array):  # of what was kept, its fields
                 what = f"{self.table.path}: the column {name!r}"
