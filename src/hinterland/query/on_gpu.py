@@ -6,6 +6,7 @@ import ctypes
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ _BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
 _THREADS = _core.QUERY_BLOCK_THREADS
 _TOTAL = ctypes.sizeof(struct("query::Total"))
 _ROOM = 256 << 20  # bytes of the GPU's memory that a chunk may take: chosen, not measured
-_MOST_BLOCKS = 1024  # of a chunk: 4 million rows, whose copy takes longer than its launches (docs/notes/queries-on-h200.md)
+_MOST_BLOCKS = 2048  # of a chunk: 8 million rows, whose copy takes longer than its launches (docs/notes/queries-on-h200.md)
 _FILTER_WARPS = 16  # of a multiprocessor
 _COPIED_FROM = 0.85  # share of a chunk's sectors from which on a copy of the whole column is quicker than loads of those
 _SECTOR = 32
@@ -46,7 +47,7 @@ class OnGpu(Run):
     """
 
     gather_below = -1.0
-    part_rows = _MOST_BLOCKS * _BLOCK  # so that a GPU waits for the first chunk's statistics alone
+    first_rows = _MOST_BLOCKS * _BLOCK  # so that a GPU waits for the first chunk's statistics alone
 
     def __init__(
         self,
@@ -94,6 +95,36 @@ class OnGpu(Run):
         blocks = max(-(-self.table.rows // _BLOCK), 1)
         most = min(max(_ROOM // block_bytes, 1), _MOST_BLOCKS, blocks)
         rooms = [self._room(most, len(pairs)) for _ in range(2 if blocks > most else 1)]
+        here = torch.cuda.current_stream()
+        for room in rooms:
+            room.stream.wait_stream(here)  # which may still be at work in their memory
+        try:
+            coming = self._coming(rooms, most)
+            first = list(islice(coming, 1))  # which is copied while all else is prepared
+            small = self._prepared(pairs, rooms)
+            for room in rooms:
+                room.stream.wait_stream(here)
+            chunks = self._launched(small, rooms, chain(first, coming), len(pairs))
+        finally:  # what the memory is used for next comes after all this, also where statistics are damaged
+            for room in rooms:
+                here.wait_stream(room.stream)
+        totals, matched, counts = (found.view(np.int64) for found in small.back("into", "matched", "counts"))
+        self.matched = int(matched[0])
+        self._count_reads(chunks, counts.reshape(-1, 4).tolist())
+        self._groups = _Groups(self, pairs, totals)
+
+    def _coming(self, rooms: list[_Room], most: int) -> Iterator[_Chunk]:
+        """Chunks of up to ``most`` blocks that statistics leave, once columns that their filter compares are on their way."""
+        for number, (first, last, left) in enumerate(chunks_of(self._blocks_left(), most)):
+            rows = min(last * _BLOCK, self.table.rows) - first * _BLOCK
+            gaps = (last - first - left) * _BLOCK
+            chunk = _Chunk(first, last, rows, rows - gaps, rooms[number % len(rooms)])
+            with torch.cuda.stream(chunk.room.stream):
+                self._stage(chunk, self._compared_values)
+            yield chunk
+
+    def _prepared(self, pairs: list[tuple[str | None, str | None]], rooms: list[_Room]) -> _Small:
+        """What all chunks' kernels need."""
         program, nothing = self._steps(), self._nothing(pairs)
         truths = [self._truths(test).tobytes() if test.kind == "table" else b"" for test in self._tests]
         small = _Small(
@@ -123,18 +154,12 @@ class OnGpu(Run):
         ways = [self._with_staged(columns, room, wide) for room in rooms for wide in self._wide]
         small.put("columns", b"".join(_packed("query::PieceColumn", way) for way in ways))
         small.copy()
-        chunks = self._launched(small, rooms, most, len(pairs), len(program))
-        totals, matched, counts = (found.view(np.int64) for found in small.back("into", "matched", "counts"))
-        self.matched = int(matched[0])
-        self._count_reads(chunks, counts.reshape(-1, 4).tolist())
-        self._groups = _Groups(self, pairs, totals)
+        return small
 
-    def _launched(self, small: _Small, rooms: list[_Room], most: int, measured: int, steps: int) -> list[_Chunk]:
-        """Has the GPU work on all chunks, of up to ``most`` blocks; which these are."""
-        here, merged = torch.cuda.current_stream(), None
+    def _launched(self, small: _Small, rooms: list[_Room], coming: Iterable[_Chunk], measured: int) -> list[_Chunk]:
+        """Has the GPU work on chunks; which these are."""
+        merged = None
         chunks: list[_Chunk] = []
-        for room in rooms:
-            room.stream.wait_stream(here)
         warps = _FILTER_WARPS * devices.sm_count(self._device)
         way = small.size("columns") // len(rooms) // len(self._wide)
 
@@ -147,7 +172,6 @@ class OnGpu(Run):
             }
 
         def filter(chunk: _Chunk) -> None:
-            self._stage(chunk, self._compared_values)
             self._launch(
                 "filter_kernel",
                 min((chunk.last - chunk.first) * _BLOCK // _UNIT, warps),
@@ -155,7 +179,7 @@ class OnGpu(Run):
                 tests=small.address("tests"),
                 tested=len(self._tests),
                 program=small.address("steps"),
-                steps=steps,
+                steps=small.size("steps") // 8,
                 matched=small.address("matched"),
                 touched=address(chunk.room.touched.zero_()) if self._waits else 0,
                 rows=self.table.rows,
@@ -185,22 +209,16 @@ class OnGpu(Run):
             self._launch("merge_kernel", measured * self._grouped, "query::ChunkMergeParams", **shape)
             merged = room.stream.record_event()
 
-        try:
-            for number, (first, last, left) in enumerate(chunks_of(self._blocks_left(), most)):
-                rows = min(last * _BLOCK, self.table.rows) - first * _BLOCK
-                gaps = (last - first - left) * _BLOCK
-                chunks.append(_Chunk(first, last, rows, rows - gaps, rooms[number % len(rooms)]))
-                with torch.cuda.stream(chunks[-1].room.stream):
-                    filter(chunks[-1])
-                if number:  # whose filter is waited for while the next one's columns are copied
-                    with torch.cuda.stream(chunks[-2].room.stream):
-                        total(chunks[-2])
-            if chunks:
-                with torch.cuda.stream(chunks[-1].room.stream):
-                    total(chunks[-1])
-        finally:  # what the memory is used for next comes after all this, also where statistics are damaged
-            for room in rooms:
-                here.wait_stream(room.stream)
+        for chunk in coming:
+            chunks.append(chunk)
+            with torch.cuda.stream(chunk.room.stream):
+                filter(chunk)
+            if len(chunks) > 1:  # whose filter is waited for while this one's columns are copied
+                with torch.cuda.stream(chunks[-2].room.stream):
+                    total(chunks[-2])
+        if chunks:
+            with torch.cuda.stream(chunks[-1].room.stream):
+                total(chunks[-1])
         return chunks
 
     def _launch(self, instance: str, warps: int, params: str, **fields: Any) -> None:

@@ -72,14 +72,15 @@ class ParquetFile:
         self._spent: dict[str, Pages] = {}
         self._crew = Crew()
 
-    def parts_left(self, program: Program | None = None, most: int | None = None) -> list[Part]:
-        """The row groups that statistics of them as a whole leave; those that follow one another together, of ``most`` rows."""
+    def parts_left(self, program: Program | None = None, first_rows: int | None = None) -> list[Part]:
+        """The row groups that statistics of them as a whole leave; those that follow one another together, of up to
+        ``first_rows`` at first, and of twice as many each time after."""
         rows = np.diff(self._cuts)
         left = rows > 0
         if program is not None:
             outcomes = [outcomes_of(test, *self._of_groups(test.column), len(rows)) for test in program.tests]
             left &= may_hold(program, outcomes)
-        most = most or _ROWS_OF_THREAD * _core.num_threads()
+        most = first_rows or _ROWS_OF_THREAD * _core.num_threads()
         begin, groups = 0, np.flatnonzero(left).tolist()
         parts = []
         for place, group in enumerate(groups):
@@ -87,6 +88,7 @@ class ParquetFile:
             if last or groups[place + 1] != group + 1 or self._cuts[groups[place + 1] + 1] - self._cuts[groups[begin]] > most:
                 parts.append(Part(int(self._cuts[groups[begin]]), int(self._cuts[group + 1]), tuple(groups[begin : place + 1])))
                 begin = place + 1
+                most *= 1 if first_rows is None else 2
         return parts
 
     def read(

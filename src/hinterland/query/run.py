@@ -119,11 +119,12 @@ class Run:
 
     Args:
         streamed: reads other columns than the filter's whole (True), or single values (False), whatever would be chosen.
-        part_rows: up to which row groups are read together; None is as many as keep all threads busy.
+        first_rows: up to which row groups are taken together at first, and twice as many each time after; None is as many as
+            keep all threads busy at all times.
     """
 
     streamed: bool | None = None
-    part_rows: int | None = None
+    first_rows: int | None = None
 
     def __init__(
         self,
@@ -216,7 +217,7 @@ class Run:
 
     def _parts(self) -> list[Part]:
         """Those that statistics of row groups leave; others are counted."""
-        parts = self.table.parts_left(self.program, self.part_rows)
+        parts = self.table.parts_left(self.program, self.first_rows)
         self._left_out = self.table.groups - sum(len(part.at) for part in parts)
         return parts
 
