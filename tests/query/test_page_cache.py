@@ -3,6 +3,7 @@
 import dataclasses
 import mmap
 import os
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,6 +19,7 @@ from hinterland import _core, machine
 from hinterland.machine.model import Disk
 from hinterland.query import arrow, page_cache
 from hinterland.query.page_cache import PAGE, MappedFile, Values, bytes_of_request
+from hinterland.query.parquet import ParquetFile
 from hinterland.query.rows import between
 
 ROWS = 1_000_000
@@ -112,6 +114,48 @@ def test_compressed_batches_are_no_part_of_the_file(table, tmp_path):
     path = _dropped(tmp_path / "t.arrow")
     found = hl.query(path).filter("at < 10").agg("count()", "sum(x)")
     assert found.rows[0]["count()"] == 10 and "from the disk" not in found.explain()
+
+
+def test_parquet_begins_with_a_row_group_while_the_disk_brings_more(table, tmp_path, monkeypatch):
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=50_000)
+    taken, read = {}, ParquetFile.read
+    monkeypatch.setattr(ParquetFile, "read", lambda self, part, *rest: (taken.update({part: 1}), read(self, part, *rest))[1])
+    cold = hl.query(_dropped(tmp_path / "t.parquet")).agg("sum(x)", "max(at)")
+    assert [part.end for part in taken] == [50_000, 150_000, 350_000, 750_000, ROWS]
+    taken.clear()
+    warm = hl.query(tmp_path / "t.parquet").agg("sum(x)", "max(at)")
+    assert [part.end for part in taken] == [ROWS]
+    assert cold.rows == warm.rows == [{"sum(x)": pytest.approx(table["x"].to_numpy().sum(), rel=1e-12), "max(at)": ROWS - 1}]
+
+
+@pytest.mark.parametrize("first", (1, 50_000, 70_000, 100_000, 10**9))
+def test_parts_have_twice_as_many_rows_each_time(table, tmp_path, first):
+    pyarrow.parquet.write_table(table, tmp_path / "t.parquet", row_group_size=50_000)
+    parts = ParquetFile(str(tmp_path / "t.parquet")).parts_left(first_rows=first)
+    assert [part.begin for part in parts] == [0, *(part.end for part in parts[:-1])] and parts[-1].end == ROWS
+    most = [max(first * 2**number, 50_000) for number in range(len(parts))]
+    assert all(0 < part.end - part.begin <= rows for part, rows in zip(parts, most, strict=True))
+    assert all(part.end - part.begin > rows - 50_000 for part, rows in zip(parts[:-1], most, strict=False))
+
+
+@pytest.mark.parametrize("begin, size", ((0, PAGE), (5 * PAGE + 7, 20), (100, 3 << 20), ((1 << 20) - 1, 5 << 20)))
+def test_ranges_of_any_length_are_asked_for_whole(tmp_path, begin, size):
+    (tmp_path / "some").write_bytes(bytes(8 << 20))
+    _dropped(tmp_path / "some")
+    with open(tmp_path / "some", "rb") as file:
+        mapped = MappedFile(file.fileno())
+    at = np.frombuffer(mapped.map, np.uint8).ctypes.data + begin
+    ranges = np.array([[at, at + size]])
+    assert mapped.lacks(ranges)
+    mapped.ask_for_bytes(ranges)
+    wanted = np.zeros((8 << 20) // PAGE, bool)
+    wanted[begin // PAGE : -(-(begin + size) // PAGE)] = True
+    for _ in range(200):  # the disk is not waited for
+        if _there(tmp_path / "some")[wanted].all():
+            break
+        time.sleep(0.01)
+    np.testing.assert_array_equal(_there(tmp_path / "some"), wanted)
+    assert not mapped.lacks(ranges)
 
 
 @given(

@@ -71,7 +71,9 @@ class ArrowFile:
         for name, arrays in columns.items():
             yield from ((name, begin, array) for begin, array in arrays)
 
-    def parts_left(self, program: Program | None = None, first_rows: int | None = None) -> list[Part]:
+    def parts_left(
+        self, program: Program | None = None, names: Collection[str] = (), first_rows: int | None = None
+    ) -> list[Part]:
         """All of it: there are no statistics."""
         return self.parts
 

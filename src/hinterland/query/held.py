@@ -116,7 +116,7 @@ class HeldTable:
         """
         table = self.table()
         missing = {name: _Copy(kind, table.rows) for name, kind in kinds.items() if name not in self._columns}
-        parts = table.parts_left() if missing else []
+        parts = table.parts_left(names=missing) if missing else []
         for part, after in zip_longest(parts, parts[1:]):
             for name, begin, array in table.read(part, dict.fromkeys(missing), after=after):
                 if len(array):

@@ -85,11 +85,19 @@ class MappedFile:
 
     def ask_for_bytes(self, ranges: np.ndarray) -> None:
         """Asks the disk for ranges of addresses, [n, 2], int64, as far as they lie in it, unless the page cache has them."""
+        begins, ends = self._pages_of(ranges)
+        if _missing_of(begins, ends):
+            self._ask(begins, ends)
+
+    def lacks(self, ranges: np.ndarray) -> bool:
+        """Whether the page cache lacks some of such ranges, of which some pages are looked at."""
+        return _missing_of(*self._pages_of(ranges))
+
+    def _pages_of(self, ranges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the pages of ranges begin and end, in order, as far as they lie in it."""
         ranges = np.clip(ranges[np.argsort(ranges[:, 0])], self._begin, self._begin + len(self.map))
         ranges = ranges[ranges[:, 0] < ranges[:, 1]]
-        begins, ends = ranges[:, 0] // PAGE * PAGE, -(-ranges[:, 1] // PAGE) * PAGE
-        if _missing(np.concatenate([begins, (begins + ends) // 2, ends - PAGE])):
-            self._ask(begins, ends)
+        return ranges[:, 0] // PAGE * PAGE, -(-ranges[:, 1] // PAGE) * PAGE
 
     def has(self, values: Values) -> bool:
         """Whether they lie in it."""
@@ -108,6 +116,10 @@ class MappedFile:
         ranges = np.stack([begins[np.append(0, apart + 1)], ends[np.append(apart, -1)]], axis=1)
         _core.ask_for_pages(ranges.ctypes.data, len(ranges))
         return int((ranges[:, 1] - ranges[:, 0]).sum())
+
+
+def _missing_of(begins: np.ndarray, ends: np.ndarray) -> bool:
+    return _missing(np.concatenate([begins, (begins + ends) // 2, ends - PAGE]))
 
 
 def _missing(pages: np.ndarray) -> bool:

@@ -72,24 +72,37 @@ class ParquetFile:
         self._spent: dict[str, Pages] = {}
         self._crew = Crew()
 
-    def parts_left(self, program: Program | None = None, first_rows: int | None = None) -> list[Part]:
+    def parts_left(
+        self, program: Program | None = None, names: Collection[str] = (), first_rows: int | None = None
+    ) -> list[Part]:
         """The row groups that statistics of them as a whole leave; those that follow one another together, of up to
-        ``first_rows`` at first, and of twice as many each time after."""
+        ``first_rows`` at first, and of twice as many each time after. None: of as many as keep all threads busy, which begin
+        with one row group where the disk has to bring these columns, so that it brings the next ones meanwhile."""
         rows = np.diff(self._cuts)
         left = rows > 0
         if program is not None:
             outcomes = [outcomes_of(test, *self._of_groups(test.column), len(rows)) for test in program.tests]
             left &= may_hold(program, outcomes)
-        most = first_rows or _ROWS_OF_THREAD * _core.num_threads()
         begin, groups = 0, np.flatnonzero(left).tolist()
+        limit = most = first_rows or _ROWS_OF_THREAD * _core.num_threads()
+        if first_rows is not None:
+            limit = self.rows
+        elif self._is_on_disk(groups, names):
+            most = int(rows[groups[0]])
         parts = []
         for place, group in enumerate(groups):
             last = place + 1 == len(groups)
             if last or groups[place + 1] != group + 1 or self._cuts[groups[place + 1] + 1] - self._cuts[groups[begin]] > most:
                 parts.append(Part(int(self._cuts[groups[begin]]), int(self._cuts[group + 1]), tuple(groups[begin : place + 1])))
                 begin = place + 1
-                most *= 1 if first_rows is None else 2
+                most = min(2 * most, limit)
         return parts
+
+    def _is_on_disk(self, groups: list[int], names: Collection[str]) -> bool:
+        """Whether the page cache lacks some of the chunks of columns."""
+        chunks = self._footer.chunks[np.ix_(groups, [self._leaves[name] for name in names])].ravel()
+        begins = self._buffer.address + chunks["data_at"]
+        return self._mapped.lacks(np.stack([begins, begins + 1], axis=1))
 
     def read(
         self, part: Part, names: Mapping[str, Places | None], wanted: Wanted | None = None, after: Part | None = None

@@ -217,7 +217,7 @@ class Run:
 
     def _parts(self) -> list[Part]:
         """Those that statistics of row groups leave; others are counted."""
-        parts = self.table.parts_left(self.program, self.first_rows)
+        parts = self.table.parts_left(self.program, self._columns, self.first_rows)
         self._left_out = self.table.groups - sum(len(part.at) for part in parts)
         return parts
 
