@@ -88,7 +88,7 @@ class ParquetFile:
         if first_rows is not None:
             limit = self.rows
         elif self._is_on_disk(groups, names):
-            most = int(rows[groups[0]])
+            most = int(rows[groups].max())  # a row group, and not one that happens to be small
         parts = []
         for place, group in enumerate(groups):
             last = place + 1 == len(groups)
