@@ -103,7 +103,7 @@ class OnGpu(Run):
             first = list(islice(coming, 1))  # which is copied while all else is prepared
             small = self._prepared(pairs, rooms)
             for room in rooms:
-                room.stream.wait_stream(here)
+                room.stream.wait_stream(here)  # for what was prepared
             chunks = self._launched(small, rooms, chain(first, coming), len(pairs))
         finally:  # what the memory is used for next comes after all this, also where statistics are damaged
             for room in rooms:

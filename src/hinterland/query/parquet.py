@@ -77,18 +77,16 @@ class ParquetFile:
     ) -> list[Part]:
         """The row groups that statistics of them as a whole leave; those that follow one another together, of up to
         ``first_rows`` at first, and of twice as many each time after. None: of as many as keep all threads busy, which begin
-        with one row group where the disk has to bring these columns, so that it brings the next ones meanwhile."""
+        with those of the largest row group where the disk has to bring columns ``names``, so that it brings the next ones
+        meanwhile."""
         rows = np.diff(self._cuts)
         left = rows > 0
         if program is not None:
             outcomes = [outcomes_of(test, *self._of_groups(test.column), len(rows)) for test in program.tests]
             left &= may_hold(program, outcomes)
         begin, groups = 0, np.flatnonzero(left).tolist()
-        limit = most = first_rows or _ROWS_OF_THREAD * _core.num_threads()
-        if first_rows is not None:
-            limit = self.rows
-        elif self._is_on_disk(groups, names):
-            most = int(rows[groups].max())  # a row group, and not one that happens to be small
+        limit = self.rows if first_rows is not None else _ROWS_OF_THREAD * _core.num_threads()
+        most = first_rows or (int(rows[groups].max()) if self._is_on_disk(groups, names) else limit)
         parts = []
         for place, group in enumerate(groups):
             last = place + 1 == len(groups)
