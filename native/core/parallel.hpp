@@ -3,13 +3,9 @@
 
 #include <omp.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <exception>
-#include <system_error>
-#include <thread>
-#include <vector>
 
 namespace hinterland::native {
 
@@ -51,37 +47,6 @@ void parallel_for(int64_t count, Body&& body, int64_t chunk = kItemsOfChunk) {
     } catch (...) {
       if (!failed.exchange(true)) first = std::current_exception();
     }
-  }
-  if (first) std::rethrow_exception(first);
-}
-
-// body(i, thread) for i in [0, count), handed out in order as threads come free, which are numbered from 0. For short loops
-// that take turns with other work: between them OpenMP's threads would spin for milliseconds and keep cores from it; these end.
-template <class Body>
-void parallel_tasks(int64_t count, Body&& body) {
-  std::exception_ptr first;
-  std::atomic<bool> failed{false};
-  std::atomic<int64_t> next{0};
-  const auto work = [&](int64_t thread) {
-    try {
-      for (int64_t i; !failed.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < count;) body(i, thread);
-    } catch (...) {
-      if (!failed.exchange(true)) first = std::current_exception();
-    }
-  };
-  const int64_t threads = std::min<int64_t>(num_threads(), count);
-  if (omp_get_proc_bind() != omp_proc_bind_false) {  // the caller is bound to a core, where threads it starts would stay
-#pragma omp parallel num_threads(static_cast<int>(threads)) if (threads > 1)
-    work(omp_get_thread_num());
-  } else {
-    std::vector<std::thread> others;
-    try {
-      for (int64_t thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
-    } catch (const std::system_error&) {
-      // The system grants no more: those that run do the work.
-    }
-    work(0);
-    for (std::thread& other : others) other.join();
   }
   if (first) std::rethrow_exception(first);
 }

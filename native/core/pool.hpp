@@ -8,6 +8,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -161,5 +162,20 @@ class Pool {
   std::deque<Helper> helpers_;
   alignas(64) std::atomic<uint32_t> turn_{0};  // how often it has been opened or closed: open while odd
 };
+
+// body(i, thread) for i in [0, count), handed out in order as threads come free, which are numbered from 0. For short loops
+// that take turns with other work: between them OpenMP's threads would spin for milliseconds and keep cores from it.
+template <class Body>
+void parallel_tasks(int64_t count, const Body& body) {
+  std::atomic<int64_t> next{0};
+  Pool::own().run(static_cast<int>(std::min<int64_t>(num_threads(), count)), [&](int thread) {
+    try {
+      for (int64_t i; (i = next.fetch_add(1)) < count;) body(i, thread);
+    } catch (...) {
+      next = count;  // nothing is left to do
+      throw;
+    }
+  });
+}
 
 }  // namespace hinterland::native

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 
 namespace hinterland::native {
 

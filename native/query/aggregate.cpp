@@ -5,7 +5,7 @@
 #include <memory>
 #include <numeric>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "query/bits.hpp"
 #include "query/clones.hpp"
 #include "query/damage.hpp"
@@ -442,10 +442,13 @@ void Groups::Share::add(const query::AggregateParams& p, const Block& block, int
   }
 }
 
-Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, std::span<Block> blocks, std::deque<Worker>& workers) {
+Groups::Groups(int64_t keyed) : shares_(kShares, Share(keyed)) {}
+Groups::~Groups() = default;
+
+Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, std::span<Block> blocks) {
   const auto count = static_cast<int64_t>(blocks.size());
   const auto find = [&](int64_t i, int64_t thread) {
-    Worker& worker = workers[thread];
+    Worker& worker = *workers_[thread];
     Block& found = blocks[i];
     found.worker = static_cast<int>(thread);
     found.groups.clear(), found.shares.fill(0);
@@ -457,14 +460,16 @@ Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, std::sp
     for (int64_t m = 0; m < p.measured; ++m) worker.measure(p, block, m, found);
   };
   parallel_tasks((count + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t thread) {
+    if (workers_[thread] == nullptr) workers_[thread] = std::make_unique<Worker>(p);
     for (int64_t i = task * kAtOnce; i < std::min(count, (task + 1) * kAtOnce); ++i) find(i, thread);
   });
-  for (const Worker& worker : workers) {
-    if (worker.damaged) return Outcome::kDamaged;
-    if (worker.too_many) return Outcome::kTooManyGroups;
+  for (const auto& worker : workers_) {
+    if (worker == nullptr) continue;
+    if (worker->damaged) return Outcome::kDamaged;
+    if (worker->too_many) return Outcome::kTooManyGroups;
   }
   const auto add_share = [&](int64_t share, int64_t) {
-    for (const Block& block : blocks) shares_[share].add(p, block, share, workers[block.worker]);
+    for (const Block& block : blocks) shares_[share].add(p, block, share, *workers_[block.worker]);
   };
   int64_t groups = 0;
   for (const Block& block : blocks) groups += static_cast<int64_t>(block.groups.size());
@@ -478,12 +483,11 @@ Outcome Groups::add_span(const query::AggregateParams& p, int64_t begin, std::sp
 }
 
 Outcome Groups::add(const query::AggregateParams& p) {
-  std::deque<Worker> workers;
-  for (int i = 0; i < num_threads(); ++i) workers.emplace_back(p);
+  workers_.resize(std::max<size_t>(workers_.size(), num_threads()));
   std::vector<Block> blocks(std::min(p.end - p.begin, p.keyed == 0 ? kLongSpan : kSpan * num_threads()));
   for (int64_t begin = p.begin; begin < p.end; begin += static_cast<int64_t>(blocks.size())) {
     const std::span<Block> some = std::span(blocks).first(std::min<int64_t>(p.end - begin, blocks.size()));
-    const Outcome outcome = add_span(p, begin, some, workers);
+    const Outcome outcome = add_span(p, begin, some);
     if (outcome != Outcome::kDone) return outcome;
   }
   return Outcome::kDone;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -42,7 +42,10 @@ enum class Outcome : int64_t { kDone, kDamaged, kTooManyGroups };
 // All groups of a query, to which blocks are added in their order.
 class Groups {
  public:
-  explicit Groups(int64_t keyed) : shares_(kShares, Share(keyed)) {}
+  explicit Groups(int64_t keyed);
+  ~Groups();
+  Groups(const Groups&) = delete;
+  Groups& operator=(const Groups&) = delete;
 
   int64_t size() const;
   Outcome add(const query::AggregateParams& params);
@@ -66,9 +69,10 @@ class Groups {
     void add(const query::AggregateParams& params, const Block& block, int64_t share, Worker& worker);
   };
 
-  Outcome add_span(const query::AggregateParams& params, int64_t begin, std::span<Block> blocks, std::deque<Worker>& workers);
+  Outcome add_span(const query::AggregateParams& params, int64_t begin, std::span<Block> blocks);
 
   std::vector<Share> shares_;
+  std::vector<std::unique_ptr<Worker>> workers_;  // by number of the thread; of those that came
 };
 
 // Sectors of memory in which values of matching rows lie: rows [begin, end), `bits` each, of which the first lies at bit `address`.

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "hinterland/query/column.hpp"
 #include "query/bits.hpp"
 #include "query/hybrid.hpp"

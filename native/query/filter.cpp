@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <memory>
 #include <span>
 #include <vector>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "query/bits.hpp"
 #include "query/clones.hpp"
 #include "query/damage.hpp"
@@ -18,7 +19,9 @@ using query::Column, query::Kind, query::Segment, query::Test, query::TestKind, 
 
 // What a thread needs for a block.
 struct Room {
-  alignas(64) uint8_t bytes[kBlockRows];
+  explicit Room(int64_t depth) : stack(depth * kBlockWords) {}
+
+  alignas(64) uint8_t bytes[kBlockRows]{};
   alignas(64) int64_t left[kBlockRows], right[kBlockRows];  // of pairs: bits of what is compared
   uint64_t valid[kBlockWords];
   std::vector<Truth> stack;
@@ -28,6 +31,10 @@ template <class T, class Bound>
 HINTERLAND_CLONES void range_bytes(const T* __restrict values, int64_t count, Bound low, Bound high,
                                    uint8_t* __restrict bytes) {
   for (int64_t i = 0; i < count; ++i) bytes[i] = query::in_range(values[i], low, high);
+}
+
+HINTERLAND_CLONES void bits_bytes(const uint8_t* __restrict values, int64_t count, uint8_t bits, uint8_t* __restrict bytes) {
+  for (int64_t i = 0; i < count; ++i) bytes[i] = static_cast<uint8_t>((values[i] & bits) != 0);
 }
 
 // Codes that no entry has are taken for the first one. Returns whether there are any.
@@ -71,6 +78,8 @@ bool values_of(const Test& test, const Column& column, int64_t block, Room& room
         const std::span set(reinterpret_cast<const int64_t*>(test.table), static_cast<size_t>(test.orders));
         if constexpr (!std::is_floating_point_v<query::Wide<T>>) set_bytes(values, to - from, set, bytes);
         if constexpr (std::is_same_v<T, query::Decimal>) damaged |= any_damaged(values, segment, from, to);
+      } else if (test.kind == TestKind::kBits) {
+        if constexpr (std::is_same_v<T, uint8_t>) bits_bytes(values, to - from, static_cast<uint8_t>(test.low), bytes);
       } else if constexpr (std::is_integral_v<T>) {
         if (table_bytes(values, to - from, segment, test.table, bytes)) damaged |= any_damaged(values, segment, from, to);
       }
@@ -175,12 +184,12 @@ bool evaluated(const query::FilterParams& p, int64_t block, Room& room) {
 }  // namespace
 
 bool filter_rows(const query::FilterParams& p) {
-  std::vector<Room> rooms(num_threads());
-  for (Room& room : rooms) room.stack.resize(p.depth * kBlockWords), std::fill_n(room.bytes, kBlockRows, 0);
+  std::vector<std::unique_ptr<Room>> rooms(num_threads());  // of threads that come
   std::atomic<bool> damaged{false};
   constexpr int64_t kAtOnce = 8;  // blocks that a thread takes: chosen, not measured
   parallel_tasks((p.end - p.begin + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t thread) {
-    Room& room = rooms[thread];
+    if (rooms[thread] == nullptr) rooms[thread] = std::make_unique<Room>(p.depth);
+    Room& room = *rooms[thread];
     const int64_t first = p.begin + task * kAtOnce;
     for (int64_t block = first; block < std::min(p.end, first + kAtOnce); ++block) {
       if (evaluated(p, block * kBlockRows, room)) damaged = true;

@@ -7,7 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "hinterland/query/column.hpp"
 #include "query/mixed.hpp"
 

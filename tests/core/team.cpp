@@ -39,6 +39,34 @@ int main() {
     }
     if (!caught) return std::printf("an exception was lost\n"), 1;
   }
+  // Tasks: each once, by threads with numbers of their own, none after one that failed.
+  for (const int64_t count : {0, 1, 7, 1000}) {
+    std::vector<int64_t> done(count);
+    std::vector<int> at_work(threads);
+    bool alone = true;
+    native::parallel_tasks(count, [&](int64_t i, int64_t thread) {
+      if (thread < 0 || thread >= threads || at_work[thread]++ != 0) alone = false;
+      ++done[i];
+      --at_work[thread];
+    });
+    for (const int64_t each : done)
+      if (each != 1) return std::printf("a task was done %lld times\n", static_cast<long long>(each)), 1;
+    if (!alone) return std::printf("two threads of a number\n"), 1;
+  }
+  for (int time = 0; time < 50; ++time) {
+    int64_t after = 0;
+    bool caught = false;
+    try {
+      native::parallel_tasks(100'000, [&](int64_t i, int64_t) {
+        if (i == 50) throw std::runtime_error("task 50");
+        if (i > 50'000) atomic_add(after, int64_t{1});
+      });
+    } catch (const std::runtime_error&) {
+      caught = true;
+    }
+    if (!caught) return std::printf("a task's exception was lost\n"), 1;
+    if (after == 49'999) return std::printf("all tasks were done after one had failed\n"), 1;
+  }
   native::forked = true;  // as in a child, whose own threads ask OpenMP anew
   int in_child = 0;
   std::thread([&] { in_child = native::num_threads(); }).join();

@@ -15,6 +15,7 @@ enum class TestKind : int64_t {
   kNull,   // the row has no value
   kPair,   // two columns
   kSet,    // one of many whole numbers; on the CPU alone
+  kBits,   // of bytes that say which tests hold, the bits of `low`; on the CPU alone
 };
 
 // One comparison. Literals are bounds in the column's own type (src/hinterland/query/bounds.py), so all orders are ranges.
