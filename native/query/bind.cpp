@@ -1,4 +1,9 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
 #include "bindings.hpp"
+#include "core/pool.hpp"
 #include "hinterland/query/by_warp.hpp"
 #include "query/aggregate.hpp"
 #include "query/decode.hpp"
@@ -62,26 +67,45 @@ inline constexpr auto numbered = []<class... Args>(Decoded (*)(Args...)) {
   return +[](Args... args) { return static_cast<int64_t>(function(args...)); };
 }(function);
 
-// Python's name for a function that reads metadata: of `count` ranges of a file, [at, size], the structs found, one range after
-// another, as bytes; or the number of the first range that is damaged.
+// What read(i, pages) appends for i in [0, count), in their order. Returns the first that is damaged, or `count`.
 template <class Read>
-void def_metadata(nb::module_& m, const char* name, Read read) {
+int64_t read_ranges(int64_t count, int64_t at_once, const Read& read, std::vector<ParquetPage>& pages) {
+  std::vector<std::vector<ParquetPage>> found(count == 0 ? 0 : (count - 1) / at_once + 1);
+  std::atomic<int64_t> damaged{count};
+  parallel_tasks(static_cast<int64_t>(found.size()), [&](int64_t task, int64_t) {
+    for (int64_t i = task * at_once; i < std::min(count - task * at_once, at_once) + task * at_once; ++i) {
+      const size_t before = found[task].size();
+      if (!read(i, found[task])) {
+        for (int64_t known = damaged; i < known && !damaged.compare_exchange_weak(known, i);) {
+        }
+        return;
+      }
+      for (size_t page = before; page < found[task].size(); ++page) found[task][page].chunk = i;
+    }
+  });
+  for (const auto& some : found) pages.insert(pages.end(), some.begin(), some.end());
+  return damaged;
+}
+
+// Python's name for a function that reads metadata: of `count` ranges of a file, [at, size], the structs found, one range after
+// another, as bytes; or the number of the first range that is damaged. A thread takes `at_once` ranges at a time.
+template <class Read>
+void def_metadata(nb::module_& m, const char* name, Read read, int64_t at_once = INT64_MAX) {
   m.def(
       name,
-      [read](uintptr_t file, uintptr_t ranges, int64_t count) -> nb::object {
+      [read, at_once](uintptr_t file, uintptr_t ranges, int64_t count) -> nb::object {
         std::vector<ParquetPage> pages;
-        int64_t i = 0;
         const auto read_all = [&] {
           GilReleased released;  // headers may have to come from a disk
-          for (; i < count; ++i) {
-            const size_t before = pages.size();
-            if (!read(reinterpret_cast<const uint8_t*>(file), reinterpret_cast<const FileRange*>(ranges)[i], pages))
-              return false;
-            for (size_t page = before; page < pages.size(); ++page) pages[page].chunk = i;
-          }
-          return true;
+          return read_ranges(
+              count, at_once,
+              [&](int64_t i, auto& found) {
+                return read(reinterpret_cast<const uint8_t*>(file), reinterpret_cast<const FileRange*>(ranges)[i], found);
+              },
+              pages);
         };
-        return read_all() ? nb::object(bytes_of(pages)) : nb::int_(i);
+        const int64_t damaged = read_all();
+        return damaged == count ? nb::object(bytes_of(pages)) : nb::int_(damaged);
       },
       nb::arg("file"), nb::arg("ranges"), nb::arg("count"));
 }
@@ -96,7 +120,7 @@ void bind_parquet(nb::module_& m) {
         return nb::make_tuple(bytes_of(chunks), ordered);
       },
       nb::arg("address"), nb::arg("size"));
-  def_metadata(m, "parquet_pages", parquet_pages);
+  def_metadata(m, "parquet_pages", parquet_pages, 1);
   def_metadata(m, "parquet_offsets", parquet_offsets);
   def_metadata(m, "parquet_bounds", parquet_bounds);
   def_metadata(m, "parquet_page", parquet_page);
@@ -136,7 +160,8 @@ void bind_query(nb::module_& m) {
                                            {"table", TestKind::kTable},
                                            {"null", TestKind::kNull},
                                            {"pair", TestKind::kPair},
-                                           {"set", TestKind::kSet}});
+                                           {"set", TestKind::kSet},
+                                           {"bits", TestKind::kBits}});
   m.attr("QUERY_ORDERS") =
       named<query::Order>({{"less", query::kLess}, {"equal", query::kEqual}, {"greater", query::kGreater}});
   m.attr("QUERY_STEPS") = named<query::Step>({{"and", query::kAnd}, {"or", query::kOr}, {"not", query::kNot}});
@@ -153,7 +178,7 @@ void bind_query(nb::module_& m) {
              nb::arg("bits"));
   m.attr("FILE_PAGE") = kFilePage;
   def_native(m, "pages_missing", pages_missing, nb::arg("pages"), nb::arg("count"));
-  def_native(m, "ask_for_pages", ask_for_pages, nb::arg("ranges"), nb::arg("count"));
+  def_native(m, "ask_for_pages", ask_for_pages, nb::arg("ranges"), nb::arg("count"), nb::arg("at_once"));
   def_native(m, "place_texts", place_texts, nb::arg("texts"), nb::arg("literals"), nb::arg("count"), nb::arg("places"));
   nb::class_<Texts>(m, "QueryTexts")
       .def(nb::init<>())

@@ -12,7 +12,7 @@ inline constexpr int64_t kFilePage = 4096;
 bool pages_missing(const int64_t* pages, int64_t count);
 
 // Asks the disk for ranges of addresses, [count, 2], and waits for none of them. What cannot be asked for is read when it is
-// touched.
-void ask_for_pages(const int64_t* ranges, int64_t count);
+// touched. Of more than the disk's readahead has, `at_once` bytes, Linux would take as many.
+void ask_for_pages(const int64_t* ranges, int64_t count, int64_t at_once);
 
 }  // namespace hinterland::native

@@ -14,18 +14,20 @@ from ..runtime.errors import FormatError
 from ..storage.names import reading
 from .bounds import Kind, kind_of
 from .crew import Crew
-from .decoding import decodable, decode, decoding
+from .decoding import Instead, decodable, decode, decoding
 from .footer import chunk_statistics, footer_of, footer_range
 from .page_cache import MappedFile, Pages
 from .pages import Column
 from .program import Outcomes, Program, may_hold, outcomes_of
 from .rows import Part, Wanted, between
 from .statistics import Statistics
-from .texts import Places
 
 _DELTA_TEXTS = 1 << 6 | 1 << 7  # encodings of texts that pyarrow reads into no dictionaries, as parquet.thrift numbers them
 _SLICES = 64  # of a row group, of which those with wanted rows are counted: chosen, not measured
 _ROWS_OF_THREAD = 1 << 21  # of row groups that are read together, lest Python takes longer than all threads: chosen
+# How many times as many each time after the first, while the disk brings the next ones: a part takes Python as long whatever it
+# has. 8 was quicker than 2 and 4 on 16 cores, and as quick on two (docs/notes/queries-on-h200.md).
+_GROWTH = 8
 _KEPT = 1024  # parts; a column takes some kilobytes. Chosen, not measured
 
 
@@ -76,9 +78,9 @@ class ParquetFile:
         self, program: Program | None = None, names: Collection[str] = (), first_rows: int | None = None
     ) -> list[Part]:
         """The row groups that statistics of them as a whole leave; those that follow one another together, of up to
-        ``first_rows`` at first, and of twice as many each time after. None: of as many as keep all threads busy, which begin
-        with those of the largest row group where the disk has to bring columns ``names``, so that it brings the next ones
-        meanwhile."""
+        ``first_rows`` at first, and of twice as many each time after. None: of as many as keep all threads busy. Where the disk
+        has to bring columns ``names`` these begin with those of the largest row group, and have eight times as many each time
+        after, so that the disk brings the next ones meanwhile."""
         rows = np.diff(self._cuts)
         left = rows > 0
         if program is not None:
@@ -93,7 +95,7 @@ class ParquetFile:
             if last or groups[place + 1] != group + 1 or self._cuts[groups[place + 1] + 1] - self._cuts[groups[begin]] > most:
                 parts.append(Part(int(self._cuts[groups[begin]]), int(self._cuts[group + 1]), tuple(groups[begin : place + 1])))
                 begin = place + 1
-                most = min(2 * most, limit)
+                most = min((2 if first_rows is not None else _GROWTH) * most, limit)
         return parts
 
     def _is_on_disk(self, groups: list[int], names: Collection[str]) -> bool:
@@ -103,12 +105,13 @@ class ParquetFile:
         return self._mapped.lacks(np.stack([begins, begins + 1], axis=1))
 
     def read(
-        self, part: Part, names: Mapping[str, Places | None], wanted: Wanted | None = None, after: Part | None = None
+        self, part: Part, names: Mapping[str, Instead | None], wanted: Wanted | None = None, after: Part | None = None
     ) -> Iterator[tuple[str, int, Any]]:
         """(column, first row, array) of each piece of a part: of what holds ``wanted`` rows, or all of it.
 
-        Of texts whose column's name has Places the array may be of these, int32. The disk is asked for what the page cache has
-        not, and where most of the part is read for ``after`` as well, the one that will be read next.
+        Of texts whose column's name has Places the array may be of these, int32, and of numbers whose has Verdicts of those,
+        uint8. The disk is asked for what the page cache has not, and where most of the part is read for ``after`` as well, the
+        one that will be read next.
         """
         wanted = wanted or between(np.array([[part.begin, part.end]]))
         cuts = np.linspace(part.begin, part.end, _SLICES + 1).astype(np.int64)
