@@ -17,6 +17,7 @@ import numpy as np
 from .. import _core
 from ..runtime.params import struct
 from .crew import Crew, Task
+from .filtering import Verdicts
 from .pages import PHYSICAL, Column
 from .rows import Matching, Wanted
 from .segments import Kept, is_valid
@@ -24,22 +25,23 @@ from .texts import Places
 
 _OF_PAGES = np.dtype(struct("ChunkOfPages"))
 _DECODED, _BLOCK = _core.PARQUET_DECODED, _core.QUERY_BLOCK_ROWS
+_PLAIN = 0  # as parquet.thrift numbers encodings
+Instead = Places | Verdicts  # what stands for values that are only compared
 _PAGES_OF_TASK = 4  # where pyarrow decompresses: chosen, not measured
 
 
-def decodable(column: Column, places: Places | None) -> bool:
-    """Whether pages of a column are decoded here; ``places``: of its texts, if these are asked for."""
-    return column.decoded_here and (not column.plain_texts or places is not None)
+def decodable(column: Column, instead: Instead | None) -> bool:
+    """Whether pages of a column are decoded here; ``instead``: what stands for its values, if they are not asked for."""
+    return column.decoded_here and (not column.plain_texts or instead is not None)
 
 
-def decoding(column: Column, wanted: Wanted, places: Places | None) -> Decoding | None:
+def decoding(column: Column, wanted: Wanted, instead: Instead | None) -> Decoding | None:
     """What decodes pages that hold wanted rows, perhaps these rows alone; None where that must be left to pyarrow."""
-    found = column.pages_with(wanted) if decodable(column, places) else None
+    found = column.pages_with(wanted) if decodable(column, instead) else None
     if found is None:
         return None
     keeps = isinstance(wanted, Matching) and wanted.few and column.kind.family != "bool"
-    places = places if column.kind.family == "text" else None
-    return Decoding(column, *found, wanted if isinstance(wanted, Matching) and keeps else None, places)
+    return Decoding(column, *found, wanted if isinstance(wanted, Matching) and keeps else None, instead)
 
 
 def decode(columns: list[Decoding], crew: Crew) -> None:
@@ -49,7 +51,9 @@ def decode(columns: list[Decoding], crew: Crew) -> None:
         FormatError: they are damaged.
     """
     _decode([one.dictionary for one in columns if one.dictionary is not None], crew)
-    _decode(columns, crew)
+    for one in columns:
+        one.judge()
+    _decode([one for one in columns if not one.left_to_pyarrow], crew)
 
 
 def _decode(all_pages: Sequence[_Pages], crew: Crew) -> None:
@@ -101,12 +105,17 @@ class Decoding(_Pages):
     """
 
     def __init__(
-        self, column: Column, numbers: np.ndarray, pages: np.ndarray, wanted: Matching | None, places: Places | None
+        self, column: Column, numbers: np.ndarray, pages: np.ndarray, wanted: Matching | None, instead: Instead | None
     ) -> None:
         import pyarrow
 
         super().__init__(column, pages, _params(column))
-        self._numbers, self._wanted, self._places = numbers, wanted, places
+        self._numbers, self._wanted = numbers, wanted
+        is_text, in_dictionaries = column.kind.family == "text", bool((pages["encoding"] != _PLAIN).all())
+        self._places = instead if is_text and isinstance(instead, Places) else None
+        self._verdicts = instead if not is_text and in_dictionaries and isinstance(instead, Verdicts) else None
+        if self._verdicts is not None:
+            self.params.width = 1
         params, rows, room = self.params, int(self.at[-1]), int(self.at[-1])
         if wanted is not None:  # values one after another, bits where all rows would have theirs
             rows, first = column.rows, wanted.before(np.array([column.begin]))
@@ -127,8 +136,8 @@ class Decoding(_Pages):
         if column.kind.family == "text":
             self._texts = {int(page["chunk"]): _texts(column, page) for page in found}
             self._chunks["entries"][list(self._texts)] = [len(texts) for texts in self._texts.values()]
-            if places is not None:
-                self._place_entries(places)
+            if self._places is not None:
+                self._place_entries(self._places)
         elif len(found):
             self.dictionary = self._decoded_first(found)
 
@@ -150,6 +159,18 @@ class Decoding(_Pages):
         self._chunks["entries"][pages["chunk"]] = pages["values"]
         self._chunks["dictionary"][pages["chunk"]] = params.values + first.at[:-1] * params.width
         return first
+
+    def judge(self) -> None:
+        """Takes verdicts for a dictionary's entries, once it was decoded, if they are asked for."""
+        if self._verdicts is None or self.dictionary is None or self.left_to_pyarrow:
+            return
+        entries = self._verdicts.of_entries(self._dictionary.ctypes.data, int(self.dictionary.at[-1]))
+        if entries is None:
+            self.other = True
+            return
+        first = self._chunks["dictionary"].astype(np.int64) - self._dictionary.ctypes.data
+        self._dictionary, width = entries, self.dictionary.params.width
+        self._chunks["dictionary"] = entries.ctypes.data + first // width
 
     @property
     def left_to_pyarrow(self) -> bool:
@@ -197,7 +218,8 @@ class Decoding(_Pages):
 
         buffers, kind = [valid, self._values], self._column.kind
         if not self._has_dictionaries:
-            arrow = kind.arrow if self._places is None else pyarrow.int32()
+            arrow = pyarrow.int32() if self._places is not None else kind.arrow
+            arrow = pyarrow.uint8() if self._verdicts is not None else arrow
             return pyarrow.Array.from_buffers(arrow, count, buffers, offset=at)
         entries = self._texts.get(chunk)
         entries = pyarrow.array([], pyarrow.string()) if entries is None else entries

@@ -20,6 +20,7 @@ from ..runtime.params import address, struct
 from .bounds import Kind
 from .chunks import chunks_of
 from .files import Table
+from .filtering import native_test
 from .held import HeldTable
 from .program import Program
 from .result import ColumnPlan
@@ -143,7 +144,8 @@ class OnGpu(Run):
         small.put("steps", np.array(program, np.int64).tobytes())
         small.put("truths", b"".join(truths))
         tables = small.address("truths") + np.cumsum([0, *map(len, truths)])
-        small.put("tests", _packed("query::Test", map(self._fields, self._tests, tables.tolist())))
+        tests = [native_test(test, self._numbers, table) for test, table in zip(self._tests, tables.tolist(), strict=False)]
+        small.put("tests", _packed("query::Test", tests))
         spans = [
             {"column": self._numbers[name], "low": low, "values": count}
             for name, (low, count) in zip(self.keys, self._spans, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import zip_longest
@@ -15,11 +16,12 @@ from ..runtime.params import struct
 from ..runtime.units import format_bytes
 from .bounds import Kind
 from .files import Table
+from .filtering import Verdicts, filter_rows, native_columns, native_test
 from .page_cache import PAGE
 from .program import Program, Test
 from .result import ColumnPlan
 from .rows import Matching, Part, Wanted, between
-from .segments import Segment, segment_of
+from .segments import Segment, is_judged, segment_of
 from .texts import Codes, Numbers, Places
 
 _BLOCK = _core.QUERY_BLOCK_ROWS
@@ -113,6 +115,11 @@ class _Reading:
     gathered: int = 0
     from_disk: int = 0
 
+    @property
+    def places(self) -> Places | None:
+        """What stands for its texts."""
+        return self.texts if self.kind.family == "text" and isinstance(self.texts, Places) else None
+
 
 class Run:
     """One query to one table.
@@ -144,6 +151,7 @@ class Run:
         self._asked = list(dict.fromkeys([*keys, *asked]))
         self._columns = {name: _Reading(kind, self._codes(name), []) for name, kind in kinds.items()}
         self._numbers = {name: number for number, name in enumerate(self._columns)}
+        self._verdicts = {name: one for name in self._compared if (one := self._verdicts_on(name)) is not None}
         self._known_truths: dict[Test, np.ndarray] = {}
         self._words: np.ndarray | None = None  # of all rows, a bit where the filter is true; None where there is no filter
         self._groups: Any = None
@@ -165,13 +173,14 @@ class Run:
             left = self._rows_left(part)
             if left is not None and not len(left):
                 continue
-            matched = self._filter(part, left, after)
+            matched, judged = self._filter(part, left, after, whole)
             self.matched += matched
             if not matched:
                 self._add(part.begin // _BLOCK, whole)  # and lets go of what was compared
                 continue
             whole = matched >= GATHER_BELOW * (part.end - part.begin) if self.streamed is None else self.streamed
-            self._read(part, [name for name in self._asked if name not in self._compared], self._matching(part, whole), after)
+            others = [name for name in self._asked if name not in self._compared or name in judged]
+            self._take(self._read(part, dict.fromkeys(others), self._matching(part, whole), after))
             self._count(part, whole)
             self._add(part.end // _BLOCK, whole)
         self._add(-(-self.table.rows // _BLOCK), whole)
@@ -188,6 +197,11 @@ class Run:
         tests = self.program.tests if self.program is not None else []
         literals = (text for test in tests if test.column == name and test.text is not None for text in test.text[1])
         return Numbers() if name in self.keys else Places(literals)
+
+    def _verdicts_on(self, name: str) -> Verdicts | None:
+        """What may stand for the values of a column while it is compared."""
+        tests = [test for test in self.program.tests if name in (test.column, test.other)] if self.program is not None else []
+        return Verdicts.of(self.kinds[name], tests)
 
     def plans(self) -> list[ColumnPlan]:
         """How each column was read."""
@@ -239,35 +253,60 @@ class Run:
             return found
         return lambda begins, ends: found(begins // _BLOCK * _BLOCK, -(-ends // _BLOCK) * _BLOCK)
 
-    def _read(self, part: Part, names: list[str], wanted: Wanted | None, after: Part | None) -> None:
-        places = {name: texts if isinstance(texts := self._columns[name].texts, Places) else None for name in names}
-        for name, begin, array in self.table.read(part, places, wanted, after):
+    def _read(
+        self, part: Part, names: Mapping[str, Verdicts | None], wanted: Wanted | None, after: Part | None
+    ) -> dict[str, list[Segment]]:
+        """Columns of a part, or verdicts on their values."""
+        instead = {name: self._columns[name].places or verdicts for name, verdicts in names.items()}
+        found: dict[str, list[Segment]] = {name: [] for name in names}
+        for name, begin, array in self.table.read(part, instead, wanted, after):
             column = self._columns[name]
             if len(array):  # of what was kept, its fields
                 what = f"{self.table.path}: the column {name!r}"
                 matching = wanted if isinstance(wanted, Matching) else None
-                column.segments.append(segment_of(what, array, begin, column.kind, column.texts, matching))
+                found[name].append(segment_of(what, array, begin, column.kind, column.texts, matching))
+        return found
 
-    def _filter(self, part: Part, left: np.ndarray | None, after: Part | None) -> int:
-        """Reads the filter's columns of a part and sets the bits of rows that match; how many do."""
-        self._read(part, self._compared, between(left) if left is not None else None, after)
+    def _take(self, found: dict[str, list[Segment]]) -> None:
+        """What was read is to be added up."""
+        for name, segments in found.items():
+            self._columns[name].segments += segments
+
+    def _filter(self, part: Part, left: np.ndarray | None, after: Part | None, many: bool) -> tuple[int, set[str]]:
+        """Reads the filter's columns of a part and sets the bits of rows that match.
+
+        Args:
+            part: the part.
+            left: ranges of its rows that are looked at, [n, 2]; None is all of them.
+            after: the part that is read next.
+            many: whether many rows are expected to match, whose values will be asked for.
+
+        Returns:
+            How many rows match, and the columns of which verdicts were read, and no values.
+        """
+        verdicts = {name: None if many and name in self._asked else self._verdicts.get(name) for name in self._compared}
+        found = self._read(part, verdicts, between(left) if left is not None else None, after)
+        judged = {name for name, segments in found.items() if segments and is_judged(segments[0], self._columns[name].kind)}
+        self._take({name: segments for name, segments in found.items() if name not in judged})
         for name in self._compared:
             column = self._columns[name]
             spent = self.table.spent(name)
             if spent is not None:
                 read, least = spent
             else:
-                read = least = sum(_whole(one) for one in column.segments if one.begin >= part.begin)
+                read = least = sum(map(_whole, found[name]))
             column.bytes += read
             column.least_bytes += least
         if self.program is None or self._words is None:
-            return part.end - part.begin
+            return part.end - part.begin, judged
         first, last = part.begin // _BLOCK, -(-part.end // _BLOCK)
         words = self._words[first * _WORDS : last * _WORDS]
-        before = int(np.bitwise_count(words).sum())
-        tests = (struct("query::Test") * max(len(self.program.tests), 1))()
-        keeps = []
-        for number, test in enumerate(self.program.tests):
+        before = int(np.bitwise_count(words[:_WORDS]).sum())  # of a block that the part before has rows of
+        of_bytes = {
+            test: fields for name in judged for test, fields in self._verdicts[name].native_tests(self._numbers[name]).items()
+        }
+        tests, keeps = [], []
+        for test in self.program.tests:
             table = 0
             if test.kind == "table":
                 keeps.append(self._truths(test))
@@ -275,23 +314,12 @@ class Run:
             elif test.kind == "set":
                 keeps.append(np.array(test.numbers, np.int64))
                 table = keeps[-1].ctypes.data
-            tests[number] = struct("query::Test")(**self._fields(test, table))
-        steps = np.array(self.program.steps, np.int64)
-        columns, held = self._native_columns()
-        params = struct("query::FilterParams")(
-            columns=_address(columns),
-            tests=_address(tests),
-            program=steps.ctypes.data,
-            steps=len(steps),
-            depth=self.program.depth,
-            words=self._words.ctypes.data,
-            begin=first,
-            end=last,
-        )
-        if _core.filter_rows(params.address):
+            tests.append(of_bytes.get(test) or native_test(test, self._numbers, table))
+        columns, held = native_columns((column.kind, found.get(name, [])) for name, column in self._columns.items())
+        if filter_rows(columns, tests, self.program.steps, self.program.depth, self._words, first, last):
             raise self._damaged()
         del keeps, held
-        return int(np.bitwise_count(words).sum()) - before
+        return int(np.bitwise_count(words).sum()) - before, judged
 
     def _truths(self, test: Test) -> np.ndarray:
         """Of each text of a test's column whether it holds, and one more, so that there is any: uint8."""
@@ -301,32 +329,6 @@ class Run:
         if known is None or len(known) != len(texts) + 1:
             known = self._known_truths[test] = np.append(texts.truths(test.text), False).astype(np.uint8)
         return known
-
-    def _fields(self, test: Test, table: int) -> dict[str, Any]:
-        """A test's fields in query::Test; ``table``: the address of what it holds for, of tests that have one."""
-        given: dict[str, Any] = {"kind": _core.QUERY_TESTS[test.kind], "column": self._numbers[test.column], "table": table}
-        given.update(negated=int(test.negated), orders=test.orders)
-        if test.other is not None:
-            given["other"] = self._numbers[test.other]
-        if test.range is not None:
-            given.update(low=test.range.low, high=test.range.high)
-        return given
-
-    def _native_columns(self) -> tuple[Any, Any]:
-        """query::Column of each column, and what its addresses point to."""
-        made, keeps = (struct("query::Column") * max(len(self._columns), 1))(), []
-        for number, column in enumerate(self._columns.values()):
-            segments = np.array([one[:9] for one in column.segments], np.int64).reshape(-1, 9)
-            keeps.append(segments)
-            element = column.segments[0].element if column.segments else column.kind.element
-            made[number] = struct("query::Column")(
-                segments=segments.ctypes.data,
-                count=len(segments),
-                element=_core.QUERY_ELEMENTS[element],
-                coded=int(column.kind.family == "text"),
-                scale=column.kind.scale,
-            )
-        return made, keeps
 
     def _count(self, part: Part, whole: bool) -> None:
         """What is read of the columns that are not the filter's, and what any plan reads."""
@@ -373,7 +375,7 @@ class Run:
         """Adds up the blocks before ``end`` that were not; what they need no more is let go."""
         if end <= self._done:
             return
-        columns, held = self._native_columns()
+        columns, held = native_columns((column.kind, column.segments) for column in self._columns.values())
         measures = (struct("query::Measure") * len(self.measures))()
         for number, one in enumerate(self.measures):
             measures[number] = struct("query::Measure")(

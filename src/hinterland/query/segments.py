@@ -68,6 +68,8 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
         array = pyarrow.nulls(len(array), pyarrow.float64())
     codes, entries, element, bits = np.zeros(0, np.int32), 0, kind.element, kind.bits
     placed = kind.family == "text" and pyarrow.types.is_integer(array.type)
+    if kind.family != "text" and bits > 8 and pyarrow.types.is_uint8(array.type):  # verdicts on its values
+        element, bits = "uint8", 8
     if kind.family == "text" and not placed and not pyarrow.types.is_dictionary(array.type):
         _validate(what, array)
         return _of_texts(array, begin, texts, matching)
@@ -107,6 +109,11 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Codes, matc
         begin, begin + rows, address, first_bit, valid.address if valid is not None else 0, at, codes.ctypes.data, entries,
         0, element, bits, keeps,
     )  # fmt: skip
+
+
+def is_judged(segment: Segment, kind: Kind) -> bool:
+    """Whether verdicts stand for a column's values."""
+    return kind.family != "text" and kind.bits > segment.bits == 8
 
 
 def _is_ascii(array: Any) -> bool:
