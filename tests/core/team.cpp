@@ -53,19 +53,22 @@ int main() {
       if (each != 1) return std::printf("a task was done %lld times\n", static_cast<long long>(each)), 1;
     if (!alone) return std::printf("two threads of a number\n"), 1;
   }
-  for (int time = 0; time < 50; ++time) {
-    int64_t after = 0;
-    bool caught = false;
-    try {
-      native::parallel_tasks(100'000, [&](int64_t i, int64_t) {
-        if (i == 50) throw std::runtime_error("task 50");
-        if (i > 50'000) atomic_add(after, int64_t{1});
-      });
-    } catch (const std::runtime_error&) {
-      caught = true;
+  for (const int by : {1, threads}) {
+    native::set_num_threads(by);
+    for (int time = 0; time < 50; ++time) {
+      int64_t last = 0;
+      bool caught = false;
+      try {
+        native::parallel_tasks(1000, [&](int64_t i, int64_t) {
+          if (i == 500) throw std::runtime_error("task 500");
+          if (by == 1) last = i;
+        });
+      } catch (const std::runtime_error&) {
+        caught = true;
+      }
+      if (!caught) return std::printf("a task's exception was lost\n"), 1;
+      if (by == 1 && last != 499) return std::printf("task %lld came last\n", static_cast<long long>(last)), 1;
     }
-    if (!caught) return std::printf("a task's exception was lost\n"), 1;
-    if (after == 49'999) return std::printf("all tasks were done after one had failed\n"), 1;
   }
   native::forked = true;  // as in a child, whose own threads ask OpenMP anew
   int in_child = 0;
