@@ -73,7 +73,8 @@ int64_t read_ranges(int64_t count, int64_t at_once, const Read& read, std::vecto
   std::vector<std::vector<ParquetPage>> found(count == 0 ? 0 : (count - 1) / at_once + 1);
   std::atomic<int64_t> damaged{count};
   parallel_tasks(static_cast<int64_t>(found.size()), [&](int64_t task, int64_t) {
-    for (int64_t i = task * at_once; i < std::min(count - task * at_once, at_once) + task * at_once; ++i) {
+    const int64_t first = task * at_once, last = first + std::min(at_once, count - first);
+    for (int64_t i = first; i < last; ++i) {
       const size_t before = found[task].size();
       if (!read(i, found[task])) {
         for (int64_t known = damaged; i < known && !damaged.compare_exchange_weak(known, i);) {

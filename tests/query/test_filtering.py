@@ -1,5 +1,6 @@
 """Verdicts on a dictionary's entries: rows are judged by their codes as they would be by their values."""
 
+import contextlib
 import math
 
 import numpy as np
@@ -39,8 +40,9 @@ PREDICATES = [
 ]
 
 
-def answers(path, where):
-    """What is asked of rows, and the columns that verdicts stood for, part by part."""
+@contextlib.contextmanager
+def judging():
+    """Columns that verdicts stand for, part by part, while queries run."""
     judged, filtered = [], Run._filter
 
     def filter_(self, *given):
@@ -50,6 +52,12 @@ def answers(path, where):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "_filter", filter_)
+        yield judged
+
+
+def answers(path, where):
+    """What is asked of rows, and the columns that were judged."""
+    with judging() as judged:
         found = (
             hl.query(path).filter(where).agg("count()", "sum(int64)", "sum(float64)", "max(int16)", "min(half)", "sum(money)")
         )
@@ -86,10 +94,7 @@ def test_columns_in_dictionaries_are_judged_and_others_are_not(tmp_path):
         {"x": np.arange(ROWS) % 7 * 1.5, "y": np.arange(ROWS) / 3, "small": (np.arange(ROWS) % 9).astype(np.uint8)}
     )
     pyarrow.parquet.write_table(table, tmp_path / "t.parquet", use_dictionary=["x", "small"])
-    judged = []
-    with pytest.MonkeyPatch.context() as patch:
-        filtered = Run._filter
-        patch.setattr(Run, "_filter", lambda self, *given: (found := filtered(self, *given), judged.append(found[1]))[0])
+    with judging() as judged:
         found = hl.query(tmp_path / "t.parquet").filter("x > 3 and y < 100 and small != 2").agg("count()", "sum(x)")
     assert judged == [{"x"}]
     x, y, small = (table[name].to_numpy() for name in ("x", "y", "small"))
@@ -97,12 +102,11 @@ def test_columns_in_dictionaries_are_judged_and_others_are_not(tmp_path):
     assert found.rows == [{"count()": matching.sum(), "sum(x)": x[matching].sum()}]
 
 
-def test_a_column_whose_values_many_rows_need_is_judged_no_more(tmp_path):
+def test_a_column_whose_values_many_rows_need_is_judged_no_more(tmp_path, monkeypatch):
     pyarrow.parquet.write_table(pa.table({"x": np.arange(ROWS) % 7}), tmp_path / "t.parquet", row_group_size=4096)
-    judged, filtered, parts = [], Run._filter, ParquetFile.parts_left
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "_filter", lambda self, *given: (found := filtered(self, *given), judged.append(found[1]))[0])
-        patch.setattr(ParquetFile, "parts_left", lambda self, program, names, rows: parts(self, program, names, 4096))
+    parts = ParquetFile.parts_left
+    monkeypatch.setattr(ParquetFile, "parts_left", lambda self, program, names, rows: parts(self, program, names, 4096))
+    with judging() as judged:
         sums = hl.query(tmp_path / "t.parquet").filter("x > 2").agg("sum(x)")
         assert judged[0] == {"x"} and not any(judged[1:]) and len(judged) > 2
         judged.clear()

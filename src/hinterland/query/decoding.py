@@ -18,14 +18,13 @@ from .. import _core
 from ..runtime.params import struct
 from .crew import Crew, Task
 from .filtering import Verdicts
-from .pages import PHYSICAL, Column
+from .pages import PHYSICAL, PLAIN, Column
 from .rows import Matching, Wanted
 from .segments import Kept, is_valid
 from .texts import Places
 
 _OF_PAGES = np.dtype(struct("ChunkOfPages"))
 _DECODED, _BLOCK = _core.PARQUET_DECODED, _core.QUERY_BLOCK_ROWS
-_PLAIN = 0  # as parquet.thrift numbers encodings
 Instead = Places | Verdicts  # what stands for values that are only compared
 _PAGES_OF_TASK = 4  # where pyarrow decompresses: chosen, not measured
 
@@ -111,7 +110,7 @@ class Decoding(_Pages):
 
         super().__init__(column, pages, _params(column))
         self._numbers, self._wanted = numbers, wanted
-        is_text, in_dictionaries = column.kind.family == "text", bool((pages["encoding"] != _PLAIN).all())
+        is_text, in_dictionaries = column.kind.family == "text", bool((pages["encoding"] != PLAIN).all())
         self._places = instead if is_text and isinstance(instead, Places) else None
         self._verdicts = instead if not is_text and in_dictionaries and isinstance(instead, Verdicts) else None
         if self._verdicts is not None:

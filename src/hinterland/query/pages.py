@@ -20,6 +20,7 @@ _PAGE = np.dtype(struct("ParquetPage"))
 _KINDS = _core.PARQUET_PAGES
 _CODECS = {0: None, 1: "snappy", 2: "gzip", 6: "zstd", 7: "lz4_raw"}  # as parquet.thrift numbers them
 PHYSICAL = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")  # in its order
+PLAIN = 0
 _ENCODINGS = sum(1 << number for number in (0, 2, 3, 4, 8))  # as parquet.thrift numbers them; the fourth of levels alone
 
 
@@ -141,7 +142,7 @@ class Column:
             self._dictionary_sizes[pages["chunk"][first]] = (pages["head"] + pages["bytes"])[first]
             self._walked = self._records = pages = pages[~first]
             self._places, self._sizes = pages["at"], pages["head"] + pages["bytes"]
-            self.plain_texts = self.kind.family == "text" and bool((pages["encoding"] == 0).any())
+            self.plain_texts = self.kind.family == "text" and bool((pages["encoding"] == PLAIN).any())
             self.decoded_here = _hold_data(pages)
         chunk = pages["chunk"]
         self.starts = np.append(self.cuts[chunk] + pages["row"], self.cuts[-1])
@@ -228,7 +229,7 @@ class Column:
             return None
         sized = pages["full"] <= 32 * pages["values"] + 1024
         if self.kind.family == "text":
-            sized |= pages["encoding"] == 0
+            sized |= pages["encoding"] == PLAIN
         if (pages["values"] != self._counts[numbers]).any() or not sized.all():
             raise self.damaged("pages of other sizes than their rows take")
         levels, most = pages["levels"], np.minimum(pages["bytes"], pages["full"])
@@ -248,7 +249,7 @@ class Column:
         # Of bits there are no dictionaries. A page's size is an int32, so sums of them do not overflow.
         if ((pages["values"] > pages["full"]) | (pages["full"] >= 1 << 31)).any():
             raise self.damaged("a dictionary of more entries than bytes")
-        pages["encoding"] = 0
+        pages["encoding"] = PLAIN
         return pages
 
     def page_bytes(self, page: np.void) -> Any:
