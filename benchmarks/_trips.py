@@ -1,5 +1,5 @@
 """Trips with the distributions of New York's taxis, in Arrow and Parquet files, and the questions of BaM to them (Mailthody
-2022, sections 3.3 and 7.2.3), put to this library, DuckDB and polars.
+2022, sections 3.3 and 7.2.3), put to this library, DuckDB, polars and, where it is installed and has a GPU, cuDF.
 
 Q0 is the mean distance of trips of at least some miles; Q1 dollars a mile, the ratio of sums; Q2 to Q5 add surcharge, hail fee,
 tolls and taxes to it. Distances, totals and tolls are drawn, each by itself, from the quantiles of the taxi trips of
@@ -8,6 +8,8 @@ tolls and taxes to it. Distances, totals and tolls are drawn, each by itself, fr
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 
 import hinterland as hl
+from hinterland.runtime import devices
 
 SHARES = (0.0003, 0.0047, 0.5)
 ADDED = ("total", "surcharge", "hail_fee", "tolls", "taxes")
@@ -73,11 +76,10 @@ class Question:
     def duckdb(self) -> float:
         """Of DuckDB, which reads Arrow from a memory map."""
         import duckdb
-        import pyarrow
 
         source = f"'{self.path}'"
         if self.kind == "arrow":
-            trips = pyarrow.ipc.open_file(pyarrow.memory_map(str(self.path))).read_all()  # noqa: F841  found by its name
+            trips = self._mapped()  # noqa: F841  found by its name
             source = "trips"
         asked = self.what.replace("mean(", "avg(")
         return float(duckdb.sql(f"select {asked} from {source} where {self.where}").fetchall()[0][0])
@@ -91,14 +93,55 @@ class Question:
         answer = sum(sums[1:-1], sums[0]) / sums[-1] if self.added else sums[0] / polars.len()
         return float(frame.filter(polars.col("distance") >= self.miles).select(answer.alias("a")).collect().item())
 
+    def cudf(self) -> float:
+        """Of cuDF's own calls (pylibcudf), which bring the columns to the GPU each time."""
+        cudf = _cudf()
+        sums, columns = cudf.aggregation.sum(), [*self.added, "distance"]
+        miles = cudf.Scalar.from_py(self.miles)
+        if self.kind == "arrow":
+            trips = cudf.Table.from_arrow(self._mapped().select(columns))
+            at_least, bools = cudf.binaryop.BinaryOperator.GREATER_EQUAL, cudf.DataType(cudf.TypeId.BOOL8)
+            met = cudf.binaryop.binary_operation(trips.columns()[-1], miles, at_least, bools)
+            found = cudf.stream_compaction.apply_boolean_mask(trips, met)
+        else:
+            of, at_least = cudf.expressions, cudf.expressions.ASTOperator.GREATER_EQUAL
+            where = of.Operation(at_least, of.ColumnNameReference("distance"), of.Literal(miles))
+            asked = cudf.io.parquet.ParquetReaderOptions.builder(cudf.io.SourceInfo([str(self.path)]))
+            found = cudf.io.parquet.read_parquet(asked.columns(columns).filter(where).build()).tbl
+        *added, distance = (cudf.reduce.reduce(column, sums, column.type()).to_py() for column in found.columns())
+        return float(sum(added) / distance if added else distance / found.num_rows())
+
+    def _mapped(self) -> Any:
+        """The Arrow file's table, from a memory map."""
+        import pyarrow
+
+        return pyarrow.ipc.open_file(pyarrow.memory_map(str(self.path))).read_all()
+
     def all(self) -> dict[str, Callable[[], Any]]:
         """Who is asked, by name."""
-        return {"ours": self.ours, "duckdb": self.duckdb, "polars": self.polars}
+        with_gpu = {"cudf": self.cudf} if devices.cuda_available() and importlib.util.find_spec("pylibcudf") else {}
+        return {"ours": self.ours, "duckdb": self.duckdb, "polars": self.polars, **with_gpu}
 
     def checked(self) -> hl.QueryResult:
         """Ours, once all have answered, and alike to 10 digits."""
-        found = self.ours()
-        answers = [found.rows[0][self.what], self.duckdb(), self.polars()]
+        asked = self.all()
+        found = asked.pop("ours")()
+        answers = [found.rows[0][self.what], *(ask() for ask in asked.values())]
         if not all(math.isclose(answer, answers[0], rel_tol=1e-10) for answer in answers):
             raise AssertionError(f"{self.name} of {self.kind}: {answers} differ")
         return found
+
+
+def faster_rival(took: dict[str, float]) -> float:
+    """Of what each of ``Question.all`` took."""
+    return min(each for who, each in took.items() if who != "ours")
+
+
+@functools.cache
+def _cudf() -> Any:
+    """cuDF, its memory from a pool, as its guide advises."""
+    import pylibcudf
+    import rmm
+
+    rmm.mr.set_current_device_resource(rmm.mr.CudaAsyncMemoryResource())
+    return pylibcudf

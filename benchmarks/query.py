@@ -1,4 +1,4 @@
-"""Queries Q0 to Q5 of BaM over Arrow and Parquet files in the page cache, beside DuckDB and polars (_trips.py).
+"""Queries Q0 to Q5 of BaM over Arrow and Parquet files in the page cache, beside DuckDB, polars and cuDF (_trips.py).
 
 Bounds on the distance meet 0.03, 0.47 and 50 % of the rows, as nearly as trips of a hundredth of a mile allow: ``matched``
 rows of 8 million. Times are the least of five, in milliseconds, opening counted; answers agree to 10 digits before that.
@@ -25,7 +25,7 @@ from hinterland.runtime import devices
 
 from ._rows import Rows
 from ._timing import milliseconds
-from ._trips import ADDED, SHARES, Question, write
+from ._trips import ADDED, SHARES, Question, faster_rival, write
 
 REPEATS, CPU = 5, [torch.device("cpu")]
 
@@ -65,7 +65,7 @@ def _one(question: Question, gpu: hl.Query | None, link: float | None) -> dict[s
         gpu_ms = milliseconds(lambda: answered.agg(question.what), CPU, repeats=REPEATS)
         there = {
             "gpu_ms": gpu_ms,
-            "rivals_over_gpu": min(ms["duckdb"], ms["polars"]) / gpu_ms,
+            "rivals_over_gpu": faster_rival(ms) / gpu_ms,
             "of_link": 1e3 * of_gpu.bytes / link / gpu_ms,
             "gpu_bytes_over_least": of_gpu.bytes / of_gpu.least_bytes,
         }
