@@ -6,6 +6,7 @@
 #include "core/pool.hpp"
 #include "hinterland/query/by_warp.hpp"
 #include "query/aggregate.hpp"
+#include "query/codes.hpp"
 #include "query/decode.hpp"
 #include "query/filter.hpp"
 #include "query/lengths.hpp"
@@ -18,6 +19,10 @@ namespace hinterland::native {
 
 template <>
 std::string kind_of<query::Element>() {
+  return "int64";
+}
+template <>
+std::string kind_of<query::Kind>() {
   return "int64";
 }
 template <>
@@ -36,7 +41,7 @@ HINTERLAND_STRUCT(query::FilterParams, columns, tests, program, steps, depth, wo
 HINTERLAND_STRUCT(query::Measure, column, divisor, adds, bounds, streamed);
 HINTERLAND_STRUCT(query::Total, count, low, high, sum, rest, least, greatest);
 HINTERLAND_STRUCT(query::AggregateParams, columns, measures, measured, keys, keyed, words, rows, begin, end);
-HINTERLAND_STRUCT(query::PieceColumn, values, valid, staged, element, scale);
+HINTERLAND_STRUCT(query::PieceColumn, values, valid, staged, entries, element, kind, scale);
 HINTERLAND_STRUCT(query::ReadCount, bytes, least_bytes, streamed, gathered);
 HINTERLAND_STRUCT(query::ChunkFilterParams, columns, tests, tested, program, steps, words, matched, touched, rows, begin, end);
 HINTERLAND_STRUCT(query::GroupKey, column, low, values);
@@ -157,6 +162,8 @@ void bind_query(nb::module_& m) {
                                              {"float64", Element::kFloat64},
                                              {"decimal", Element::kDecimal},
                                              {"bool", Element::kBool}});
+  m.attr("QUERY_KINDS") = named<query::Kind>(
+      {{"int64", query::Kind::kSigned}, {"uint64", query::Kind::kUnsigned}, {"float64", query::Kind::kFloat}});
   m.attr("QUERY_TESTS") = named<TestKind>({{"range", TestKind::kRange},
                                            {"table", TestKind::kTable},
                                            {"null", TestKind::kNull},
@@ -194,6 +201,19 @@ void bind_query(nb::module_& m) {
       .def(
           "copy_array", [](const Texts& texts, uintptr_t to) { *reinterpret_cast<TextArray*>(to) = texts.array(); },
           nb::arg("to"), "Fills in a TextArray of all texts, which holds until more are numbered.");
+  nb::class_<Codes>(m, "QueryCodes")
+      .def(nb::init<int64_t>(), nb::arg("bytes"))
+      .def("__len__", &Codes::size)
+      .def(
+          "add",
+          [](Codes& known, uintptr_t values, int64_t count, uintptr_t codes) {
+            GilReleased released;
+            return known.add(reinterpret_cast<const void*>(values), count, reinterpret_cast<uint16_t*>(codes));
+          },
+          nb::arg("values"), nb::arg("count"), nb::arg("codes"), "Whether there are enough codes.")
+      .def(
+          "copy_to", [](const Codes& known, uintptr_t values) { known.copy_to(reinterpret_cast<void*>(values)); },
+          nb::arg("values"));
   nb::class_<Groups>(m, "QueryGroups")
       .def(nb::init<int64_t>(), nb::arg("keyed"))
       .def("__len__", &Groups::size)

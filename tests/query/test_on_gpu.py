@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+import warnings
+from typing import NamedTuple
 
 import pytest
 
@@ -11,6 +13,7 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.parquet")
 
 import hinterland as hl  # noqa: E402
+from hinterland._core import QueryCodes  # noqa: E402
 from hinterland.query.on_gpu import MOST_GROUPS, OnGpu  # noqa: E402
 from hinterland.runtime.errors import FormatError  # noqa: E402
 
@@ -28,15 +31,33 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path / "cache"))
 
 
-@pytest.fixture(scope="module", params=[("arrow", 5000), ("arrow", 1 << 20), ("lz4", 777), ("parquet", 3000)])
-def file(request, tmp_path_factory):
-    kind, rows = request.param
-    return write(made(ROWS), tmp_path_factory.mktemp("tables") / f"table.{kind}", kind, rows)
+class Given(NamedTuple):
+    """A file, and whether numbers that repeat are held as codes, as nearly all of these do."""
+
+    kind: str
+    rows: int
+    coded: bool = True
+
+
+@pytest.fixture(
+    scope="module",
+    params=[Given("arrow", 5000), Given("arrow", 1 << 20, False), Given("lz4", 777, False), Given("parquet", 3000)],
+)
+def given(request):
+    return request.param
 
 
 @pytest.fixture(scope="module")
-def on_gpu(file):
-    return hl.query(file, device="cuda")
+def file(given, tmp_path_factory):
+    return write(made(ROWS), tmp_path_factory.mktemp("tables") / f"table.{given.kind}", given.kind, given.rows)
+
+
+@pytest.fixture(scope="module")
+def on_gpu(given, file):
+    with pytest.MonkeyPatch.context() as patch:
+        if not given.coded:
+            patch.setattr(QueryCodes, "add", lambda *given: False)
+        yield hl.query(file, device="cuda")
 
 
 GROUPED = ("float64", "int64", "money")
@@ -168,6 +189,23 @@ def test_groups_beyond_the_gpus_are_the_cpus(tmp_path, capfd):
     with pytest.warns(UserWarning, match="answered by the CPU"):
         found = hl.query(file, device="cuda").group_by("key").agg("sum(x)")
     assert len(found.rows) == MOST_GROUPS + 5
+
+
+def test_keys_that_lie_far_apart(tmp_path):
+    """Groups go by codes where a key has them: 900 numbers of all 64 bits."""
+    rng = random.Random(11)
+    some = [rng.randrange(-(2**63), 2**63) for _ in range(900)]
+    table = pa.table({"key": [rng.choice(some) for _ in range(30_000)], "x": [rng.random() for _ in range(30_000)]})
+    table = table.append_column(
+        "other", pa.array([None if key % 3 else key % 2**64 for key in table["key"].to_pylist()], "uint64")
+    )
+    file = write(table, tmp_path / "t.arrow", "arrow", 7000)
+    for key in ("key", "other"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # that the CPU answers
+            wanted, found = (hl.query(file, device).group_by(key).agg("sum(x)", "count()") for device in ("cpu", "cuda"))
+        assert len(found.rows) > 200
+        same(found, wanted)
 
 
 def test_an_empty_table(tmp_path):

@@ -15,13 +15,16 @@
 
 namespace hinterland::query {
 
-// A column in one piece: value r is that of row r. There is room for whole blocks.
+// A column in one piece: value r is that of row r, or its code. There is room for whole blocks.
 struct PieceColumn {
   const void* values;     // of bits: 32 rows a word
   const uint32_t* valid;  // a bit for each row; null where all have a value
   const void* staged;     // the values of the chunk's rows alone, which a copy brought into the GPU's memory; or null
-  Element element;        // decimals are kInt64
-  double scale;           // of decimals: 10 to the number of their digits after the point; else 1
+  const int64_t*
+      entries;      // in the GPU's memory: the bits of what codes stand for, as values are taken; null where there are none
+  Element element;  // of what lies there; decimals are kInt64
+  Kind kind;        // how values are taken
+  double scale;     // of decimals: 10 to the number of their digits after the point; else 1
 };
 
 // What was read of a column over the link.
@@ -45,7 +48,7 @@ struct ChunkFilterParams {
   int64_t begin, end;  // the chunk's, from a block's first row to the end of one
 };
 
-// A key of groups: whole numbers from `low` on, so many of them; nulls are one more.
+// A key of groups: codes, or whole numbers from `low` on, so many of them; nulls are one more.
 struct GroupKey {
   int64_t column, low, values;
 };
@@ -149,6 +152,8 @@ __device__ inline void load_bits(const PieceColumn& column, int64_t first, bool 
       for (int k = 0; k < kSteps; ++k) out[k] = stdlib::bit_cast<int64_t>(wide(taken[k]));
     }
   });
+  if (column.entries == nullptr) return;
+  for (int64_t& bits : out) bits = column.entries[bits];
 }
 
 __device__ inline int bytes_of(Element element) {
@@ -339,13 +344,13 @@ __device__ inline void filter_unit(const ChunkFilterParams& p, int64_t first, Un
         for (int k = 0; k < kSteps; ++k) {
           bool mine = false;
           if (pair) {
-            with_kind(kind_of(column.element), [&](auto a) {
-              with_kind(kind_of(p.columns[test.other].element), [&](auto b) {
+            with_kind(column.kind, [&](auto a) {
+              with_kind(p.columns[test.other].kind, [&](auto b) {
                 mine = (order_of(wide_of_bits<decltype(a)>(bits[k]), wide_of_bits<decltype(b)>(others[k])) & test.orders) != 0;
               });
             });
           } else {
-            mine = first + kStepRows * (kSteps * batch + k) + lane < p.rows && taken(test, kind_of(column.element), bits[k]);
+            mine = first + kStepRows * (kSteps * batch + k) + lane < p.rows && taken(test, column.kind, bits[k]);
           }
           const uint32_t word = Warp::ballot(mine);
           if (lane == kSteps * batch + k) holds[number] = word;
@@ -398,8 +403,9 @@ __device__ inline void number_block(const ChunkGroupParams& p, int64_t block) {
     int64_t numbers[kSteps] = {}, bits[kSteps];
     for (int64_t i = 0; i < p.keyed; ++i) {
       const GroupKey key = p.keys[i];
-      const PieceColumn& column = p.columns[key.column];
-      load_bits(nearest(column, p.begin), first, (whole >> i & 1) != 0, rows, bits);
+      PieceColumn column = nearest(p.columns[key.column], p.begin);
+      column.entries = nullptr;
+      load_bits(column, first, (whole >> i & 1) != 0, rows, bits);
       for (int k = 0; k < kSteps; ++k) {
         const bool has = column.valid == nullptr || (column.valid[first / kStepRows + k] >> lane & 1) != 0;
         numbers[k] = numbers[k] * (key.values + 1) + (has ? bits[k] - key.low : key.values);
@@ -413,7 +419,7 @@ __device__ inline void number_block(const ChunkGroupParams& p, int64_t block) {
 
 __device__ inline Kind kind_of(const PieceColumn* columns, const Measure& measure) {
   if (measure.divisor >= 0) return Kind::kFloat;
-  return measure.column < 0 ? Kind::kSigned : kind_of(columns[measure.column].element);
+  return measure.column < 0 ? Kind::kSigned : columns[measure.column].kind;
 }
 
 // The total of a lane's group, while its rows come one after the other.
@@ -532,8 +538,8 @@ __device__ void total_block(const ChunkTotalParams& p, const Measure& measure, i
       int64_t divisors[kSteps];
       under.load(first, p.begin, rows, divisors);
       for (int k = 0; k < kSteps; ++k)
-        bits[k] = bits_of_wide(as_double(kind_of(over.column->element), bits[k], over.column->scale) /
-                               as_double(kind_of(under.column->element), divisors[k], under.column->scale));
+        bits[k] = bits_of_wide(as_double(over.column->kind, bits[k], over.column->scale) /
+                               as_double(under.column->kind, divisors[k], under.column->scale));
     }
     for (int k = 0; k < kSteps; ++k) {
       if (p.groups != nullptr) {

@@ -291,7 +291,9 @@ class OnGpu(Run):
             {
                 "values": column.values.to(self._device).data_ptr(),
                 "valid": 0 if column.valid is None else column.valid.to(self._device).data_ptr(),
+                "entries": 0 if column.entries is None else column.entries.data_ptr(),
                 "element": _core.QUERY_ELEMENTS[column.element],
+                "kind": _core.QUERY_KINDS[column.taken],
                 "scale": self.kinds[name].scale,
             }
             for name, column in self._held.items()
@@ -321,10 +323,10 @@ class OnGpu(Run):
         """Totals of no rows."""
         made = np.zeros((len(pairs), self._grouped), np.dtype([(name, "i8") for name in _FIELDS]))
         for at, (column, divisor) in enumerate(pairs):
-            kind = "int64" if column is None else "float64" if divisor is not None else self._held[column].element
-            if kind.startswith("float"):
+            kind = "int64" if column is None else "float64" if divisor is not None else self._held[column].taken
+            if kind == "float64":
                 least, greatest = np.array([np.inf, -np.inf]).view(np.int64)
-            elif kind.startswith("uint"):
+            elif kind == "uint64":
                 least, greatest = -1, 0
             else:
                 least, greatest = 2**63 - 1, -(2**63)
@@ -451,12 +453,15 @@ class _Groups:
         order = [pairs.index((one.column, one.divisor)) for one in run.measures]
         self._totals = np.ascontiguousarray(totals[order][:, there].transpose(1, 0, 2))
         self._keys = np.zeros((len(there), len(run.keys) + 1), np.int64)
+        entries = [None if (codes := run._held[name].entries) is None else codes.tolist() for name in run.keys]
         for row, number in zip(self._keys, there, strict=True):
             for place in range(len(run.keys) - 1, -1, -1):
                 low, count = run._spans[place]
                 number, index = divmod(number, count + 1)
                 if index == count:
                     row[-1] |= 1 << place
+                elif (values := entries[place]) is not None:
+                    row[place] = values[index]
                 else:
                     row[place] = low + index - (2**64 if low + index >= 2**63 else 0)
 
