@@ -144,10 +144,8 @@ void bind_parquet(nb::module_& m) {
                                               {"compressed", Decoded::kCompressed}});
 }
 
-}  // namespace
-
-void bind_query(nb::module_& m) {
-  bind_parquet(m);
+// The names of what programs and columns are made of.
+void bind_names(nb::module_& m) {
   using query::Element, query::TestKind;
   m.attr("QUERY_ELEMENTS") = named<Element>({{"int8", Element::kInt8},
                                              {"int16", Element::kInt16},
@@ -181,6 +179,13 @@ void bind_query(nb::module_& m) {
   m.attr("QUERY_MOST_TESTS") = query::kMostTests;
   m.attr("QUERY_DEEPEST") = query::kDeepest;
   m.attr("QUERY_BLOCK_THREADS") = query::kBlockThreads;
+}
+
+}  // namespace
+
+void bind_query(nb::module_& m) {
+  bind_parquet(m);
+  bind_names(m);
   def_loop(m, "filter_rows", filter_rows, "Whether the file is damaged.");
   def_native(m, "count_sectors", count_sectors, nb::arg("words"), nb::arg("begin"), nb::arg("end"), nb::arg("address"),
              nb::arg("bits"));
