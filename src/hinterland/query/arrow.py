@@ -77,7 +77,7 @@ class ArrowFile:
         """All of it: there are no statistics."""
         return self.parts
 
-    def rows_left(self, part: Part, program: Program) -> None:
+    def rows_left(self, part: Part, program: Program, after: Part | None = None) -> None:
         """There are no statistics that rule rows out."""
 
     def values_of(self, name: str) -> None:

@@ -116,12 +116,10 @@ class ParquetFile:
         wanted = wanted or between(np.array([[part.begin, part.end]]))
         cuts = np.linspace(part.begin, part.end, _SLICES + 1).astype(np.int64)
         most = bool(wanted(cuts[:-1], cuts[1:]).mean() > 0.5)
-        columns = self._opened(part, names, most)
+        columns = self._opened(part, names, most, after)
         if columns:
             pages = [column.ranges(wanted if decodable(column, names[name]) else None) for name, column in columns.items()]
             self._mapped.ask_for_bytes(np.concatenate(pages))
-        if after is not None and most:
-            self._ask_for_chunks(self._of(after, names))
         decodings = {name: decoding(column, wanted, names[name]) for name, column in columns.items()}
         decode([one for one in decodings.values() if one is not None], self._crew)
         whole = [name for name, made in decodings.items() if made is None or made.left_to_pyarrow]
@@ -179,10 +177,11 @@ class ParquetFile:
         """Bytes of a column that were last read, and of its pages that any plan reads; as they are stored, compressed."""
         return self._spent[name]
 
-    def rows_left(self, part: Part, program: Program) -> tuple[np.ndarray, int]:
+    def rows_left(self, part: Part, program: Program, after: Part | None = None) -> tuple[np.ndarray, int]:
         """Rows of a part that statistics of its pages cannot rule out, as ranges, [n, 2], in order; and how many of its row
-        groups have none."""
-        columns = self._opened(part, program.columns, True)
+        groups have none. The disk is asked for what the filter reads of the part, and of ``after``, the one that will be read
+        next."""
+        columns = self._opened(part, program.columns, True, after)
         pages = {name: column.page_statistics for name, column in columns.items()}
         if all(one is None for one in pages.values()):
             return np.array([[part.begin, part.end]]), 0
@@ -201,19 +200,17 @@ class ParquetFile:
         left, groups = cuts[np.flatnonzero(may[1:] != may[:-1])].reshape(-1, 2), np.array(part.at)
         return left, int((~between(left)(self._cuts[groups], self._cuts[groups + 1])).sum())
 
-    def _opened(self, part: Part, names: Collection[str], most: bool) -> dict[str, Column]:
+    def _opened(self, part: Part, names: Collection[str], most: bool, after: Part | None) -> dict[str, Column]:
         """Columns whose pages are known; the disk is asked at once for those of which ``most`` will be read, which takes no
-        longer than to go from header to header."""
+        longer than to go from header to header, and for those of the part ``after``, so that it is at work while headers come.
+        Where an index tells of pages these are asked for once they are known."""
         columns = self._of(part, names)
         if most:
-            self._ask_for_chunks(columns)
+            coming = self._of(after, names) if after is not None else {}
+            both = [*columns.values(), *coming.values()]
+            if whole := [column.ranges() for column in both if not column.is_open and not column.indexed]:
+                self._mapped.ask_for_bytes(np.concatenate(whole))
         return {name: column.opened() for name, column in columns.items()}
-
-    def _ask_for_chunks(self, columns: dict[str, Column]) -> None:
-        """Asks the disk for columns that have not been looked into, but for those whose pages an index tells."""
-        whole = [column.ranges() for column in columns.values() if not column.is_open and not column.indexed]
-        if whole:
-            self._mapped.ask_for_bytes(np.concatenate(whole))
 
     def _of(self, part: Part, names: Collection[str]) -> dict[str, Column]:
         """Columns of a part. What is known of their pages is kept for the next query."""

@@ -170,7 +170,7 @@ class Run:
         self._groups = _core.QueryGroups(len(self.keys))
         parts = self._parts()
         for part, after in zip_longest(parts, parts[1:]):
-            left = self._rows_left(part)
+            left = self._rows_left(part, after)
             if left is not None and not len(left):
                 continue
             matched, judged = self._filter(part, left, after, whole)
@@ -235,9 +235,10 @@ class Run:
         self._left_out = self.table.groups - sum(len(part.at) for part in parts)
         return parts
 
-    def _rows_left(self, part: Part) -> np.ndarray | None:
-        """Ranges of rows that statistics of pages leave, [n, 2], or None; row groups without any are counted."""
-        found = None if self.program is None else self.table.rows_left(part, self.program)
+    def _rows_left(self, part: Part, after: Part | None = None) -> np.ndarray | None:
+        """Ranges of rows that statistics of pages leave, [n, 2], or None; row groups without any are counted. ``after`` is the
+        part that is read next."""
+        found = None if self.program is None else self.table.rows_left(part, self.program, after)
         if found is None:
             return None
         self._left_out += found[1]
@@ -285,7 +286,8 @@ class Run:
             How many rows match, and the columns of which verdicts were read, and no values.
         """
         verdicts = {name: None if many and name in self._asked else self._verdicts.get(name) for name in self._compared}
-        found = self._read(part, verdicts, between(left) if left is not None else None, after)
+        ahead = after if left is None else None  # statistics were asked for with what they are of
+        found = self._read(part, verdicts, between(left) if left is not None else None, ahead)
         judged = {name for name, segments in found.items() if segments and is_judged(segments[0], self._columns[name].kind)}
         self._take({name: segments for name, segments in found.items() if name not in judged})
         for name in self._compared:
