@@ -6,7 +6,7 @@
 #include "core/pool.hpp"
 #include "hinterland/query/by_warp.hpp"
 #include "query/aggregate.hpp"
-#include "query/codes.hpp"
+#include "query/coded.hpp"
 #include "query/decode.hpp"
 #include "query/filter.hpp"
 #include "query/lengths.hpp"

@@ -17,14 +17,13 @@ namespace hinterland::query {
 
 // A column in one piece: value r is that of row r, or its code. There is room for whole blocks.
 struct PieceColumn {
-  const void* values;     // of bits: 32 rows a word
-  const uint32_t* valid;  // a bit for each row; null where all have a value
-  const void* staged;     // the values of the chunk's rows alone, which a copy brought into the GPU's memory; or null
-  const int64_t*
-      entries;      // in the GPU's memory: the bits of what codes stand for, as values are taken; null where there are none
-  Element element;  // of what lies there; decimals are kInt64
-  Kind kind;        // how values are taken
-  double scale;     // of decimals: 10 to the number of their digits after the point; else 1
+  const void* values;      // of bits: 32 rows a word
+  const uint32_t* valid;   // a bit for each row; null where all have a value
+  const void* staged;      // the values of the chunk's rows alone, which a copy brought into the GPU's memory; or null
+  const int64_t* entries;  // what codes stand for: bits of values as they are taken, in the GPU's memory; null without codes
+  Element element;         // of what lies there; decimals are kInt64
+  Kind kind;               // how values are taken
+  double scale;            // of decimals: 10 to the number of their digits after the point; else 1
 };
 
 // What was read of a column over the link.
@@ -404,7 +403,7 @@ __device__ inline void number_block(const ChunkGroupParams& p, int64_t block) {
     for (int64_t i = 0; i < p.keyed; ++i) {
       const GroupKey key = p.keys[i];
       PieceColumn column = nearest(p.columns[key.column], p.begin);
-      column.entries = nullptr;
+      column.entries = nullptr;  // groups go by codes
       load_bits(column, first, (whole >> i & 1) != 0, rows, bits);
       for (int k = 0; k < kSteps; ++k) {
         const bool has = column.valid == nullptr || (column.valid[first / kStepRows + k] >> lane & 1) != 0;

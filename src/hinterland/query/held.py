@@ -1,7 +1,7 @@
 """A table's columns in page-locked memory that GPUs address: each in one piece, copied from the file when first asked for.
 
-Of numbers that repeat, codes are kept, so that fewer bytes cross the link: whatever the file is, prices, quantities and dates
-take one or two bytes a row there.
+Of numbers of which few differ, as prices, quantities and dates, codes are kept, whatever the file is: fewer bytes to bring over
+the link (coded.py).
 """
 
 from __future__ import annotations
@@ -23,14 +23,12 @@ from ..memory import UnifiedTensor
 from ..runtime.errors import FormatError
 from ..storage.names import reading
 from .bounds import Kind
+from .coded import NumberCopy
 from .files import Table, open_table
 from .segments import Segment, segment_of
 from .texts import Numbers
 
 _BLOCK = _core.QUERY_BLOCK_ROWS
-_CODES = "uint16"  # of numbers, until it is known how many differ
-_LOOKED_AT = 1 << 18  # rows that are coded for a try: chosen, not measured
-_PUT_BACK = 1 << 20  # rows whose codes are replaced at a time: chosen, not measured
 
 
 @dataclass
@@ -123,13 +121,13 @@ class HeldTable:
         return self._opened[1]
 
     def columns(self, kinds: dict[str, Kind]) -> dict[str, HeldColumn]:
-        """Those of some names, copied unless they were.
+        """Those of some names, of the table that was opened last, copied unless they were.
 
         Raises:
             FormatError: the file is damaged.
             OutOfMemory: they do not fit the host's memory.
         """
-        table = self.table()
+        table = self._opened[1] if self._opened is not None else self.table()
         missing = {name: _Copy(kind, table.rows, self.device) for name, kind in kinds.items() if name not in self._columns}
         parts = table.parts_left(names=missing) if missing else []
         for part, after in zip_longest(parts, parts[1:]):
@@ -147,15 +145,12 @@ class _Copy:
         self.kind, self.rows, self.device = kind, rows, device
         self.room = max(-(-rows // _BLOCK), 1) * _BLOCK
         self.texts = Numbers()
-        self.bits = 64 if kind.element == "decimal" else kind.bits
-        coded = kind.family != "text" and self.bits >= 32
-        self.codes = _core.QueryCodes(self.bits // 8) if coded else None  # until more values differ than it tells apart
+        self.values: UnifiedTensor | NumberCopy
+        if kind.family == "text" or kind.element == "bool":
+            self.values = self._room(kind.bits)
+        else:
+            self.values = NumberCopy(64 if kind.element == "decimal" else kind.bits, rows, self._room)
         self.valid: UnifiedTensor | None = None
-
-    @functools.cached_property
-    def values(self) -> UnifiedTensor:
-        """The room for them, or for their codes."""
-        return self._room(self.bits if self.codes is None else np.iinfo(_CODES).bits)
 
     def _room(self, bits: int) -> UnifiedTensor:
         # The copy engine, which brings what filters compare, takes memory that is mapped a fault at a time, and this as it is.
@@ -164,7 +159,7 @@ class _Copy:
         return made
 
     def add(self, what: str, array: Any, begin: int) -> None:
-        """Copies rows from ``begin`` on."""
+        """Copies rows from ``begin`` on, where the last ones ended."""
         segment = segment_of(what, array, begin, self.kind, self.texts)
         if segment.valid and self.valid is None:
             self.valid = self._room(1)
@@ -174,44 +169,13 @@ class _Copy:
                 _put_bits(self.valid, segment, segment.valid, segment.valid_at)
             else:
                 _set_bits(self.valid.cpu().numpy(), begin, np.ones(len(array), np.uint8))
-        if self.kind.element == "bool":
+        if isinstance(self.values, NumberCopy):
+            whole = self._whole(what, segment) if self.kind.element == "decimal" else None
+            self.values.add(segment.values if whole is None else whole.data_ptr(), begin, len(array))
+        elif self.kind.element == "bool":
             _put_bits(self.values, segment, segment.values, segment.value_at)
-        elif self.kind.family == "text":
-            _as(self.values, "int32")[begin : segment.end] = self._codes(what, segment)
-        elif self.kind.element == "decimal":
-            numbers = self._whole(what, segment)
-            self._put(numbers.data_ptr(), begin, len(array))
         else:
-            self._put(segment.values, begin, len(array))
-
-    def _put(self, values: int, begin: int, count: int) -> None:
-        """Copies numbers that lie at an address, or their codes."""
-        if self.codes is not None and not begin:
-            tried = np.empty(min(count, _LOOKED_AT), _CODES)
-            if not self.codes.add(values, len(tried), tried.ctypes.data):
-                self.codes = None  # before there is a room for them
-        if self.codes is not None:
-            if self.codes.add(values, count, self.values.cpu().data_ptr() + begin * np.dtype(_CODES).itemsize):
-                return
-            self._put_back(begin)
-        width = self.bits // 8
-        _core.copy_bytes(self.values.cpu().data_ptr() + begin * width, values, count * width)
-
-    def _put_back(self, end: int) -> None:
-        """The numbers themselves, of rows before ``end``."""
-        codes, entries = _as(self.values, _CODES)[:end], torch.from_numpy(self._entries())
-        self.codes, self.values = None, self._room(self.bits)
-        numbers = _as(self.values, f"int{self.bits}")
-        for begin in range(0, end, _PUT_BACK):
-            some = codes[begin : begin + _PUT_BACK]
-            numbers[begin : begin + len(some)] = entries[some.int()]
-
-    def _entries(self) -> np.ndarray[Any, Any]:
-        """The number of each code, by its bits."""
-        assert self.codes is not None
-        entries = np.empty(len(self.codes), f"int{self.bits}")
-        self.codes.copy_to(entries.ctypes.data)
-        return entries
+            _as(self.values, "int32")[begin : segment.end] = self._codes(what, segment)
 
     def _codes(self, what: str, segment: Segment) -> torch.Tensor:
         codes = torch.from_numpy(_memory(segment.values, segment.end - segment.begin, segment.element).astype(np.int64))
@@ -230,26 +194,21 @@ class _Copy:
         return halves[:, 0].contiguous()
 
     def done(self) -> HeldColumn:
-        """What was copied; codes of few texts and numbers are narrow."""
-        element = "int64" if self.kind.element == "decimal" else self.kind.element
+        """What was copied; codes of few texts are narrow, as those of numbers are."""
+        element, bits, entries, values = self.kind.element, self.kind.bits, None, self.values
+        element = "int64" if element == "decimal" else element
         taken = {"u": "uint64", "f": "float64"}.get(np.dtype(element).kind, "int64")
-        values, bits, entries = self.values, self.bits, None
-        if self.kind.family == "text":
-            values, element, bits = self._narrowed("int32", len(self.texts))
-        elif self.codes is not None:
-            numbers = self._entries().view(element).astype(taken)
-            entries = torch.from_numpy(numbers.view(np.int64)).to(self.device)
-            values, element, bits = self._narrowed(_CODES, len(numbers))
-        return HeldColumn(element, bits, taken, self.texts, entries, values, self.valid, self.rows)
-
-    def _narrowed(self, element: str, count: int) -> tuple[UnifiedTensor, str, int]:
-        """Codes of so many things, in as few bytes as they need; what lies there, and its bits."""
-        narrow = next((few for few in ("uint8", "uint16") if count <= np.iinfo(few).max + 1), element)
-        bits, values = np.iinfo(narrow).bits, self.values
-        if narrow != element:
+        if isinstance(values, NumberCopy):
+            values, bits, numbers = values.done()
+            if numbers is not None:
+                with np.errstate(invalid="ignore"):  # of a signalling NaN
+                    wide = numbers.view(element).astype(taken)
+                element, entries = f"uint{bits}", torch.from_numpy(wide.view(np.int64)).to(self.device)
+        elif self.kind.family == "text" and (narrow := next((b for b in (8, 16) if len(self.texts) <= 1 << b), None)):
+            element, bits, codes = f"uint{narrow}", narrow, _as(values, element)
             values = self._room(bits)
-            _as(values, narrow)[: self.rows] = _as(self.values, element)[: self.rows]
-        return values, narrow, bits
+            _as(values, element)[: self.rows] = codes[: self.rows]
+        return HeldColumn(element, bits, taken, self.texts, entries, values, self.valid, self.rows)
 
 
 def _as(values: UnifiedTensor | torch.Tensor, element: str) -> torch.Tensor:

@@ -1,7 +1,8 @@
-#include "query/codes.hpp"
+#include "query/coded.hpp"
 
 #include <algorithm>
 #include <atomic>
+#include <random>
 
 #include "core/pool.hpp"
 #include "query/mixed.hpp"
@@ -12,7 +13,10 @@ namespace {
 
 constexpr int64_t kAtOnce = 1 << 14;  // values that a thread takes: chosen, not measured
 
-// Those of a piece's values that are known are coded, others are added to `fresh`. Whether all were known.
+// Of each process its own, so that nobody can choose values that all take one slot.
+const uint64_t kSeed = std::random_device{}();
+
+// Those of a piece's values that are known are coded, others are added to `fresh`. Whether all were known; else all are coded again.
 template <class Word>
 bool encode(const CodedWords<Word>& known, const Word* values, int64_t count, uint16_t* codes, CodedWords<Word>& fresh) {
   bool all = true;
@@ -50,7 +54,7 @@ bool add_all(CodedWords<Word>& known, const Word* values, int64_t count, uint16_
   }
   if (too_many) return false;
   encode_rest();
-  return true;
+  return std::ranges::all_of(done, [](uint8_t one) { return one != 0; });  // or what is coded changes meanwhile
 }
 
 }  // namespace
@@ -58,7 +62,7 @@ bool add_all(CodedWords<Word>& known, const Word* values, int64_t count, uint16_
 template <class Word>
 int64_t CodedWords<Word>::slot_of(Word word) const {
   const int64_t last = static_cast<int64_t>(slots_.size()) - 1;
-  int64_t slot = static_cast<int64_t>(mixed(0, word)) & last;
+  int64_t slot = static_cast<int64_t>(mixed(kSeed, word)) & last;
   while (slots_[slot] != word && slots_[slot] != 0) slot = (slot + 1) & last;
   return slot;
 }
