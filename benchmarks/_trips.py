@@ -32,15 +32,18 @@ TOTAL += [119.13, 166.26, 174.82]
 TOLLS = [0.0] * 31 + [5.76, 5.76, 5.76, 5.76, 6.43, 11.52, 17.39, 24.02]
 
 
-def write(folder: Path, rows: int) -> dict[str, Path]:
-    """An Arrow and a Parquet file of the same trips, by their kind."""
+def write(folder: Path, rows: int, rounded: bool = True) -> dict[str, Path]:
+    """An Arrow and a Parquet file of the same trips, by their kind; of those that are not ``rounded`` to hundredths nearly all
+    distances, totals and tolls that are paid differ."""
     import pyarrow
     import pyarrow.feather
     import pyarrow.parquet
 
     rng = np.random.default_rng(1)
     drawn = {"distance": DISTANCE, "total": TOTAL, "tolls": TOLLS}
-    columns = {name: np.round(np.interp(rng.random(rows), QUANTILES_AT, known), 2) for name, known in drawn.items()}
+    columns = {name: np.interp(rng.random(rows), QUANTILES_AT, known) for name, known in drawn.items()}
+    if rounded:
+        columns = {name: np.round(values, 2) for name, values in columns.items()}
     columns["surcharge"] = rng.choice([0.0, 0.5, 1.0], rows)
     columns["hail_fee"] = rng.choice([0.0, 2.5, 2.75], rows)
     columns["taxes"] = np.full(rows, 0.5)
