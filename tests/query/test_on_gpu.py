@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyarrow.parquet")
 
 import hinterland as hl  # noqa: E402
-from hinterland._core import QueryCodes  # noqa: E402
+from hinterland import _core  # noqa: E402
 from hinterland.query.on_gpu import MOST_GROUPS, OnGpu  # noqa: E402
 from hinterland.runtime.errors import FormatError  # noqa: E402
 
@@ -57,7 +57,7 @@ def on_gpu(given, file):
     query = hl.query(file, device="cuda")
     with pytest.MonkeyPatch.context() as patch:
         if not given.coded:
-            patch.setattr(QueryCodes, "add", lambda *given: False)
+            patch.setattr(_core.QueryCodes, "add", lambda *given: False)
         query.agg(*everything(NUMBERS), "max(day)", "max(moment)")  # which copies all columns that may be coded
     return query
 
