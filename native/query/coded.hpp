@@ -7,7 +7,7 @@
 
 namespace hinterland::native {
 
-// Of codes of 16 bits.
+// That 16 bits tell apart.
 inline constexpr int64_t kMostCodes = 1 << 16;
 
 // Words, each with a code, which is the number of those that came before it.
@@ -42,8 +42,9 @@ class Codes {
   // Of values of 4 or 8 bytes.
   explicit Codes(int64_t bytes);
   int64_t size() const;
-  // Has the codes of `count` values written. False where the column has more different ones than codes; codes of values that came
-  // before stay as they are, and some of these values have theirs.
+  // Has the codes of `count` values written. False where the column has more different ones than codes, or where the values change
+  // meanwhile, as those of a mapped file may; codes of values that came before stay as they are, and these have none that is of
+  // any use.
   bool add(const void* values, int64_t count, uint16_t* codes);
   // The value of each code.
   void copy_to(void* values) const;

@@ -122,7 +122,7 @@ def test_any_numbers_in_any_pieces(seed):
     for element in ("int32", "uint64", "float64"):
         rows, few = int(rng.integers(1, 600_000)), int(rng.choice([1, 100, 5000, 65_536, 65_600, 10**6]))
         numbers = rng.integers(0, few, rows).astype(element)
-        copy = coded.NumberCopy(8 * numbers.itemsize, rows, lambda bits, rows=rows: rooms(rows, bits))
+        copy = coded.NumberCopy(8 * numbers.itemsize, rows, lambda bits, rows=rows: room_of(rows, bits))
         cuts = np.unique(np.append(rng.integers(0, rows, int(rng.integers(0, 50))), [0, rows]))
         for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             copy.add(numbers.ctypes.data + begin * numbers.itemsize, begin, end - begin)
@@ -132,7 +132,7 @@ def test_any_numbers_in_any_pieces(seed):
         assert (entries is None) == (len(np.unique(numbers)) > 65_536)
 
 
-def rooms(rows, bits):
+def room_of(rows, bits):
     return UnifiedTensor.empty((rows * bits // 8,), torch.uint8, "heap")
 
 

@@ -53,7 +53,7 @@ class NumberCopy:
             return self._values, self._bits, None
         entries = self._entries()
         bits = 8 if len(entries) <= 1 << 8 else 16
-        if self._values is None or bits < 8 * _CODE.itemsize:
+        if self._values is None or bits == 8:
             self._values = self._room(bits)
             narrow = torch.uint8 if bits == 8 else _CODE
             self._values.cpu().view(narrow)[: self._rows] = self._codes[: self._rows]

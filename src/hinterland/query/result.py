@@ -36,7 +36,8 @@ class QueryResult(Shown):
         rows: for each group a dict of its keys and of its aggregates, these by the text that asked for them; sorted by the
             keys, nulls last. One row where there are no groups.
         matched: rows of the file for which the filter is true.
-        bytes: what was read of all columns. Of Parquet as it is stored, with the indexes or headers by which pages were found.
+        bytes: what was read of all columns. Of Parquet as it is stored, with the indexes or headers by which pages were found;
+            where a GPU answers, of the copies that it reads, which are codes of one or two bytes where few values differ.
         least_bytes: the filter's columns, where statistics leave them, and what holds the values of other columns in rows that
             match: sectors of 32 bytes, and of Parquet, unless a GPU answers, pages as they are stored.
         plans: one for each column that the query names.
