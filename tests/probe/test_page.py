@@ -35,6 +35,8 @@ def machine() -> Machine:
         peers=(Peer(0, 1, 3.7e11, 3.3e11),),
         disk=Disk("/data", True, 1e9, 1e9, {1: 1e4, 64: 1e5}),
         left_out=("a thing & another",),
+        doubts=("a rate & another",),
+        doubts=("a rate & another",),
     )
 
 
@@ -71,7 +73,7 @@ def test_the_page_is_whole_and_needs_nothing_else(make):
     parser.feed(text)
     assert parser.open == []
     assert "http" not in text and "url(" not in text and "@import" not in text
-    assert "CPU &lt;of&gt; &amp; sorts" in text and "a thing &amp; another" in text
+    assert "CPU &lt;of&gt; &amp; sorts" in text and "a thing &amp; another" in text and "a rate &amp; another" in text
 
 
 def test_every_curve_has_its_points_and_its_ceiling():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,13 +33,15 @@ def probe(
     from ..probe.page import page
     from ..runtime.files import replacing
 
-    machine = run_probe(
-        full,
-        refresh,
-        disk_path=disk_path,
-        mapped_limit=mapped_limit,
-        progress=lambda phrase: print(phrase, file=sys.stderr),
-    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the doubts, which are printed below
+        machine = run_probe(
+            full,
+            refresh,
+            disk_path=disk_path,
+            mapped_limit=mapped_limit,
+            progress=lambda phrase: print(phrase, file=sys.stderr),
+        )
     if html:
         with replacing(html) as output:
             output.write(page(machine).encode())
@@ -57,3 +60,5 @@ def _print(machine: Machine) -> None:
         print_table(section.title, list(zip(section.columns, right, strict=True)), section.rows)
     for sentence in machine.left_out:
         print(f"Left out: {sentence}")
+    for sentence in machine.doubts:
+        print(f"In doubt: {sentence}")

@@ -14,7 +14,7 @@ from typing import Any
 from ..runtime.errors import FormatError
 from ..runtime.shown import Shown
 
-VERSION = 2  # of the JSON; a file of another version is measured again
+VERSION = 3  # of the JSON; a file of another version is measured again
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class Cpu:
 
 @dataclass(frozen=True, repr=False)
 class Machine(Shown):
-    """Everything that a probe measured; ``left_out`` says in sentences what it could not.
+    """Everything that a probe measured; ``left_out`` says in sentences what it could not, ``doubts`` what is not to be trusted.
 
     ``mapped_limit`` is what somebody who knows the machine has said: the most bytes of mapped memory (memory/mapping.py).
     """
@@ -134,6 +134,7 @@ class Machine(Shown):
     disk: Disk | None = None
     left_out: tuple[str, ...] = ()
     mapped_limit: int | None = None
+    doubts: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON types; the inverse of :meth:`from_json`. Keys that are numbers become text, as JSON demands."""

@@ -24,7 +24,7 @@ _PIECE = 256 << 20  # one native call; between two of them time and Ctrl-C are l
 _SMALLEST, _KEEP_FREE, _SEQUENTIAL_THREADS = 64 << 20, 1 << 30, 8
 _UNDER_WAY = (1, 8, 64, 256)  # random reads at a time: the first gives the time of one, the last all that a disk can do
 _READS = 64  # of each of them in one native call
-_SECONDS = 3.0  # about what each of the three phases may take
+_SECONDS = 1.5  # about what each of the three phases may take, each of two times
 
 
 def measure(folder: Path, full: bool = False) -> tuple[Disk | None, list[str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import torch
 
 from .. import _core
@@ -36,8 +38,8 @@ def copy_rates(device: torch.device, size: int = 256 << 20) -> tuple[float, floa
     """The copy engine's bytes a second with pinned memory: host to device, and device to host."""
     host = torch.empty(size, dtype=torch.uint8, pin_memory=True)
     held = torch.empty(size, dtype=torch.uint8, device=device)
-    to_device = best(lambda: held.copy_(host, non_blocking=True), device)
-    to_host = best(lambda: host.copy_(held, non_blocking=True), device)
+    to_device = best(lambda: held.copy_(host, non_blocking=True), device, repeats=4)
+    to_host = best(lambda: host.copy_(held, non_blocking=True), device, repeats=4)
     return size / to_device, size / to_host
 
 
@@ -51,11 +53,11 @@ def sequence_rate(device: torch.device, base: int, size: int, access_bytes: int,
     def work() -> None:
         launch(KERNELS, instance, device, blocks, BLOCK, params)
 
-    return words * access_bytes / best(work, device, repeats=3)
+    return words * access_bytes / best(work, device)
 
 
 def measure(device: torch.device, full: bool = False) -> Link:
-    """Measures the link of one GPU."""
+    """Measures the link of one GPU; :func:`saturated` then says what saturates it."""
     size = (4 << 30) if full else (512 << 20)
     h2d, d2h = copy_rates(device, size)
     many = 2 * devices.sm_count(device)
@@ -75,9 +77,16 @@ def measure(device: torch.device, full: bool = False) -> Link:
         d2h=d2h,
         zero_copy=max(p.bandwidth for p in points if p.shift_bytes == 0),
         latency=latency,
-        threads_to_saturate={access: _saturating_blocks(sweep, access) for access in (4, 16)},
+        threads_to_saturate={},
         sequential=(*points, *sweep),
     )
+
+
+def saturated(found: Link) -> Link:
+    """``found`` with the blocks that saturate it, by its sweep over blocks: aligned reads of mapped memory."""
+    sweep = [point for point in found.sequential if point.mapping == "mapped" and point.shift_bytes == 0]
+    blocks = {access: _saturating_blocks(sweep, access) for access in (4, 16)}
+    return dataclasses.replace(found, threads_to_saturate=blocks)
 
 
 def chain_latency(device: torch.device, table: UnifiedTensor) -> float:

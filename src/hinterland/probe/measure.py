@@ -15,7 +15,8 @@ from ..machine.model import Machine
 from ..memory.mapping import parse_limit
 from ..runtime import arguments, devices
 from ..runtime.errors import HinterlandError, StorageError
-from . import disk, host, link, peers, rows
+from ..runtime.warned import warn
+from . import disk, host, link, peers, rows, twice
 
 
 def probe(
@@ -37,8 +38,11 @@ def probe(
         progress: called with a phrase as each part begins.
 
     Returns:
-        The machine; ``left_out`` says in sentences what could not be measured. Rates are in bytes a second, times in
-        seconds.
+        The machine; ``left_out`` says in sentences what could not be measured, ``doubts`` which figures are not to be
+        trusted. Rates are in bytes a second, times in seconds.
+
+    Warns:
+        UserWarning: the doubts of what is measured now, each.
     """
     say = progress or (lambda phrase: None)
     arguments.function("progress", progress)
@@ -49,13 +53,12 @@ def probe(
     if machine is None or (full and not machine.full):
         machine = _measure(full, folder, say)
     elif disk_path and (machine.disk is None or machine.disk.path != str(folder)):
-        say(f"disk under {folder}")
-        measured, sentences = disk.measure(folder, full)
-        others = [sentence for sentence in machine.left_out if not sentence.startswith("disk ")]
-        machine = dataclasses.replace(machine, disk=measured, left_out=(*others, *sentences))
+        machine = _measure_disk(machine, full, folder, say)
     elif machine.mapped_limit == limit:
         return machine
     machine = dataclasses.replace(machine, mapped_limit=limit)
+    for doubt in machine.doubts if machine.date != (kept and kept.date) else ():
+        warn(doubt)
     try:
         cache.store(machine)
     except HinterlandError as error:
@@ -71,6 +74,27 @@ def _folder(path: str | Path) -> Path:
 
 
 def _measure(full: bool, folder: Path, say: Callable[[str], None]) -> Machine:
+    """Everything, twice: on a busy machine the two differ, and what lies between them is no way to tell which is right."""
+    disturbed = twice.busy()
+    first = _once(full, folder, say)
+    second = _once(full, folder, lambda phrase: say(f"{phrase}, a second time"))
+    machine, apart = twice.better(first, second)
+    if machine.link is not None:
+        machine = dataclasses.replace(machine, link=link.saturated(machine.link))
+    left_out = min(first.left_out, second.left_out, key=len)
+    return dataclasses.replace(machine, left_out=left_out, doubts=(*disturbed, *apart))
+
+
+def _measure_disk(machine: Machine, full: bool, folder: Path, say: Callable[[str], None]) -> Machine:
+    """``machine`` with the disk under another folder."""
+    say(f"disk under {folder}")
+    first, left_out = disk.measure(folder, full)
+    found, doubts = (first, []) if first is None else twice.better(first, disk.measure(folder, full)[0], "disk")
+    others = [[sentence for sentence in all_ if not sentence.startswith("disk")] for all_ in (machine.left_out, machine.doubts)]
+    return dataclasses.replace(machine, disk=found, left_out=(*others[0], *left_out), doubts=(*others[1], *doubts))
+
+
+def _once(full: bool, folder: Path, say: Callable[[str], None]) -> Machine:
     left_out: list[str] = []
     say("CPU memory")
     cpu = host.measure(full)

@@ -51,7 +51,10 @@ def page(machine: Machine) -> str:
     figures = "".join(
         f"<figure><h3>{escape(chart.title)}</h3>{chart.legend()}{chart.svg()}</figure>" for chart in charts(machine)
     )
-    left_out = "".join(f"<p>{escape(sentence)}</p>" for sentence in machine.left_out) or "<p>Nothing.</p>"
+    left_out, doubts = (
+        "".join(f"<p>{escape(sentence)}</p>" for sentence in said) or "<p>Nothing.</p>"
+        for said in (machine.left_out, machine.doubts)
+    )
     tables = "".join(_table(section) for section in sections(machine))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -61,7 +64,7 @@ def page(machine: Machine) -> str:
         f'<p class="soft">What this machine&rsquo;s memories give. hinterland probe, {escape(machine.date)}</p>'
         f'<div class="cards">{heads}</div>'
         f'<h2>Curves</h2><div class="charts">{figures}</div>'
-        f"<h2>Left out</h2>{left_out}"
+        f"<h2>Left out</h2>{left_out}<h2>In doubt</h2>{doubts}"
         f'<h2>Every figure</h2><div class="tables">{tables}</div>'
         "</main></body></html>\n"
     )

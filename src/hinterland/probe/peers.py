@@ -46,4 +46,4 @@ def _random_rate(reader: torch.device, held: torch.Tensor, blocks: int) -> float
         params.words = _ROW_BYTES // _WORD_BYTES
         launch(KERNELS, "read_random", reader, blocks, BLOCK, params)
 
-    return rows * _ROW_BYTES / best(work, reader, repeats=3)
+    return rows * _ROW_BYTES / best(work, reader)

@@ -23,7 +23,7 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
         return begin.elapsed_time(end) / 1e3
 
 
-def best(work: Callable[[], object], device: torch.device, repeats: int = 4) -> float:
-    """The shortest of several runs after one that warms up: what disturbs a run only ever adds time."""
+def best(work: Callable[[], object], device: torch.device, repeats: int = 2) -> float:
+    """The shorter of two runs after one that warms up: what disturbs a run only ever adds time."""
     work()
     return min(seconds(work, device) for _ in range(repeats))
