@@ -36,7 +36,6 @@ def machine() -> Machine:
         disk=Disk("/data", True, 1e9, 1e9, {1: 1e4, 64: 1e5}),
         left_out=("a thing & another",),
         doubts=("a rate & another",),
-        doubts=("a rate & another",),
     )
 
 

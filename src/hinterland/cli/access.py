@@ -94,13 +94,22 @@ def _pagerank(
 
 
 def _report(graph: Graph, found: EmogiResult, reached: int, access: str, **_: Any) -> dict[str, Any]:
-    """The stats that commands print. Of ``"uvm"`` nobody counts what crosses the link: its bytes are those of the lists."""
+    """The stats that commands print. Bytes are those of the lists, whatever the access asks of the link for them: ``counted``
+    says so. Of ``"uvm"`` no rate is given, since its pages may be on the GPU already."""
     stats, seconds = found.stats, found.stats["seconds"]
     link = None
     if stats["device"] != "cpu" and access != emogi.UVM and not graph.neighbor_lists.on_gpu:
         bandwidth = stats["bytes"] / seconds if seconds > 0 else 0.0
         link = {"bytes": stats["bytes"], "bandwidth": bandwidth, "ceiling": None, "share": None}
-    return {"access": access, **stats, "levels": stats["launches"], "reached": reached, "link": link, "storage": None}
+    return {
+        "access": access,
+        "counted": "lists",
+        **stats,
+        "levels": stats["launches"],
+        "reached": reached,
+        "link": link,
+        "storage": None,
+    }
 
 
 def _verify_levels(graph: Graph, source: int, result: EmogiResult) -> None:
