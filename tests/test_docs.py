@@ -74,6 +74,11 @@ def own_networkx(request):
         setattr(ours, name, value)
 
 
+def test_the_readme_links_every_page():
+    links = set(re.findall(r"\(docs/(\w+\.md)\)", (ROOT / "README.md").read_text()))
+    assert links == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "architecture.md"}
+
+
 @pytest.mark.parametrize("page", _with("python"))
 def test_python(page, here, own_networkx, capsys):
     texts = blocks(page, "python")
