@@ -46,7 +46,7 @@ def test_columns_are_the_files(tmp_path, kind, rows):
             elif bits[row] and kinds[name].family == "float":
                 assert np.array_equal(found[row], wanted[row], equal_nan=True)
             elif bits[row]:
-                assert kinds[name].value(int(found[row])) == wanted[row]
+                assert kinds[name].values([int(found[row])]) == [wanted[row]]
         if kinds[name].family in ("integer", "bool", "text"):
             low, count = column.span
             numbers = found if column.entries is None else codes

@@ -36,13 +36,25 @@ HINTERLAND_FN int64_t order_of_same(T a, T b) {
   return static_cast<int64_t>(a < b) * kLess + static_cast<int64_t>(a == b) * kEqual + static_cast<int64_t>(a > b) * kGreater;
 }
 
-// Whole numbers exactly, whatever their signs; with a float as float64.
+// Exactly, of a whole number and a float: float64s are rounded to in order, so only of equal ones it is asked which way that was.
+template <class A>
+HINTERLAND_FN int64_t order_to_float(A a, double b) {
+  const int64_t order = order_of_same(static_cast<double>(a), b);
+  if (order != kEqual) return order;
+  constexpr double kEnd = A(-1) < A(0) ? 0x1p63 : 0x1p64;  // which the greatest ones are rounded to, and no A is
+  return b == kEnd ? kLess : order_of_same(a, static_cast<A>(b));
+}
+
+// Exactly, whatever the types and signs.
 template <class A, class B>
 HINTERLAND_FN int64_t order_of(A a, B b) {
   if constexpr (stdlib::is_same_v<A, B>) {
     return order_of_same(a, b);
-  } else if constexpr (stdlib::is_floating_point_v<A> || stdlib::is_floating_point_v<B>) {
-    return order_of_same(static_cast<double>(a), static_cast<double>(b));
+  } else if constexpr (stdlib::is_floating_point_v<B>) {
+    return order_to_float(a, b);
+  } else if constexpr (stdlib::is_floating_point_v<A>) {
+    const int64_t mirrored = order_to_float(b, a);
+    return mirrored == kLess ? kGreater : mirrored == kGreater ? kLess : mirrored;
   } else if constexpr (A(-1) < A(0)) {
     return a < 0 ? kLess : order_of_same(static_cast<uint64_t>(a), static_cast<uint64_t>(b));
   } else {

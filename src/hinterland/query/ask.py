@@ -226,9 +226,15 @@ def _values(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> 
     kind = None if what.function == "mean_ratio" else kinds[what.columns[0]]
     if what.function in ("min", "max"):
         assert kind is not None
+        counted = [
+            both if count else () for count, both in zip(total.count, total.bounds, strict=True)
+        ]  # None where all is NaN
+        values = iter(
+            kind.values([bits for both in counted if both for bits in both])
+        )  # of one type, both bounds of all groups
+        pairs = [(next(values), next(values)) if both else both for both in counted]
         which, nan = int(what.function == "max"), float("nan")
-        counted = zip(total.count, total.bounds, strict=True)
-        return [None if not count else nan if both is None else kind.value(both[which]) for count, both in counted]
+        return [nan if pair is None else pair[which] if pair else None for pair in pairs]
     if kind is None or kind.family == "float":
         if what.function == "sum":
             return total.real

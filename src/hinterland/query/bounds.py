@@ -1,7 +1,8 @@
 """Types of columns, and literals as bounds in them: every comparison is a range of the column's values, or what is outside.
 
-Whole numbers, decimals, dates and times are compared exactly: ``x < 3.5`` of int64 is ``x <= 3``. Floats are compared by value
-with the float64 nearest to the literal, so a float32 that was rounded from 0.1 is not equal to 0.1.
+Whole numbers, decimals, dates and times are compared exactly: ``x < 3.5`` of int64 is ``x <= 3``. Floats are compared by value:
+exactly with a literal of digits alone, else with the float64 nearest to it, so a float32 that was rounded from 0.1 is not equal
+to 0.1.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import math
 import re
 import struct
 import zoneinfo
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -54,27 +57,30 @@ class Kind:
         """What stored numbers are divided by to be values: of decimals; 1 of others."""
         return float(self.units) if self.family == "decimal" else 1.0
 
-    def value(self, stored: int) -> Any:
-        """What Python calls a value that is stored as these 64 bits."""
+    def values(self, stored: Sequence[int]) -> list[Any]:
+        """What Python calls values that are stored as these 64 bits; all are of one type.
+
+        Times are ``date`` or ``datetime``; of nanoseconds, or where Python does not know a year or the time zone, they are all
+        ``numpy.datetime64``, of UTC where there is a zone.
+        """
         import pyarrow
 
         if self.family == "float":
-            return (
-                struct.unpack("<d", struct.pack("<q", stored))[0] + 0.0
-            )  # no -0.0: which zero is least depends on nothing then
+            floats = np.array(stored, np.int64).view(np.float64) + 0.0  # no -0.0: which zero is least depends on nothing then
+            return floats.tolist()
         if self.element == "uint64":
-            return stored % 2**64
+            return [one % 2**64 for one in stored]
         if self.family == "bool":
-            return bool(stored)
+            return list(map(bool, stored))
         if self.family == "decimal":
-            return scaled(stored, self.units)
+            return [scaled(one, self.units) for one in stored]
         if self.family == "time":
-            array = pyarrow.array(np.array([stored], f"i{self.bits // 8}")).view(self.arrow)
-            try:
-                return array[0].as_py()
-            except (ValueError, OverflowError):  # years that Python does not know
-                return stored
-        return stored
+            array = pyarrow.array(np.array(stored, f"i{self.bits // 8}")).view(self.arrow)
+            if self.units != _SECONDS["ns"]:
+                with suppress(ValueError, OverflowError, LookupError):
+                    return array.to_pylist()
+            return list(array.to_numpy(zero_copy_only=False))
+        return list(stored)
 
 
 def scaled(number: int, units: int) -> Decimal:
@@ -130,7 +136,7 @@ def range_of(what: str, kind: Kind, order: str, literal: Literal) -> Range:
     order = "==" if negated else order
     exact = _exact(what, kind, literal)
     if kind.family == "float":
-        least_float, most_float = _float_bounds(kind, order, exact)
+        least_float, most_float = _float_bounds(kind, order, exact, literal.whole)
         low_bits, high_bits = struct.unpack("<qq", struct.pack("<dd", least_float, most_float))
         return Range(low_bits, high_bits, negated)
     width = 64 if kind.element == "decimal" else kind.bits
@@ -197,17 +203,20 @@ def real(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _float_bounds(kind: Kind, order: str, exact: Fraction) -> tuple[float, float]:
-    value = real(exact)
+def _float_bounds(kind: Kind, order: str, exact: Fraction, whole: bool) -> tuple[float, float]:
     endless = math.inf
+    below = above = real(exact)
+    if whole:  # the greatest float64 not above it, and the least not below
+        below = below if below <= exact else math.nextafter(below, -endless)
+        above = above if above >= exact else math.nextafter(above, endless)
     low, high = {
-        "==": (value, value),
-        ">=": (value, endless),
-        ">": (math.nextafter(value, endless), endless),
-        "<=": (-endless, value),
-        "<": (-endless, math.nextafter(value, -endless)),
+        "==": (above, below),
+        ">=": (above, endless),
+        ">": (math.nextafter(below, endless), endless),
+        "<=": (-endless, below),
+        "<": (-endless, math.nextafter(above, -endless)),
     }[order]
-    if (order == ">" and value == endless) or (order == "<" and value == -endless):
+    if (order == ">" and below == endless) or (order == "<" and above == -endless):
         return endless, -endless
     if kind.bits < 64:  # the least float32 not below, and the greatest not above
         with np.errstate(over="ignore"):

@@ -29,9 +29,10 @@ _LONGEST_NUMBER = 400  # digits: more than any type of column holds
 
 
 class Literal(NamedTuple):
-    """A number (exact), a text, or a truth value."""
+    """A number (exact), a text, or a truth value; ``whole``: a number that is written without a point or an exponent."""
 
     value: Fraction | str | bool
+    whole: bool = False
 
 
 class Name(NamedTuple):
@@ -145,7 +146,7 @@ class _Words:
         self.at += 1
         if kind == "number":
             number = self._number(word, place)
-            return Literal(-number if sign == "-" else number)
+            return Literal(-number if sign == "-" else number, word.isdecimal())
         if sign is None and kind == "string":
             return Literal(word[1:-1].replace("''", "'"))
         if sign is None and kind == "word" and word in ("true", "false"):

@@ -102,7 +102,8 @@ def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:
     kind = kinds[name]
     if isinstance(what.other, Name):
         other = kinds[what.other.name]
-        same = kind.family == other.family and kind.units == other.units and kind.element == other.element
+        zoned = [getattr(one.arrow, "tz", None) is not None for one in (kind, other)]
+        same = (kind.family, kind.units, kind.element, zoned[0]) == (other.family, other.units, other.element, zoned[1])
         if not (same and kind.family != "text") and not {kind.family, other.family} <= {"integer", "float"}:
             raise ConfigError(
                 f"the columns {name!r} ({kind.arrow}) and {what.other.name!r} ({other.arrow}) do not compare; "

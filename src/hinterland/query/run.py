@@ -448,7 +448,7 @@ class Run:
             shown[:], rank = column.texts.texts(stored)
             return shown, rank
         stored = stored.view(np.uint64) if column.kind.element == "uint64" else stored
-        shown[:] = [column.kind.value(one) for one in stored.tolist()]
+        shown[:] = column.kind.values(stored.tolist())
         return shown, stored
 
 
