@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import gzip
 import os
 import random
 
@@ -12,7 +14,7 @@ import pyarrow.csv  # noqa: E402
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.files import open_table  # noqa: E402
-from hinterland.runtime.errors import FormatError  # noqa: E402
+from hinterland.runtime.errors import ConfigError, FormatError  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +125,155 @@ def test_lines_longer_than_a_block(tmp_path):
     assert rows == [{"s": "y" * 3_000_000, "sum(n)": 3}]
     (tmp_path / "b.csv").write_text("s,n\n" + lines)
     assert hl.query(tmp_path / "b.csv").agg("count()").rows == [{"count()": 3}]
+
+
+BIG = 2**63 + 1
+
+
+@pytest.mark.parametrize("before", [0, 400_000], ids=["at once", "parts later"])
+@pytest.mark.parametrize(
+    ("values", "wanted"),
+    [
+        ((BIG, 1), BIG),  # as uint64
+        ((2**64 - 1, "", "NULL"), 2**64 - 1),
+        ((BIG, 1.5), float(BIG)),  # floats
+        (("+7", 5), 7.0),
+        ((BIG, "inf"), float("inf")),
+        ((BIG, -1), None),  # texts, for no type holds them
+        ((2**64, 1), None),
+        ((f"+{BIG}",), None),
+    ],
+    ids=str,
+)
+def test_whole_numbers_are_never_other_numbers(tmp_path, before, values, wanted, capsys):
+    """Of more than a megabyte's rows, the first part of a file is of int64; that more is needed is found later."""
+    (tmp_path / "t.csv").write_text("u,v\n" + "".join(f"{value},x\n" for value in (*[3] * before, *values)))
+    asked = hl.query(tmp_path / "t.csv")
+    assert asked.agg("count(v)").rows == [{"count(v)": before + len(values)}]  # other columns are there
+    if wanted is not None:
+        found = asked.agg("max(u)").rows[0]["max(u)"]
+        assert (found, type(found)) == (wanted, type(wanted))
+    else:
+        for value in values:
+            assert asked.filter(f"u == '{value}'").agg("count()").matched == 1
+        with pytest.raises(ConfigError, match="holds texts, which do not compare with a number; write a text"):
+            asked.filter(f"u == {BIG}").agg("count()")
+        with pytest.raises(ConfigError, match="has none"):
+            asked.agg("sum(u)")
+    assert ("whole numbers that 64 bits do not hold: taken as texts" in capsys.readouterr().err) == (wanted is None)
+
+
+def test_whole_numbers_above_int64(tmp_path):
+    (tmp_path / "t.csv").write_text(f"u\n{2**63}\n{BIG}\n1\n")
+    asked = hl.query(tmp_path / "t.csv")
+    assert asked.filter(f"u == {BIG}").agg("count()").matched == 1
+    assert asked.agg("sum(u)").rows == [{"sum(u)": 2**63 + BIG + 1}]
+    assert [row["u"] for row in asked.group_by("u").agg("count()").rows] == [1, 2**63, BIG]
+
+
+def test_copies_of_other_versions_are_made_again(tmp_path, copies, monkeypatch):
+    (tmp_path / "t.csv").write_text("x\n1\n")
+    hl.query(tmp_path / "t.csv").agg("count()")
+    first = copies()
+    monkeypatch.setattr(pa, "__version__", "99.0.0")
+    hl.query(tmp_path / "t.csv").agg("count()")
+    assert len(copies()) == 1
+    assert copies() != first
+
+
+@pytest.mark.parametrize("heading", ["a,b", "a,b\n", "a,b\r\n", "\ufeffa,b"])
+@pytest.mark.parametrize("encoding", ["utf8", "utf-16"])
+def test_a_heading_alone(tmp_path, heading, encoding):
+    (tmp_path / "t.csv").write_bytes(heading.encode(encoding))
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(heading.encode("utf8")))
+    for name in ("t.csv", "t.csv.gz"):
+        asked = hl.query(tmp_path / name)
+        assert asked.agg("count()", "count(a)").rows == [{"count()": 0, "count(a)": 0}]
+        assert asked.filter("b is null").agg("count()").matched == 0
+
+
+@pytest.mark.parametrize("text", ["", "\n", "\ufeff"])
+def test_no_heading(tmp_path, text):
+    (tmp_path / "t.csv").write_text(text)
+    with pytest.raises(FormatError, match="t.csv is empty; the first line of a CSV file names its columns"):
+        hl.query(tmp_path / "t.csv").agg("count()")
+
+
+def test_texts_of_other_encodings(tmp_path):
+    """UTF-16 is read; of Latin-1 the columns that are ASCII are."""
+    (tmp_path / "wide.csv").write_text("x,t\n" + "1,é\n" * 200_000, "utf-16")
+    assert hl.query(tmp_path / "wide.csv").group_by("t").agg("sum(x)").rows == [{"t": "é", "sum(x)": 200_000}]
+    for before in (0, 400_000):
+        (tmp_path / "t.csv").write_text("x,t\n" + "1,e\n" * before + "1,é\n", "latin-1")
+        asked = hl.query(tmp_path / "t.csv")
+        assert asked.agg("sum(x)").rows == [{"sum(x)": before + 1}]
+        with pytest.raises(ConfigError, match="'t' is binary, which queries do not take"):
+            asked.agg("count(t)")
+    (tmp_path / "t.csv").write_text("x,é\n1,2\n", "latin-1")
+    with pytest.raises(ConfigError, match="names of its columns are no UTF-8"):
+        hl.query(tmp_path / "t.csv").agg("count()")
+
+
+@pytest.mark.parametrize("late", ["2020-01-01T00:00:00.5Z", "soon"])
+def test_times_with_a_zone_that_change_late(tmp_path, late):
+    (tmp_path / "t.csv").write_text("t,x\n" + "2020-01-01T00:00:00Z,1\n" * 60_000 + f"{late},1\n")
+    assert hl.query(tmp_path / "t.csv").agg("count(t)", "sum(x)").rows == [{"count(t)": 60_001, "sum(x)": 60_001}]
+
+
+def test_a_long_line_after_a_type_that_changed(tmp_path):
+    (tmp_path / "t.csv").write_text("x,t\n" + "1,a\n" * 400_000 + "1.5,a\n" + f"1,{'a' * (3 << 20)}\n")
+    assert hl.query(tmp_path / "t.csv").agg("sum(x)").rows == [{"sum(x)": 400_002.5}]
+
+
+FAR = pa.array([datetime.datetime(9999, 12, 31), datetime.datetime(2020, 1, 1), None], pa.timestamp("us"))
+
+
+@pytest.mark.parametrize(
+    ("column", "said"),
+    [
+        (FAR, "out of range"),
+        (FAR.cast(pa.timestamp("us", "UTC")), "out of range"),
+        (pa.StructArray.from_arrays([FAR], ["t"]), "out of range"),
+        (pa.array([b"a", b"\xff", b"a"]).view(pa.string()), "UTF8"),
+    ],
+    ids=["times", "with a zone", "in a structure", "no UTF-8"],
+)
+def test_orc_columns_that_pyarrow_does_not_read(tmp_path, column, said):
+    """The others are there."""
+    orc = pytest.importorskip("pyarrow.orc")
+    table = pa.table({"x": [1, 2, 3], "t": ["u", "v", "u"], "c": column})
+    orc.write_table(table, tmp_path / "t")
+    asked = hl.query(tmp_path / "t")
+    assert asked.agg("count()").rows == [{"count()": 3}]
+    assert asked.group_by("t").agg("sum(x)").rows == [{"t": "u", "sum(x)": 4}, {"t": "v", "sum(x)": 2}]
+    for asks in (lambda: asked.agg("count(c)"), lambda: asked.filter("c is null").agg("count()")):
+        with pytest.raises(ConfigError, match=f"'c' is not read by pyarrow: .*{said}.*; ask for other columns"):
+            asks()
+    orc.write_table(table.select(["c"]), tmp_path / "t")
+    assert hl.query(tmp_path / "t").agg("count()").rows == [{"count()": 3}]
+
+
+def test_orc_times_by_a_pyarrow_that_wraps_them(tmp_path, monkeypatch):
+    """It would say 1816 for 9999."""
+    orc = pytest.importorskip("pyarrow.orc")
+    orc.write_table(pa.table({"x": [1, 2], "t": pa.array([1, 2], pa.timestamp("ns"))}), tmp_path / "t")
+    monkeypatch.setattr(pa, "__version__", "24.0.0")
+    asked = hl.query(tmp_path / "t")
+    assert asked.agg("sum(x)").rows == [{"sum(x)": 3}]
+    with pytest.raises(ConfigError, match="'t' holds an ORC file's times, and pyarrow 24.0.0 .* pip install -U 'pyarrow>=25'"):
+        asked.agg("max(t)")
+
+
+def test_orc_where_there_are_no_time_zones(tmp_path, monkeypatch):
+    """The file is good. What zones liborc has found it keeps for the whole process, so its words are put into its mouth."""
+    orc = pytest.importorskip("pyarrow.orc")
+    orc.write_table(pa.table({"t": pa.array([1, 2], pa.timestamp("ns"))}), tmp_path / "t")
+
+    def read_stripe(*given):
+        raise pa.ArrowException(
+            "Unknown error: Time zone file /none/GMT does not exist. Please install IANA time zone database"
+        )
+
+    monkeypatch.setattr(orc.ORCFile, "read_stripe", read_stripe)
+    with pytest.raises(ConfigError, match="this machine has no time zones, .*: Unknown error: Time zone file"):
+        hl.query(tmp_path / "t").agg("count()")

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -15,23 +15,32 @@ from typing import Any
 import numpy as np
 
 from ..machine import cache
+from ..runtime.errors import ConfigError, FormatError
 from ..runtime.files import replacing
 
+LEFT_OUT = b"hinterland.left_out"  # metadata of a column that no copy has: why
+_VERSION = 2  # of copies: those that other versions made are made again
 _MOST_TEXTS = 1 << 16  # of a dictionary; columns that have more hold their texts as they are
 _LONGEST_LINE = 1 << 29  # bytes of a CSV file's; pyarrow takes no more than 2^31 together
 _BAD_VALUE = re.compile(r"In CSV column #(\d+): .*conversion error to ", re.DOTALL)
 
 
 def arrow_copy(path: str, head: bytes) -> str:
-    """The Arrow copy of an ORC or CSV file that begins with ``head``, made unless it is there. Former ones are removed."""
+    """The Arrow copy of an ORC or CSV file that begins with ``head``, made unless it is there. Former ones are removed.
+
+    Raises:
+        ConfigError: the heading of a CSV file is no UTF-8.
+        FormatError: there is none.
+    """
     stamp = os.stat(path)
     name = hashlib.sha256(os.path.realpath(path).encode(errors="surrogateescape")).hexdigest()[:32]
-    copy = cache.path("tables") / f"{name}-{stamp.st_size:x}-{stamp.st_mtime_ns:x}.arrow"
+    made = f"{_VERSION}-{_pyarrow_major()}"  # another pyarrow may find other types, or read what this one does not
+    copy = cache.path("tables") / f"{name}-{stamp.st_size:x}-{stamp.st_mtime_ns:x}-{made}.arrow"
     if copy.exists():
         return str(copy)
     copy.parent.mkdir(parents=True, exist_ok=True)
     print(f"{path}: converted once, to {copy}", file=sys.stderr)
-    _convert(path, copy, _Orc(path) if head.startswith(b"ORC") else _Csv(path))
+    _convert(path, copy, _Orc(path) if head.startswith(b"ORC") else _Csv(path, head))
     for former in copy.parent.glob(f"{name}-*.arrow"):
         if former != copy:
             with suppress(OSError):  # another process has removed it
@@ -39,61 +48,129 @@ def arrow_copy(path: str, head: bytes) -> str:
     return str(copy)
 
 
+def _pyarrow_major() -> int:
+    import pyarrow
+
+    return int(pyarrow.__version__.split(".")[0])
+
+
 class _Orc:
-    """Parts of an ORC file: its stripes."""
-
-    def __init__(self, path: str) -> None:
-        import pyarrow.orc
-
-        self._file = pyarrow.orc.ORCFile(path)
-        self.schema = self._file.schema
-
-    def parts(self) -> Iterator[Any]:
-        """Record batches."""
-        return (self._file.read_stripe(number) for number in range(self._file.nstripes))
-
-    def widened(self, error: Exception) -> bool:
-        """Whether types were changed so that what raised ``error`` may work."""
-        return False
-
-
-class _Csv:
-    """Parts of a CSV file. Types are its first part's, until a value says otherwise: then the next of pyarrow's that fits."""
+    """Parts of an ORC file: its stripes. Columns that pyarrow does not read are left out of them."""
 
     def __init__(self, path: str) -> None:
         import pyarrow
+        import pyarrow.orc
+
+        self._file = pyarrow.orc.ORCFile(path)
+        self._fields = list(self._file.schema)
+        self._left_out: dict[str, str] = {}
+        if _pyarrow_major() < 25:
+            for field in self._fields:
+                if pyarrow.types.is_timestamp(field.type):
+                    why = "takes times outside of 1677 to 2262 for others; pip install -U 'pyarrow>=25'"
+                    self._left_out[field.name] = f"holds an ORC file's times, and pyarrow {pyarrow.__version__} {why}"
+
+    @property
+    def schema(self) -> Any:
+        import pyarrow
+
+        return pyarrow.schema(
+            [
+                pyarrow.field(field.name, pyarrow.null(), metadata={LEFT_OUT: self._left_out[field.name]})
+                if field.name in self._left_out
+                else field
+                for field in self._fields
+            ]
+        )
+
+    def parts(self) -> Iterator[Any]:
+        """Record batches."""
+        import pyarrow
+
+        names = [field.name for field in self._fields if field.name not in self._left_out]
+        for number in range(self._file.nstripes if names else 0):
+            read = self._file.read_stripe(number, names if self._left_out else None)
+            columns, nothing = iter(read.columns), pyarrow.nulls(read.num_rows)
+            yield pyarrow.record_batch(
+                [nothing if field.name in self._left_out else next(columns) for field in self._fields], schema=self.schema
+            )
+        if not names:
+            yield pyarrow.record_batch([pyarrow.nulls(self._file.nrows)] * len(self._fields), schema=self.schema)
+
+    def widened(self, error: Exception) -> bool:
+        """Whether columns were left out so that what raised ``error`` may work."""
+        found = {field.name: why for field in self._fields if (why := self._why_not(field.name)) is not None}
+        self._left_out |= found
+        return bool(found)
+
+    def _why_not(self, name: str) -> str | None:
+        """Why a column is not read."""
+        import pyarrow
+
+        if name in self._left_out:
+            return None
+        try:
+            for number in range(self._file.nstripes):
+                self._file.read_stripe(number, [name]).validate(full=True)
+        except pyarrow.ArrowInvalid as error:
+            return f"is not read by pyarrow: {error}; ask for other columns, or write it as another type"
+        return None
+
+
+class _Csv:
+    """Parts of a CSV file. Types are its first part's, until a value says otherwise: then the next of pyarrow's that fits.
+
+    Whole numbers that 64 bits do not hold are texts: floats would be other numbers.
+    """
+
+    def __init__(self, path: str, head: bytes) -> None:
+        import pyarrow
 
         self._path, self._types = path, {}  # type: ignore[var-annotated]
+        self._encoding = "utf16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf8"
         self._block = 1 << 20  # bytes that are read together, pyarrow's own choice: no line is longer
-        order = [
-            pyarrow.null(),
-            pyarrow.int64(),
-            pyarrow.bool_(),
-            pyarrow.date32(),
-            pyarrow.time32("s"),
-            pyarrow.timestamp("s"),
-        ]
-        order += [pyarrow.timestamp("ns"), pyarrow.float64(), pyarrow.string()]
+        moments = [pyarrow.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("s", "ns")]
+        order = [pyarrow.null(), pyarrow.int64(), pyarrow.uint64(), pyarrow.bool_(), pyarrow.date32(), pyarrow.time32("s")]
+        order += [*moments, pyarrow.float64(), pyarrow.string(), pyarrow.binary()]
         self._next = dict(pairwise(order))
         self.schema = self._open().schema
+        try:
+            names = self.schema.names
+        except UnicodeDecodeError as error:
+            raise ConfigError(f"{path}: the names of its columns are no UTF-8: {error}; write the file as UTF-8") from error
+        for name, kind in zip(names, self.schema.types, strict=True):
+            if kind == pyarrow.float64() and self._is_long(name):
+                self._fits(name, pyarrow.uint64())
 
-    def _open(self, column: str | None = None) -> Any:
-        """A reader of all columns, or one."""
+    def _open(self, column: str | None = None, kind: Any = None) -> Any:
+        """A reader of all columns, or of one as of a type."""
         import pyarrow.csv
 
-        options = pyarrow.csv.ConvertOptions(
-            strings_can_be_null=True, quoted_strings_can_be_null=False, column_types=self._types
-        )
+        types = self._types if column is None else {column: kind}
+        options = pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False, column_types=types)
         if column is not None:
             options.include_columns = [column]
         parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+        source: Any = self._path
         while True:
-            read = pyarrow.csv.ReadOptions(block_size=self._block)
+            read = pyarrow.csv.ReadOptions(block_size=self._block, encoding=self._encoding)
             try:
-                return pyarrow.csv.open_csv(self._path, read_options=read, convert_options=options, parse_options=parse)
+                return pyarrow.csv.open_csv(source, read_options=read, convert_options=options, parse_options=parse)
             except pyarrow.ArrowInvalid as error:
-                if not self._lengthened(error):
+                if source is self._path and "Empty CSV file" in str(error):
+                    source = self._heading()
+                elif not self._lengthened(error):
                     raise
+
+    def _heading(self) -> Any:
+        """The heading of a file that has nothing else, with the line's end that it lacks."""
+        import pyarrow
+
+        with pyarrow.input_stream(self._path) as file:
+            text = file.read().decode(self._encoding)
+        if not text.strip("\ufeff\r\n "):
+            raise FormatError(f"{self._path} is empty; the first line of a CSV file names its columns")
+        return pyarrow.BufferReader(f"{text}\n".encode(self._encoding))
 
     def _lengthened(self, error: Exception) -> bool:
         """Whether a line that raised ``error`` may fit now."""
@@ -110,24 +187,53 @@ class _Csv:
 
     def widened(self, error: Exception) -> bool:
         """Whether types were changed so that what raised ``error`` may work."""
-        import pyarrow
-
         if self._lengthened(error):
             return True
         found = _BAD_VALUE.search(str(error))
         if found is None or int(found[1]) >= len(self.schema):
             return False
         field = self.schema.field(int(found[1]))
-        name, kind = field.name, self._next.get(field.type)
+        return self._fits(field.name, self._next.get(field.type))
+
+    def _fits(self, name: str, kind: Any) -> bool:
+        """Gives a column the first type from ``kind`` on that holds all its values; whether there is one."""
+        import pyarrow
+
         while kind is not None:
-            self._types[name] = kind
-            try:
-                for _ in self._open(name):
-                    pass
+            if kind == pyarrow.float64() and self._is_long(name):
+                print(f"{self._path}: {name!r} has whole numbers that 64 bits do not hold: taken as texts", file=sys.stderr)
+                kind = pyarrow.string()
+            if self._all(name, kind, lambda values: True):
+                self._types[name] = kind
                 return True
-            except pyarrow.ArrowInvalid:
-                kind = self._next.get(kind)
+            kind = self._next.get(kind)
         return False
+
+    def _is_long(self, name: str) -> bool:
+        """Whether a column's values are whole numbers, of which any has more digits than float64s have."""
+        import pyarrow
+        from pyarrow import compute
+
+        def match(pattern: str, texts: Any) -> Any:
+            return compute.match_substring_regex(texts, pattern)
+
+        whole = self._all(
+            name, pyarrow.string(), lambda texts: compute.all(match(r"^\s*[+-]?\d+\s*$", texts)).as_py() is not False
+        )
+        return whole and not self._all(
+            name, pyarrow.string(), lambda texts: compute.any(match(r"\d{16}", texts)).as_py() is not True
+        )
+
+    def _all(self, name: str, kind: Any, hold: Callable[[Any], bool]) -> bool:
+        """Whether a column's values can be read as of a type, and hold in all parts."""
+        import pyarrow
+
+        while True:
+            try:
+                return all(hold(batch.column(0)) for batch in self._open(name, kind))
+            except pyarrow.ArrowInvalid as error:
+                if not self._lengthened(error):
+                    return False
 
 
 class _TooManyTexts(Exception):
@@ -168,7 +274,7 @@ def _convert(path: str, copy: Path, table: _Orc | _Csv) -> None:
             return _write(copy, table, plain)
         except _TooManyTexts as error:
             plain.add(str(error))
-        except pyarrow.ArrowInvalid as error:
+        except (pyarrow.ArrowInvalid, UnicodeDecodeError) as error:
             if not table.widened(error):
                 raise
 
@@ -184,9 +290,7 @@ def _write(copy: Path, table: _Orc | _Csv, plain: set[str]) -> None:
         if (pyarrow.types.is_string(field.type) or pyarrow.types.is_large_string(field.type)) and field.name not in plain
     }
     coded = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-    schema = pyarrow.schema(
-        [pyarrow.field(field.name, coded if number in texts else field.type) for number, field in enumerate(table.schema)]
-    )
+    schema = pyarrow.schema([field.with_type(coded) if number in texts else field for number, field in enumerate(table.schema)])
     options = pyarrow.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
     with (
         replacing(copy) as output,

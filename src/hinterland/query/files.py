@@ -12,7 +12,7 @@ from ..runtime.errors import ConfigError, FormatError, HinterlandError, OutOfMem
 from ..storage.arrow import matches
 from ..storage.names import reading
 from .arrow import ArrowFile
-from .converted import arrow_copy
+from .converted import LEFT_OUT, arrow_copy
 from .parquet import ParquetFile
 
 Table = ArrowFile | ParquetFile
@@ -40,6 +40,8 @@ def sentences(path: str) -> Iterator[None]:
 
 def _unreadable(path: str, error: Exception) -> HinterlandError:
     reason = " ".join(str(error).split())[:200]
+    if "Time zone file" in reason:  # liborc's, of files whose times are good
+        return ConfigError(f"{path}: this machine has no time zones, by which an ORC file's times are read: {reason}")
     if isinstance(error, NotImplementedError) or "not yet implemented" in reason.lower():
         return ConfigError(f"{path}: pyarrow does not read it: {reason}; write it with other encodings")
     return FormatError(f"{path}: damaged: {type(error).__name__}: {reason}; fetch or write it again")
@@ -73,7 +75,7 @@ def named_type(table: Table, name: str) -> Any:
     """The type of a column.
 
     Raises:
-        ConfigError: there is no such column; suggests the nearest.
+        ConfigError: there is no such column; suggests the nearest. Or a file's copy is without it.
         FormatError: there are several.
     """
     import difflib
@@ -82,7 +84,10 @@ def named_type(table: Table, name: str) -> Any:
     if names.count(name) > 1:
         raise FormatError(f"{table.path} has several columns called {name!r}; rename them")
     if name in names:
-        return table.schema.field(name).type
+        field = table.schema.field(name)
+        if why := (field.metadata or {}).get(LEFT_OUT):
+            raise ConfigError(f"{table.path}: the column {name!r} {why.decode()}")
+        return field.type
     near = difflib.get_close_matches(name, names, 1)
     shown = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(arguments.shown, names[:8]))}"
     raise ConfigError(f"{Path(table.path).name} has no column {name!r}; {shown}")
