@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..runtime.arguments import one_line
 from .output import emit
 from .parameters import Json
 
@@ -64,4 +65,4 @@ def info(
 def _shown(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else one_line(str(value))

@@ -10,7 +10,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..runtime.arguments import one_line
 from ..runtime.errors import StorageError
+
+_WIDEST = 1 << 40  # of a table, in characters: no line is as long
+_NARROWEST = 16  # of a column: tables of many are wider than a terminal, which folds their lines
 
 
 def emit(result: dict[str, Any], as_json: bool, text: str) -> None:
@@ -18,14 +22,20 @@ def emit(result: dict[str, Any], as_json: bool, text: str) -> None:
 
     JSON has no NaN and no infinity: they become null.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")  # a file name that is no UTF-8 comes out as it is
+    _take_any_text()
     try:
         print(json.dumps(_finite(result), allow_nan=False) if as_json else text, flush=True)
     except BrokenPipeError:
         raise  # whoever read the output has enough; the command line ends quietly
     except OSError as error:
         raise lost(error) from error
+
+
+def _take_any_text() -> None:
+    """A file name that is no UTF-8 comes out of UTF-8 as it is; of other encodings what they lack, as Python writes it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        whole = sys.stdout.encoding.lower().replace("-", "") == "utf8"
+        sys.stdout.reconfigure(errors="surrogateescape" if whole else "backslashreplace")
 
 
 def lost(error: OSError) -> StorageError:
@@ -53,21 +63,26 @@ def say(sentence: str) -> None:
 
 
 def print_table(title: str, columns: Sequence[tuple[str, bool]], rows: Iterable[Iterable[str]]) -> None:
-    """Prints a table for people, each column with a heading (empty ones: none at all) and whether it is aligned right."""
+    """Prints a table for people, each column with a heading (empty ones: none at all) and whether it is aligned right.
+
+    Texts are shown whole, and as they are: a terminal folds what is too wide for it, and what is piped has lines of any length.
+    """
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
+    _take_any_text()
     console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=200)
+    least = _NARROWEST * len(columns) if console.is_terminal else _WIDEST
+    console = Console(highlight=False, width=max(console.width, least))
     headed = any(heading for heading, _ in columns)
     table = Table(show_header=headed, box=box.SIMPLE_HEAD if console.is_terminal else None)
     for heading, right in columns:
-        table.add_column(heading, justify="right" if right else "left")
+        table.add_column(Text(one_line(heading)), justify="right" if right else "left", overflow="fold")
     for row in rows:
-        table.add_row(*row)
-    console.print(title, style="bold", markup=False)
+        table.add_row(*(Text(one_line(cell)) for cell in row))
+    console.print(Text(one_line(title), style="bold"))
     console.print(table)
     console.print()
 

@@ -47,14 +47,23 @@ def query(
     names = list(found.rows[0]) if found.rows else []
     print_table(
         f"{file}: {found.matched:,} rows match; {seconds:.3g} s, {read}",
-        [(name, isinstance(found.rows[0][name], int | float | Decimal)) for name in names],
-        [["null" if row[name] is None else str(row[name]) for name in names] for row in found.rows],
+        [(_shown(name), isinstance(found.rows[0][name], int | float | Decimal)) for name in names],
+        [[_shown(row[name]) for name in names] for row in found.rows],
     )
     emit({}, False, found.explain())
 
 
+def _shown(value: Any) -> str:
+    """As a table has it: texts between quotes, as Python writes them, where they could be taken for others or for null."""
+    if value is None:
+        return "null"
+    if isinstance(value, str) and (value in ("", "null") or value[0] in "'\"" or value != value.strip()):
+        return repr(value)
+    return str(value)
+
+
 def _plain(value: Any) -> Any:
     """As JSON has it: dates by ISO 8601, decimals as text, which keeps their digits."""
-    if isinstance(value, datetime.date | datetime.datetime):
-        return value.isoformat()
-    return str(value) if isinstance(value, Decimal) else value
+    if isinstance(value, str | int | float | None):
+        return value
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)

@@ -117,8 +117,10 @@ class HeteroDataset(Shown):
         lines = [f"HeteroDataset({self.name!r}: {self.num_classes} classes of {self.target}, {_sizes(self.splits)}"]
         for kind, count in self.num_vertices.items():
             held = self.features.get(kind)
-            lines.append(f"  {kind}: {count:,} vertices, " + ("no features" if held is None else f"features {_table(held)}"))
-        lines += [f"  {' '.join(kind)}: {graph.num_edges:,} stored edges" for kind, graph in self.graphs.items()]
+            features = "no features" if held is None else f"features {_table(held)}"
+            lines.append(f"  {arguments.one_line(kind)}: {count:,} vertices, {features}")
+        kinds = {arguments.one_line(" ".join(kind)): graph for kind, graph in self.graphs.items()}
+        lines += [f"  {kind}: {graph.num_edges:,} stored edges" for kind, graph in kinds.items()]
         return "\n".join(lines) + ")"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..runtime import arguments
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 
@@ -52,6 +53,7 @@ class QueryResult(Shown):
     def explain(self) -> str:
         """How each column was read, and why; one line each."""
         return "\n".join(
-            f"{plan.name}: {plan.how}, {format_bytes(plan.bytes)} read of at least {format_bytes(plan.least_bytes)}: {plan.why}"
+            f"{arguments.one_line(plan.name)}: {plan.how}, {format_bytes(plan.bytes)} read of at least "
+            f"{format_bytes(plan.least_bytes)}: {plan.why}"
             for plan in self.plans
         )

@@ -32,6 +32,12 @@ def shown(value: object) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
+def one_line(text: str) -> str:
+    """``text`` as it is, or as Python writes it where a character of it is no letter or sign, but breaks a line or steers a
+    terminal."""
+    return text if text.isprintable() else repr(text)
+
+
 def kind_of(tensor: torch.Tensor) -> str:
     """What a tensor is, whatever it is: ``a torch.float32 tensor of shape (3, 2)``."""
     if tensor.is_nested:
