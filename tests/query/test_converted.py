@@ -87,6 +87,12 @@ def test_a_csv_file_that_is_none(tmp_path, copies):
     assert not copies()
 
 
+def test_fields_between_semicolons(tmp_path):
+    (tmp_path / "t.csv").write_text("x;y\n1,5;2\n")
+    with pytest.raises(ConfigError, match="its heading has no comma, and a line has: .* write fields between commas"):
+        hl.query(tmp_path / "t.csv").agg("count()")
+
+
 def test_lines_that_end_within_quotes(tmp_path):
     """More of them than a block of pyarrow's holds."""
     lines = "".join(f'{i % 7},"\n{i},x\n"\n' for i in range(100_000))

@@ -74,7 +74,8 @@ class Query:
 
         Returns:
             What was found. Whole numbers and decimals are summed exactly; means are float64. Nulls are left out. Of no value
-            counts and sums are 0, everything else is None.
+            counts and sums are 0, everything else is None. Dates and times are ``date`` and ``datetime``; of nanoseconds, or
+            where Python does not know a year or the zone, all of a column's are ``numpy.datetime64``, of UTC.
 
         Raises:
             ConfigError: an aggregate cannot be read, a column is not there or of another type than it needs, pyarrow

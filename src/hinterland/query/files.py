@@ -42,6 +42,8 @@ def _unreadable(path: str, error: Exception) -> HinterlandError:
     reason = " ".join(str(error).split())[:200]
     if "Time zone file" in reason:  # liborc's, of files whose times are good
         return ConfigError(f"{path}: this machine has no time zones, by which an ORC file's times are read: {reason}")
+    if "CSV parse error: Expected 1 columns" in reason:  # as of fields between semicolons, whose numbers have commas
+        return ConfigError(f"{path}: its heading has no comma, and a line has: {reason}; write fields between commas")
     if isinstance(error, NotImplementedError) or "not yet implemented" in reason.lower():
         return ConfigError(f"{path}: pyarrow does not read it: {reason}; write it with other encodings")
     return FormatError(f"{path}: damaged: {type(error).__name__}: {reason}; fetch or write it again")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # the command line checks arguments before it needs torch
 
 MOST = 2**63 - 1  # what native code and kernels count to
 _LONGEST = 80  # characters of a value in a sentence
+_NO_UTF8 = dict.fromkeys(range(0xDC80, 0xDD00))  # how Python holds such bytes of files' names
 
 
 def shown(value: object) -> str:
@@ -34,8 +35,8 @@ def shown(value: object) -> str:
 
 def one_line(text: str) -> str:
     """``text`` as it is, or as Python writes it where a character of it is no letter or sign, but breaks a line or steers a
-    terminal."""
-    return text if text.isprintable() else repr(text)
+    terminal. Bytes of a file's name that are no UTF-8 do neither."""
+    return text if text.translate(_NO_UTF8).isprintable() else repr(text)
 
 
 def kind_of(tensor: torch.Tensor) -> str:
