@@ -227,12 +227,10 @@ def _values(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> 
     kind = None if what.function == "mean_ratio" else kinds[what.columns[0]]
     if what.function in ("min", "max"):
         assert kind is not None
-        counted = [
-            both if count else () for count, both in zip(total.count, total.bounds, strict=True)
-        ]  # None where all is NaN
-        values = iter(
-            kind.values([bits for both in counted if both for bits in both])
-        )  # of one type, both bounds of all groups
+        # No bounds: all of the group is null. Unknown ones: all of it is NaN.
+        counted = [both if count else () for count, both in zip(total.count, total.bounds, strict=True)]
+        # Both bounds of all groups together: Python has one type for the values of a column.
+        values = iter(kind.values([bits for both in counted if both for bits in both]))
         pairs = [(next(values), next(values)) if both else both for both in counted]
         which, nan = int(what.function == "max"), float("nan")
         return [nan if pair is None else pair[which] if pair else None for pair in pairs]
