@@ -150,6 +150,7 @@ bool parquet_page(const uint8_t* file, FileRange range, std::vector<ParquetPage>
     return false;
   });
   page.head = from.position();
+  if (page.bytes != page.full) page.compressed = 1;
   move_bounds(page, range.at);
   return from.ok() && page.bytes >= 0 && page.full >= 0 && page.values >= 0 && page.bytes <= range.size - page.head;
 }

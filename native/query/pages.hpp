@@ -30,7 +30,7 @@ struct ParquetPage {
   int64_t values, nulls;
   int64_t encoding;
   int64_t levels;      // of version 1: the encoding of definition levels; of 2: their bytes, which come first, never compressed
-  int64_t compressed;  // whether values are
+  int64_t compressed;  // whether values are, also where a page of version 2 denies it, but has two sizes
   int64_t least_at, least_bytes, greatest_at, greatest_bytes;
 };
 

@@ -11,6 +11,7 @@ from ..runtime.errors import FormatError
 from ..runtime.params import struct
 from .bounds import Kind
 from .statistics import Statistics, statistics_of
+from .writer import Writer
 
 _CHUNK = np.dtype(struct("ParquetChunk"))
 
@@ -22,25 +23,28 @@ class Footer(NamedTuple):
         chunks: [row groups, columns], as ParquetChunk.
         at: the footer's first byte.
         ordered: whether bounds are ordered as their types are.
+        writer: the program that wrote it.
     """
 
     chunks: np.ndarray
     at: int
     ordered: bool
+    writer: Writer
 
 
-def footer_of(path: str, file: Any, columns: int) -> Footer:
-    """The footer of a file that pyarrow could open, and found to have so many columns.
+def footer_of(path: str, file: Any, metadata: Any) -> Footer:
+    """The footer of a file of which pyarrow has these metadata.
 
     Raises:
         FormatError: it is damaged.
     """
+    columns = metadata.num_columns
     begin, end = footer_range(file)[0].tolist()
     found: Any = _core.parquet_footer(file.address + begin, end - begin) if begin >= 0 else None
     chunks = np.frombuffer(found[0], _CHUNK) if found is not None else None
     if chunks is None or len(chunks) % max(columns, 1):
         raise FormatError(f"{path}: its footer is damaged; fetch or write it again")
-    return Footer(chunks.reshape(-1, max(columns, 1)), begin, found[1])
+    return Footer(chunks.reshape(-1, max(columns, 1)), begin, found[1], Writer.of(metadata.created_by))
 
 
 def footer_range(file: Any) -> np.ndarray:
@@ -50,26 +54,44 @@ def footer_range(file: Any) -> np.ndarray:
     return np.array([[end - length, end]])
 
 
+def null_counts(footer: Footer, descriptor: Any, parts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """How many nulls parts of a column have, of so many ``rows`` each: as their writer counted them, if it is known to do that
+    right, and none where the column is required; -1: not known, as of what has bounds, but no value."""
+    if descriptor.max_definition_level == 0:
+        return np.zeros(len(rows), np.int64)
+    nulls, most = parts["nulls"], rows - (parts["least_at"] >= 0)
+    return np.where(footer.writer.counts_nulls & (nulls >= 0) & (nulls <= most), nulls, -1)
+
+
 def chunk_statistics(
     kind: Kind, descriptor: Any, file: Any, footer: Footer, number: int, rows: np.ndarray
 ) -> Statistics | None:  # fmt: skip
     """Of a column's chunk in each row group, of so many ``rows``; None where nothing is known of any."""
     if not footer.ordered:
         return None
-    return statistics_at(kind, descriptor, file, footer.chunks[:, number], (footer.at, file.size - 8), rows, None)
+    return statistics_at(kind, descriptor, file, footer, footer.chunks[:, number], (footer.at, file.size - 8), rows, None)
 
 
 def statistics_at(
-    kind: Kind, descriptor: Any, file: Any, parts: Any, within: tuple[int, int], rows: np.ndarray, empty: np.ndarray | None
-) -> Statistics:  # fmt: skip
+    kind: Kind,
+    descriptor: Any,
+    file: Any,
+    footer: Footer,
+    parts: np.ndarray,
+    within: tuple[int, int],
+    rows: np.ndarray,
+    empty: np.ndarray | None,
+) -> Statistics:
     """From places of bounds, which count from the first of the bytes ``within`` which they lie; ``empty`` parts have none."""
     begin, end = within
+    believed = kind.family != "text" or footer.writer.bounds_texts
     sides = []
     for side in ("least", "greatest"):
         at, size = parts[f"{side}_at"], parts[f"{side}_bytes"]
-        there = (at >= 0) & (size >= 0) & (size <= end - begin - at)
+        there = (at >= 0) & (size >= 0) & (size <= end - begin - at) & believed
         if empty is not None:
             there &= ~empty
         sides.append(np.stack([np.where(there, begin + at, -1), size], axis=1))
-    nulls = parts["nulls"] if empty is None else np.where(empty, rows, parts["nulls"])
+    nulls = null_counts(footer, descriptor, parts, rows)
+    nulls = nulls if empty is None else np.where(empty, rows, nulls)
     return statistics_of(kind, descriptor, file, sides[0], sides[1], nulls, rows)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import zlib
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -193,8 +196,21 @@ class Column:
             pages = self._walked
         if pages is None or not np.array_equal(pages["chunk"], self._records["chunk"]) or not self._footer.ordered:
             return None
-        empty = pages["values"] == 0 if index is not None else None
-        return statistics_at(self.kind, self.descriptor, self.file, pages, (0, self.file.size), self._counts, empty)
+        empty = self._null_pages(pages) if index is not None else None
+        within = 0, self.file.size
+        return statistics_at(self.kind, self.descriptor, self.file, self._footer, pages, within, self._counts, empty)
+
+    def _null_pages(self, index: np.ndarray) -> np.ndarray:
+        """Whether each page has no value, as an index says. Where what it says of a chunk cannot be true nothing of it is left:
+        that a page has none, but other nulls than rows, or the reverse; and any null in a required column."""
+        empty, nulls, rows = index["values"] == 0, index["nulls"], self._counts
+        false = (empty != (nulls == rows)) & (rows > 0)
+        if self.descriptor.max_definition_level == 0:
+            false |= empty | (nulls > 0)
+        false = np.isin(index["chunk"], index["chunk"][false])
+        for name in ("nulls", "least_at", "greatest_at"):
+            index[name][false] = -1
+        return empty & ~false
 
     def least_bytes(self, wanted: Wanted) -> int:
         """Bytes of the pages that hold wanted rows, their headers and their chunks' dictionaries."""
@@ -235,6 +251,8 @@ class Column:
         levels, most = pages["levels"], np.minimum(pages["bytes"], pages["full"])
         if ((pages["kind"] == _KINDS["data v2"]) & ((levels < 0) | (levels > most))).any():
             raise self.damaged("levels that are longer than their page")
+        if self._footer.writer.compresses_all:
+            pages["compressed"] = 1
         pages["row"] = self.starts[numbers] - self.begin
         return numbers, pages
 
@@ -263,9 +281,12 @@ class Column:
         codec = _CODECS[number]
         if not page["compressed"] or codec is None or (full == levels and size == levels):
             return stored
-        if _core.decompressed_bytes(number, stored.address, stored.size) not in (full - levels, -1):
+        if _core.decompressed_bytes(number, stored.address, stored.size) in (full - levels, -1):
+            return pyarrow.Codec(codec).decompress(stored, full - levels)
+        found = _of_members(stored, full - levels) if codec == "gzip" else b""
+        if len(found) != full - levels:
             raise self.damaged("a page that holds more or less than its header says", page["chunk"])
-        return pyarrow.Codec(codec).decompress(stored, full - levels)
+        return pyarrow.py_buffer(found)
 
     def _require(self, good: np.ndarray, found: str) -> None:
         """Of each chunk; ``found``: what those have of which it is not so."""
@@ -277,6 +298,17 @@ class Column:
         where = f"row group {groups[0]}" if len(groups) == 1 else f"row groups {groups[0]} to {groups[-1]}"
         what = f"{self._path}: the column {self.descriptor.name!r} in {where}"
         return FormatError(f"{what} has {found}; the file is damaged, fetch or write it again")
+
+
+def _of_members(stored: Any, most: int) -> bytes:
+    """What a page of several members of gzip holds, of which the trailer tells the last one's size alone, or one of zlib. Of
+    more than ``most`` bytes there is one too many; of damaged ones none."""
+    try:
+        if stored.slice(0, 2).to_pybytes() == b"\x1f\x8b":
+            return gzip.GzipFile(fileobj=io.BytesIO(stored)).read(most + 1)
+        return zlib.decompressobj().decompress(stored, most + 1)
+    except (OSError, EOFError, zlib.error):
+        return b""
 
 
 def _hold_data(pages: np.ndarray) -> bool:

@@ -15,7 +15,7 @@ from ..storage.names import reading
 from .bounds import Kind, kind_of
 from .crew import Crew
 from .decoding import Instead, decodable, decode, decoding
-from .footer import chunk_statistics, footer_of, footer_range
+from .footer import chunk_statistics, footer_of, footer_range, null_counts
 from .page_cache import MappedFile, Pages
 from .pages import Column
 from .program import Outcomes, Program, may_hold, outcomes_of
@@ -49,7 +49,7 @@ class ParquetFile:
         self._metadata = pyarrow.parquet.read_metadata(source)
         schema = self._metadata.schema.to_arrow_schema()
         groups, columns = self._metadata.num_row_groups, self._metadata.num_columns
-        self._footer = footer_of(path, self._buffer, columns)
+        self._footer = footer_of(path, self._buffer, self._metadata)
         if columns and len(self._footer.chunks) != groups:
             raise FormatError(f"{path}: its footer is damaged: not all row groups have {columns} columns")
         leaves = [self._metadata.schema.column(leaf) for leaf in range(columns)]
@@ -161,17 +161,18 @@ class ParquetFile:
         found = self._readers.by_kind
         if plain not in found:
             source, dictionaries = pyarrow.BufferReader(self._buffer), None if plain else self._dictionaries
-            found[plain] = pyarrow.parquet.ParquetFile(source, metadata=self._metadata, read_dictionary=dictionaries)
+            found[plain] = pyarrow.parquet.ParquetFile(
+                source, metadata=self._metadata, read_dictionary=dictionaries, coerce_int96_timestamp_unit="us"
+            )
         return found[plain]
 
     def values_of(self, name: str) -> int | None:
         """How many values a column has, nulls left out, where the file's end says so."""
         for part in self.parts_left():
             self._of(part, [name])  # refuses chunks that cannot be what the file says they are
-        rows, nulls = np.diff(self._cuts), self._footer.chunks["nulls"][:, self._leaves[name]]
-        if self._descriptor(name).max_definition_level == 0:
-            return self.rows
-        return int((rows - nulls).sum()) if ((nulls >= 0) & (nulls <= rows)).all() else None
+        rows = np.diff(self._cuts)
+        nulls = null_counts(self._footer, self._descriptor(name), self._footer.chunks[:, self._leaves[name]], rows)
+        return int((rows - nulls).sum()) if (nulls >= 0).all() else None
 
     def spent(self, name: str) -> Pages:
         """Bytes of a column that were last read, and of its pages that any plan reads; as they are stored, compressed."""
