@@ -49,8 +49,9 @@ HINTERLAND_STRUCT(query::ChunkGroupParams, columns, keys, keyed, words, groups, 
 HINTERLAND_STRUCT(query::ChunkTotalParams, columns, measures, measured, words, groups, grouped, totals, counts, gather_below,
                   begin, end);
 HINTERLAND_STRUCT(query::ChunkMergeParams, columns, measures, measured, grouped, totals, blocks, into);
-HINTERLAND_STRUCT(ParquetChunk, physical, codec, encodings, values, bytes, data_at, dictionary_at, elsewhere, offsets_at,
-                  offsets_bytes, bounds_at, bounds_bytes, nulls, least_at, least_bytes, greatest_at, greatest_bytes);
+HINTERLAND_STRUCT(ParquetChunk, physical, codec, encodings, values, bytes, data_at, dictionary_at, path_at, path_bytes,
+                  encrypted, offsets_at, offsets_bytes, bounds_at, bounds_bytes, nulls, least_at, least_bytes, greatest_at,
+                  greatest_bytes);
 HINTERLAND_STRUCT(ParquetPage, chunk, kind, at, head, bytes, full, row, values, nulls, encoding, levels, compressed, least_at,
                   least_bytes, greatest_at, greatest_bytes);
 HINTERLAND_STRUCT(TextArray, offsets, offset_bytes, bytes, count, valid, valid_at);

@@ -85,7 +85,8 @@ void column_chunk(Compact& from, ParquetChunk& chunk) {
   chunk.physical = chunk.codec = chunk.values = chunk.bytes = chunk.data_at = chunk.dictionary_at = -1;
   chunk.nulls = chunk.least_at = chunk.greatest_at = -1;
   from.fields([&](int64_t id, int type) {
-    if (id == 1) chunk.elsewhere = 1;
+    if (id == 1 && type == Compact::kBinary) return chunk.path_bytes = from.binary(&chunk.path_at), true;
+    if (id == 8 || id == 9) chunk.encrypted = 1;
     if (id == 3 && type == Compact::kStruct) return chunk_metadata(from, chunk), true;
     if (id < 4 || id > 7 || (type != Compact::kInt64 && type != Compact::kInt32)) return false;
     int64_t* const fields[]{&chunk.offsets_at, &chunk.offsets_bytes, &chunk.bounds_at, &chunk.bounds_bytes};
@@ -149,8 +150,8 @@ bool parquet_page(const uint8_t* file, FileRange range, std::vector<ParquetPage>
     if (id == 8) return data_page_v2(from, page), true;
     return false;
   });
-  page.head = from.position();
   if (page.bytes != page.full) page.compressed = 1;
+  page.head = from.position();
   move_bounds(page, range.at);
   return from.ok() && page.bytes >= 0 && page.full >= 0 && page.values >= 0 && page.bytes <= range.size - page.head;
 }

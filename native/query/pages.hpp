@@ -7,13 +7,15 @@
 
 namespace hinterland::native {
 
-// A column chunk, as the footer has it. Places are bytes of the file, but those of bounds, which lie in the footer; -1: not known.
+// A column chunk, as the footer has it. Places are bytes of the file, but those of bounds and paths, which lie in the footer; -1: not
+// known.
 struct ParquetChunk {
   int64_t physical, codec;
   int64_t encodings;  // a bit for each that has been used, by its number
   int64_t values, bytes;
   int64_t data_at, dictionary_at;
-  int64_t elsewhere;                  // whether it lies in another file
+  int64_t path_at, path_bytes;        // of the file in which it lies; no bytes: this one
+  int64_t encrypted;                  // whether it is
   int64_t offsets_at, offsets_bytes;  // of its offset index; 0 where there is none
   int64_t bounds_at, bounds_bytes;    // of its column index
   int64_t nulls;

@@ -12,6 +12,7 @@ import numpy as np
 from ..runtime.errors import FormatError
 from ..storage.names import reading
 from .batches import batches_of
+from .converted import unread
 from .crew import Crew
 from .page_cache import MappedFile, Pages, Values
 from .program import Program
@@ -37,6 +38,7 @@ class ArrowFile:
         self._readers: dict[tuple[int, tuple[str, ...]], Any] = {}  # of each thread, by the columns that they decompress
         self._crew = Crew()
         self.schema = self._reader().schema
+        self.unread = unread(self.schema)
         self.groups = len(self._batches)
         self.parts: list[Part] = []
         begin = end = 0

@@ -18,7 +18,7 @@ from ..machine import cache
 from ..runtime.errors import ConfigError, FormatError
 from ..runtime.files import replacing
 
-LEFT_OUT = b"hinterland.left_out"  # metadata of a column that no copy has: why
+_UNREAD = b"hinterland.unread"  # metadata of a column that no copy has: why
 _VERSION = 2  # of copies: those that other versions made are made again
 _MOST_TEXTS = 1 << 16  # of a dictionary; columns that have more hold their texts as they are
 _LONGEST_LINE = 1 << 29  # bytes of a CSV file's; pyarrow takes no more than 2^31 together
@@ -46,6 +46,11 @@ def arrow_copy(path: str, head: bytes) -> str:
             with suppress(OSError):  # another process has removed it
                 former.unlink()
     return str(copy)
+
+
+def unread(schema: Any) -> dict[str, str]:
+    """Of an Arrow file's columns those that a copy is without, and why."""
+    return {field.name: why.decode() for field in schema if (why := (field.metadata or {}).get(_UNREAD)) is not None}
 
 
 def _pyarrow_major() -> int:
@@ -76,7 +81,7 @@ class _Orc:
 
         return pyarrow.schema(
             [
-                pyarrow.field(field.name, pyarrow.null(), metadata={LEFT_OUT: self._left_out[field.name]})
+                pyarrow.field(field.name, pyarrow.null(), metadata={_UNREAD: self._left_out[field.name]})
                 if field.name in self._left_out
                 else field
                 for field in self._fields

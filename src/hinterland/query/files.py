@@ -12,7 +12,7 @@ from ..runtime.errors import ConfigError, FormatError, HinterlandError, OutOfMem
 from ..storage.arrow import matches
 from ..storage.names import reading
 from .arrow import ArrowFile
-from .converted import LEFT_OUT, arrow_copy
+from .converted import arrow_copy
 from .parquet import ParquetFile
 
 Table = ArrowFile | ParquetFile
@@ -68,6 +68,8 @@ def open_table(path: str) -> Table:
             return ArrowFile(path)
         if head.startswith(b"PAR1"):
             return ParquetFile(path)
+        if head.startswith(b"PARE"):
+            raise ConfigError(f"{path} is an encrypted Parquet file, and queries take no keys; write it without encryption")
         if head.startswith(b"ORC") or path.lower().endswith(_CSV):
             return ArrowFile(path, arrow_copy(path, head))
     raise ConfigError(f"{path}: no Arrow, Parquet, ORC or .csv file, by its first bytes {head!r}; convert it to one")
@@ -77,7 +79,7 @@ def named_type(table: Table, name: str) -> Any:
     """The type of a column.
 
     Raises:
-        ConfigError: there is no such column; suggests the nearest. Or a file's copy is without it.
+        ConfigError: there is no such column, and the nearest is suggested; or one that is not read.
         FormatError: there are several.
     """
     import difflib
@@ -85,11 +87,10 @@ def named_type(table: Table, name: str) -> Any:
     names = table.schema.names
     if names.count(name) > 1:
         raise FormatError(f"{table.path} has several columns called {name!r}; rename them")
+    if name in table.unread:
+        raise ConfigError(f"{table.path}: the column {name!r} {table.unread[name]}")
     if name in names:
-        field = table.schema.field(name)
-        if why := (field.metadata or {}).get(LEFT_OUT):
-            raise ConfigError(f"{table.path}: the column {name!r} {why.decode()}")
-        return field.type
+        return table.schema.field(name).type
     near = difflib.get_close_matches(name, names, 1)
     shown = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(arguments.shown, names[:8]))}"
     raise ConfigError(f"{Path(table.path).name} has no column {name!r}; {shown}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import zlib
 from collections.abc import Callable
 from functools import cached_property
@@ -12,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from .. import _core
-from ..runtime.errors import FormatError
+from ..runtime import arguments
+from ..runtime.errors import ConfigError, FormatError
 from ..runtime.params import struct
 from .bounds import Kind
 from .footer import Footer, statistics_at
@@ -22,6 +24,9 @@ from .statistics import Statistics, width_of
 _PAGE = np.dtype(struct("ParquetPage"))
 _KINDS = _core.PARQUET_PAGES
 _CODECS = {0: None, 1: "snappy", 2: "gzip", 6: "zstd", 7: "lz4_raw"}  # as parquet.thrift numbers them
+_CODEC_NAMES = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")  # in its order
+_ENCODING_NAMES = ("PLAIN", "1", "PLAIN_DICTIONARY", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY",
+                   "DELTA_BYTE_ARRAY", "RLE_DICTIONARY", "BYTE_STREAM_SPLIT")  # fmt: skip
 PHYSICAL = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")  # in its order
 PLAIN = 0
 _ENCODINGS = sum(1 << number for number in (0, 2, 3, 4, 8))  # as parquet.thrift numbers them; the fourth of levels alone
@@ -51,6 +56,7 @@ class Column:
             are known once it is :meth:`opened`.
 
     Raises:
+        ConfigError: a chunk is encrypted, or lies in another file.
         FormatError: a chunk cannot be what the file says it is.
     """
 
@@ -68,6 +74,7 @@ class Column:
         self.kind, self._path, self.file, self.descriptor, self._footer = kind, path, file, descriptor, footer
         self._groups, self.cuts, self._entries = groups, cuts, footer.chunks[groups, number]
         entries, physical = self._entries, descriptor.physical_type
+        self._require_here()
         # Over which pyarrow would end the process.
         self._require(entries["physical"] == PHYSICAL.index(physical), f"values that are no {physical}")
         has_dictionary = entries["dictionary_at"] > 0
@@ -78,8 +85,8 @@ class Column:
             "other rows than its row group, or bytes beyond the file's end",
         )
         self.width = width_of(kind, descriptor)
-        known = np.isin(self.codecs, list(_CODECS)) & (entries["encodings"] & ~_ENCODINGS == 0)
-        self.decoded_here = self.width is not None and bool((known & (entries["elsewhere"] == 0)).all())
+        self._known = np.isin(self.codecs, list(_CODECS)) & (entries["encodings"] & ~_ENCODINGS == 0)
+        self.decoded_here = self.width is not None and bool(self._known.all())
         self.plain_texts = False
         self._walked: np.ndarray | None = None
         self._records: np.ndarray | None = None  # of pages, as ParquetPage, once they were looked for
@@ -288,16 +295,43 @@ class Column:
             raise self.damaged("a page that holds more or less than its header says", page["chunk"])
         return pyarrow.py_buffer(found)
 
+    def _require_here(self) -> None:
+        """That chunks lie in this file, and can be read without a key."""
+        for chunk in np.flatnonzero(self._entries["encrypted"]).tolist():
+            raise ConfigError(f"{self._what(chunk)} is encrypted, and queries take no keys; write it without encryption")
+        for chunk in np.flatnonzero(self._entries["path_bytes"]).tolist():
+            entry = self._entries[chunk]
+            path = self.file.slice(self._footer.at + int(entry["path_at"]), int(entry["path_bytes"])).to_pybytes()
+            other = os.path.join(os.path.dirname(self._path), os.fsdecode(path))
+            if not (os.path.exists(other) and os.path.samefile(other, self._path)):
+                shown = arguments.shown(os.fsdecode(path))
+                raise ConfigError(f"{self._what(chunk)} lies in another file, {shown}; query the files that hold the data")
+
     def _require(self, good: np.ndarray, found: str) -> None:
         """Of each chunk; ``found``: what those have of which it is not so."""
         for chunk in np.flatnonzero(~good).tolist():
             raise self.damaged(found, chunk)
 
+    def unread(self, chunk: int, why: Exception) -> Exception:
+        """What to raise where pyarrow does not read a chunk: that it may not know how to, where it is not decoded here."""
+        if self._known[chunk]:
+            return why
+        codec, bits = int(self.codecs[chunk]), int(self._entries["encodings"][chunk])
+        encodings = (name for number, name in enumerate((*_ENCODING_NAMES, *map(str, range(10, 63)))) if bits >> number & 1)
+        compressed = _CODEC_NAMES[codec] if 0 <= codec < len(_CODEC_NAMES) else f"codec {codec}"
+        stored = f"{self.descriptor.physical_type} in {' and '.join(encodings)} ({compressed})"
+        reason = " ".join(str(why).split())[:200]
+        remedy = "write it with other encodings, or again if it is damaged"
+        return ConfigError(f"{self._what(chunk)} is {stored}; pyarrow does not read it: {reason}; {remedy}")
+
     def damaged(self, found: str, chunk: int | None = None) -> FormatError:
+        return FormatError(f"{self._what(chunk)} has {found}; the file is damaged, fetch or write it again")
+
+    def _what(self, chunk: int | None = None) -> str:
+        """The column, and a row group of it, or all."""
         groups = self._groups if chunk is None else self._groups[[chunk]]
         where = f"row group {groups[0]}" if len(groups) == 1 else f"row groups {groups[0]} to {groups[-1]}"
-        what = f"{self._path}: the column {self.descriptor.name!r} in {where}"
-        return FormatError(f"{what} has {found}; the file is damaged, fetch or write it again")
+        return f"{self._path}: the column {self.descriptor.name!r} in {where}"
 
 
 def _of_members(stored: Any, most: int) -> bytes:

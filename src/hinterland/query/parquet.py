@@ -20,6 +20,7 @@ from .page_cache import MappedFile, Pages
 from .pages import Column
 from .program import Outcomes, Program, may_hold, outcomes_of
 from .rows import Part, Wanted, between
+from .schema import metadata_of
 from .statistics import Statistics
 
 _DELTA_TEXTS = 1 << 6 | 1 << 7  # encodings of texts that pyarrow reads into no dictionaries, as parquet.thrift numbers them
@@ -38,15 +39,13 @@ class ParquetFile:
 
     def __init__(self, path: str) -> None:
         import pyarrow
-        import pyarrow.parquet
 
         self.path = path
         with reading(path), open(path, "rb") as file:
             self._mapped = MappedFile(file.fileno())
         self._buffer = pyarrow.py_buffer(self._mapped.map)
         self._mapped.ask_for_bytes(self._buffer.address + footer_range(self._buffer))
-        source = pyarrow.BufferReader(self._buffer)
-        self._metadata = pyarrow.parquet.read_metadata(source)
+        self._metadata, self.unread = metadata_of(self._buffer)
         schema = self._metadata.schema.to_arrow_schema()
         groups, columns = self._metadata.num_row_groups, self._metadata.num_columns
         self._footer = footer_of(path, self._buffer, self._metadata)
@@ -139,7 +138,11 @@ class ParquetFile:
         tables: list[Any] = [None] * len(part.at)
 
         def read(place: int) -> None:
-            tables[place] = self._reader(plain).read_row_group(part.at[place], columns=names, use_threads=len(part.at) == 1)
+            threads = len(part.at) == 1
+            try:
+                tables[place] = self._reader(plain).read_row_group(part.at[place], columns=names, use_threads=threads)
+            except OSError as error:
+                raise self._refusal(part, place, names, plain, error) from error
 
         self._crew.do([partial(read, place) for place in range(len(part.at))])
         for group, table in zip(part.at, tables, strict=True):
@@ -152,6 +155,15 @@ class ParquetFile:
                     if len(array):
                         yield name, at, array
                     at += len(array)
+
+    def _refusal(self, part: Part, place: int, names: list[str], plain: bool, error: OSError) -> Exception:
+        """What to raise over the one of these columns that pyarrow does not read."""
+        for name, column in self._of(part, names).items():
+            try:
+                self._reader(plain).read_row_group(part.at[place], columns=[name])
+            except OSError as own:
+                return column.unread(place, own) if own.errno is None else own
+        return error
 
     def _reader(self, plain: bool) -> Any:
         """Pyarrow's, of this thread; ``plain``: for texts of which most are different, which take it six times as long where

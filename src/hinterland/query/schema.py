@@ -1,0 +1,174 @@
+"""Parquet files with columns whose types pyarrow does not take, over which it refuses the file: what else it knows of them.
+
+A schema says of each element how it is stored, and what that stands for (apache/parquet-format, parquet.thrift): the latter is
+left out of such columns. Thrift's compact protocol is read here as far as schemas need it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from .footer import footer_range
+
+_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12  # as the protocol numbers types
+_WHOLE = (4, 5, 6)
+_SCHEMA = 2  # a field of FileMetaData
+_NAME, _CHILDREN, _STORED = 4, 5, 5  # fields of SchemaElement; those up to the last say how it is stored
+_MAGIC = b"PAR1"
+
+
+def metadata_of(file: Any) -> tuple[Any, dict[str, str]]:
+    """What pyarrow knows of a file, a buffer of its own; and of the columns whose types it does not take, why."""
+    import pyarrow
+
+    try:
+        return _read(file), {}
+    except (OSError, pyarrow.ArrowException) as error:
+        try:
+            schema = _Schema(file)
+            schema.read_with(())
+        except Exception:  # of many kinds: it is not over a type that the file is refused
+            raise error from None
+        every = range(len(schema.columns))
+        refused = schema.refused(every)
+        unread = {schema.name(one): f"is not read by pyarrow: {why}; write it as another type" for one, why in refused.items()}
+        return schema.read_with([one for one in every if one not in refused]), unread
+
+
+def _read(file: Any) -> Any:
+    import pyarrow
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_metadata(pyarrow.BufferReader(file))
+
+
+class _Element(NamedTuple):
+    """Of a schema: bytes [begin, end) of the footer, and what is left of them without what is stored stands for."""
+
+    begin: int
+    end: int
+    name: str
+    children: int
+    stored: bytes
+
+
+class _Schema:
+    """A file's schema.
+
+    Attributes:
+        columns: those that are not in others, each an element and then those in it.
+    """
+
+    def __init__(self, file: Any) -> None:
+        begin, end = footer_range(file)[0].tolist()
+        self._footer = file.slice(begin, end - begin).to_pybytes()
+        at = next(first for number, _, first, _ in _fields(self._footer, 0) if number == _SCHEMA)
+        count, _, at = _list(self._footer, at)
+        elements: list[_Element] = []
+        for _ in range(count):
+            elements.append(_element(self._footer, elements[-1].end if elements else at))
+        self.columns: list[list[_Element]] = []
+        at = 1  # after the root
+        while at < count:
+            first, left = at, 1
+            while left:
+                left += elements[at].children - 1
+                at += 1
+            self.columns.append(elements[first:at])
+
+    def name(self, column: int) -> str:
+        return self.columns[column][0].name
+
+    def refused(self, columns: Sequence[int]) -> dict[int, str]:
+        """Those of some columns whose types pyarrow does not take, and why."""
+        try:
+            self.read_with(columns)
+            return {}
+        except Exception as error:
+            if len(columns) == 1:
+                return {columns[0]: " ".join(str(error).split())[:200]}
+        half = len(columns) // 2
+        return self.refused(columns[:half]) | self.refused(columns[half:])
+
+    def read_with(self, columns: Sequence[int]) -> Any:
+        """What pyarrow knows of the file, with the types of these columns alone."""
+        import pyarrow
+
+        footer, at = bytearray(), 0
+        for number, elements in enumerate(self.columns):
+            if number not in columns:
+                footer += self._footer[at : elements[0].begin] + b"".join(one.stored for one in elements)
+                at = elements[-1].end
+        footer += self._footer[at:]
+        return _read(pyarrow.py_buffer(_MAGIC + footer + len(footer).to_bytes(4, "little") + _MAGIC))
+
+
+def _element(data: bytes, at: int) -> _Element:
+    name, children, stored, before, end = "", 0, bytearray(), 0, at
+    for number, kind, first, end in _fields(data, at):
+        if number <= _STORED:
+            stored.append(number - before << 4 | kind)
+            stored += data[first:end]
+            before = number
+        if number == _NAME:
+            name = data[_number(data, first)[1] : end].decode()
+        elif number == _CHILDREN:
+            children = _number(data, first)[0] >> 1
+    return _Element(at, end + 1, name, children, bytes(stored) + b"\0")
+
+
+def _fields(data: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
+    """Of a struct's fields their numbers, types, and where their values begin and end."""
+    number = 0
+    while head := data[at]:
+        at += 1
+        if head >> 4:
+            number += head >> 4
+        else:
+            coded, at = _number(data, at)
+            number = coded >> 1 ^ -(coded & 1)
+        first, at = at, _after(data, at, head & 15)
+        yield number, head & 15, first, at
+
+
+def _list(data: bytes, at: int) -> tuple[int, int, int]:
+    """How many elements a list has, of which type, and where the first lies."""
+    count, kind = data[at] >> 4, data[at] & 15
+    count, at = (count, at + 1) if count < 15 else _number(data, at + 1)
+    return count, kind, at
+
+
+def _number(data: bytes, at: int) -> tuple[int, int]:
+    """A number as it is coded, and where it ends."""
+    value = shift = 0
+    while True:
+        value |= (data[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if data[at - 1] < 0x80:
+            return value, at
+
+
+def _after(data: bytes, at: int, kind: int) -> int:
+    """Where a value ends. Truth values of structs lie in their heads."""
+    if kind in (_TRUE, _FALSE):
+        return at
+    if kind in _WHOLE:
+        return _number(data, at)[1]
+    if kind in (_BYTE, _DOUBLE):
+        return at + (1 if kind == _BYTE else 8)
+    if kind == _BINARY:
+        size, at = _number(data, at)
+        return at + size
+    if kind == _STRUCT:
+        for _, _, _, end in _fields(data, at):
+            at = end
+        return at + 1
+    if kind in (_LIST, _SET):
+        count, kind, at = _list(data, at)
+        if count > len(data):
+            raise ValueError(f"a list of {count} in {len(data)} bytes")
+        for _ in range(count):
+            at = at + 1 if kind in (_TRUE, _FALSE) else _after(data, at, kind)
+        return at
+    raise ValueError(f"a value of the type {kind}")
