@@ -45,6 +45,24 @@ nb::tuple take(EdgeParser& parser) {
   return nb::make_tuple(ids(parser.take_sources()), ids(parser.take_targets()), weights);
 }
 
+nb::tuple rank_names(EdgeParser& parser) {
+  Names::Ranked ranked;
+  {
+    GilReleased released;
+    ranked = parser.rank_names();
+  }
+  const auto numbers = [&]<class T>(T) {
+    GrowingBytes bytes;
+    bytes.reserve(ranked.values.size() * sizeof(T));
+    std::copy(ranked.values.begin(), ranked.values.end(), bytes.as<uint64_t>());
+    return hand_over<T>(std::move(bytes), ranked.count);
+  };
+  const nb::object names = ranked.kind == Names::Ranked::Kind::kSigned     ? numbers(int64_t{})
+                           : ranked.kind == Names::Ranked::Kind::kUnsigned ? numbers(uint64_t{})
+                                                                           : nb::bytes(ranked.text.data(), ranked.text.size());
+  return nb::make_tuple(ranked.count, names);
+}
+
 std::optional<std::string> weight_name(const EdgeParser& parser) {
   switch (parser.weight_type()) {
     case WeightType::kNone: return std::nullopt;
@@ -84,18 +102,20 @@ void bind_graph_formats(nb::module_& m) {
       .def(
           "__init__",
           [](EdgeParser* self, const std::filesystem::path& path, const std::string& comments, const std::string& tag,
-             bool commas, int64_t base, int64_t vertices, int64_t edges, const std::string& weights, int64_t first_line,
-             std::optional<graph::EdgeRules> rules) {
+             const std::string& separator, int64_t base, int64_t vertices, int64_t edges, const std::string& weights,
+             int64_t first_line, std::optional<graph::EdgeRules> rules, bool timed, bool named) {
             const WeightColumn column = weights == "none"      ? WeightColumn::kNone
                                         : weights == "integer" ? WeightColumn::kInteger
                                         : weights == "real"    ? WeightColumn::kReal
                                                                : WeightColumn::kAny;
-            new (self) EdgeParser({path.native(), comments, tag.empty() ? '\0' : tag[0], commas, base, vertices, edges, column},
-                                  first_line, rules);
+            const auto one = [](const std::string& text) { return text.empty() ? '\0' : text[0]; };
+            new (self)
+                EdgeParser({path.native(), comments, one(tag), one(separator), base, vertices, edges, column, timed, named},
+                           first_line, rules);
           },
-          nb::arg("path"), nb::kw_only(), nb::arg("comments"), nb::arg("tag") = "", nb::arg("commas") = false,
+          nb::arg("path"), nb::kw_only(), nb::arg("comments"), nb::arg("tag") = "", nb::arg("separator") = "",
           nb::arg("base") = 0, nb::arg("vertices") = -1, nb::arg("edges") = -1, nb::arg("weights") = "none",
-          nb::arg("first_line") = 1, nb::arg("rules") = nb::none())
+          nb::arg("first_line") = 1, nb::arg("rules") = nb::none(), nb::arg("timed") = false, nb::arg("named") = false)
       .def(
           "feed",
           [](EdgeParser& self, uintptr_t text, int64_t bytes, bool at_end) {
@@ -104,6 +124,9 @@ void bind_graph_formats(nb::module_& m) {
           },
           nb::arg("text"), nb::arg("bytes"), nb::arg("at_end"))
       .def("take", &take, "(sources, targets, weights or None), once, if there were no rules.")
+      .def("rank_names", &rank_names,
+           "Of a list with named vertices, once, before take(): (count, the names, ascending, as int64 or uint64 values or as "
+           "UTF-8 with a line end between two). Vertices are numbered by their names' ranks from now on.")
       .def(
           "runs", [](EdgeParser& self) { return EdgeSource{self.runs()}; }, nb::keep_alive<0, 1>(),
           "What the edges add to the rows by the rules; for scatter_runs.")

@@ -51,24 +51,25 @@ bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 struct Cursor {
   const char* at;
   const char* end;
-  bool commas;
+  char separator;
 
   void skip_spaces() {
-    while (at < end && is_space(*at)) ++at;
+    while (at < end && is_space(*at) && *at != separator) ++at;
   }
-  // To the next column: spaces, or one comma among them.
-  void next_column() {
+  // To the next column: spaces, and the separator among them, if there is one. False where it is missing.
+  bool next_column() {
     skip_spaces();
-    if (commas && at < end && *at == ',') {
-      ++at;
-      skip_spaces();
-    }
+    if (separator == '\0') return true;
+    if (at == end || *at != separator) return false;
+    ++at;
+    skip_spaces();
+    return true;
   }
-  [[nodiscard]] bool at_separator() const { return at == end || is_space(*at) || (commas && *at == ','); }
+  [[nodiscard]] bool at_separator() const { return at == end || is_space(*at) || (separator != '\0' && *at == separator); }
   [[nodiscard]] const char* field_end() const {
-    const char* p = at;
-    while (p < end && !is_space(*p) && !(commas && *p == ',')) ++p;
-    return p;
+    Cursor cursor = *this;
+    while (!cursor.at_separator()) ++cursor.at;
+    return cursor.at;
   }
 };
 
@@ -90,6 +91,36 @@ bool parse_vertex(Cursor& cursor, int64_t& value) {
   return cursor.at_separator();
 }
 
+// Anything is a name that does not end before its column does; blanks around it are not part of it. In quotation marks stands
+// what may hold separators, and two of these marks for one. On success the cursor stands behind it.
+bool take_name(Cursor& cursor, Names::Batch& names, int64_t& value) {
+  const char* const begin = cursor.at;
+  if (begin < cursor.end && *begin == '"') {
+    std::string name;
+    for (const char* p = begin + 1;; ++p) {
+      const auto* mark = static_cast<const char*>(std::memchr(p, '"', cursor.end - p));
+      if (mark == nullptr) return false;
+      name.append(p, mark);
+      p = mark + 1;
+      if (p == cursor.end || *p != '"') {
+        cursor.at = p;
+        break;
+      }
+      name += '"';
+    }
+    if (name.empty() || !cursor.at_separator()) return false;
+    value = names.add(std::move(name));
+    return true;
+  }
+  const auto inside = [&](char c) { return cursor.separator == '\0' ? !is_space(c) : c != cursor.separator; };
+  while (cursor.at < cursor.end && inside(*cursor.at)) ++cursor.at;
+  const char* end = cursor.at;
+  while (end > begin && is_space(end[-1])) --end;
+  if (end == begin) return false;
+  value = names.add(std::string_view(begin, end));
+  return true;
+}
+
 bool in_range(const TextLayout& layout, int64_t vertex) {
   return vertex >= layout.base && vertex - layout.base < (layout.vertices >= 0 ? layout.vertices : kLargestVertex);
 }
@@ -99,10 +130,19 @@ Complaint about_vertex(const TextLayout& layout, const char* role, Cursor cursor
   if (cursor.at == cursor.end) {
     return {std::string("the line ends before its ") + role, "complete the line or remove it"};
   }
+  if (layout.named) {
+    return {std::string("the ") + role + " is " + text + ", which is no whole name",
+            "write a name, or one between quotation marks with those within it twice"};
+  }
+  const std::string names = layout.vertices >= 0 ? "" : "; lists of names and of other numbers are read with ids='any' (--ids any)";
   int64_t vertex = 0;
   if (!parse_vertex(cursor, vertex)) {
+    if (layout.vertices < 0 && layout.separator == '\0' && text.find_first_of(",;|") != std::string::npos) {
+      return {std::string("the ") + role + " is " + text + ", and the columns of the first line have blanks between them",
+              "separate all columns alike"};
+    }
     return {std::string("the ") + role + " is " + text + ", which is not a vertex number",
-            "vertices must be whole numbers from " + std::to_string(layout.base) + " up to 2^48"};
+            "vertices must be whole numbers from " + std::to_string(layout.base) + " up to 2^48" + names};
   }
   if (vertex < layout.base) {
     return {std::string(role) + ' ' + std::to_string(vertex) + " is below 1, the number of the first vertex",
@@ -114,7 +154,7 @@ Complaint about_vertex(const TextLayout& layout, const char* role, Cursor cursor
             "correct the header or this line"};
   }
   return {std::string(role) + ' ' + std::to_string(vertex) + " exceeds 2^48, the largest vertex number that is taken",
-          "renumber the vertices from 0 without gaps"};
+          "renumber the vertices from 0 without gaps, as ids='any' does"};
 }
 
 enum class Number { kInteger, kReal, kWrong };
@@ -174,16 +214,48 @@ Line store_weight(Number number, int64_t integer, double real, Weight& weight) {
   return Line::kEdge;
 }
 
+Complaint about_separator(const TextLayout& layout, const char* before, Cursor cursor) {
+  return {std::string("after the ") + before + " follows " + quote(cursor.at, cursor.end) + ", and not the " +
+              quote(&layout.separator, &layout.separator + 1) + " that stands between the columns of the first line",
+          "separate all columns alike"};
+}
+
+// The line's last column: a time, which a graph does not hold.
+bool pass_time(Cursor& cursor, Complaint* complaint) {
+  int64_t integer = 0;
+  double real = 0;
+  cursor.next_column();
+  const Cursor field = cursor;
+  if (parse_weight(cursor, integer, real) != Number::kWrong) return true;
+  if (complaint != nullptr) {
+    const std::string found = field.at == field.end
+                                  ? "the line ends before its time"
+                                  : "the time is " + quote(field.at, field.field_end()) + ", which is no number";
+    *complaint = {found, "every line needs a fourth column, a number, as the first has"};
+  }
+  return false;
+}
+
 // One line, without its line end. `complaint` is filled if it is wrong and someone wants to know.
 template <class Id, class Weight>
-Line parse_line(const TextLayout& layout, const char* begin, const char* end, Edge<Weight>& edge,
+Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin, const char* end, Edge<Weight>& edge,
                 Complaint* complaint = nullptr) {
-  Cursor cursor{begin, end, layout.commas};
+  Cursor cursor{begin, end, layout.separator};
   cursor.skip_spaces();
-  if (cursor.at == end || is_comment(layout, *cursor.at)) return Line::kBlank;
+  if (cursor.at == end) return Line::kBlank;
   const auto wrong = [&](auto&& describe) {
     if (complaint != nullptr) *complaint = describe();
     return Line::kWrong;
+  };
+  if (is_comment(layout, *cursor.at)) {
+    if (!layout.named) return Line::kBlank;
+    return wrong([&] {
+      return Complaint{"the line starts with " + quote(cursor.at, cursor.field_end()) + ", a name or a comment",
+                       "put the name between quotation marks, or the comment before the first edge"};
+    });
+  }
+  const auto take_vertex = [&](int64_t& vertex) {
+    return names == nullptr ? parse_vertex(cursor, vertex) && in_range(layout, vertex) : take_name(cursor, *names, vertex);
   };
   if (layout.tag != '\0') {
     const Cursor start = cursor;
@@ -198,17 +270,21 @@ Line parse_line(const TextLayout& layout, const char* begin, const char* end, Ed
     cursor.skip_spaces();
   }
   Cursor field = cursor;
-  if (!parse_vertex(cursor, edge.source) || !in_range(layout, edge.source)) {
+  if (!take_vertex(edge.source)) {
     return wrong([&] { return about_vertex(layout, "vertex", field); });
   }
-  cursor.next_column();
+  if (!cursor.next_column() && cursor.at != end) {
+    return wrong([&] { return about_separator(layout, "vertex", cursor); });
+  }
   field = cursor;
-  if (!parse_vertex(cursor, edge.target) || !in_range(layout, edge.target)) {
+  if (!take_vertex(edge.target)) {
     return wrong([&] { return about_vertex(layout, "neighbour", field); });
   }
   Line result = Line::kEdge;
   if constexpr (!std::is_same_v<Weight, Nothing>) {
-    cursor.next_column();
+    if (!cursor.next_column() && cursor.at != end) {
+      return wrong([&] { return about_separator(layout, "neighbour", cursor); });
+    }
     field = cursor;
     int64_t integer = 0;
     double real = 0;
@@ -221,6 +297,7 @@ Line parse_line(const TextLayout& layout, const char* begin, const char* end, Ed
       return wrong([&] { return about_weight(layout, field); });
     }
     result = store_weight(number, integer, real, edge.weight);
+    if (layout.timed && !pass_time(cursor, complaint)) return Line::kWrong;
   }
   cursor.skip_spaces();
   if (cursor.at != end) {
@@ -273,13 +350,13 @@ const char* line_end(const char* begin, const char* end) {
 
 // The edges of a piece, up to the first line that is wrong.
 template <class Id, class Weight, class Misfits>
-void parse_piece(const TextLayout& layout, Piece& piece, Id* sources, Id* targets, [[maybe_unused]] Weight* weights,
-                 Misfits& misfits) {
+void parse_piece(const TextLayout& layout, Names::Batch* names, Piece& piece, Id* sources, Id* targets,
+                 [[maybe_unused]] Weight* weights, Misfits& misfits) {
   piece.edges = 0;
   for (const char* p = piece.begin; p < piece.end;) {
     const char* const stop = line_end(p, piece.end);
     Edge<Weight> edge{};
-    const Line line = parse_line<Id>(layout, p, stop, edge);
+    const Line line = parse_line<Id>(layout, names, p, stop, edge);
     if (line == Line::kEdge) {
       const int64_t place = piece.edges++;
       sources[place] = static_cast<Id>(edge.source);
@@ -301,6 +378,16 @@ void parse_piece(const TextLayout& layout, Piece& piece, Id* sources, Id* target
     piece.lines += stop < piece.end;
     p = stop + 1;
   }
+}
+
+// The ends of a piece's edges, which are places in a batch of names, become the numbers of these.
+template <class Id>
+void number_ends(Names& names, Names::Batch& batch, const Piece& piece, Id* sources, Id* targets) {
+  const std::vector<int64_t>& numbers = names.number(batch);
+  for (Id* const ends : {sources, targets}) {
+    for (int64_t i = 0; i < piece.edges; ++i) ends[i] = static_cast<Id>(numbers[ends[i]]);
+  }
+  batch.clear();
 }
 
 template <class To, class From>
@@ -339,6 +426,10 @@ EdgeParser::EdgeParser(TextLayout layout, int64_t first_line, std::optional<grap
     case WeightColumn::kReal: weight_type_ = WeightType::kFloat32; break;
     default: weight_type_ = WeightType::kInt32;
   }
+  if (layout_.named) {
+    names_ = std::make_unique<Names>();
+    wide_ = true;
+  }
 }
 
 int64_t EdgeParser::bytes_per_edge() const { return (wide_ ? 16 : 8) + weight_bytes(weight_type_); }
@@ -373,9 +464,8 @@ template <class Id, class Weight>
 void EdgeParser::parse_block(const char* begin, const char* end, Misfits& misfits) {
   constexpr bool kWeighted = !std::is_same_v<Weight, Nothing>;
   std::vector<Piece> pieces = cut(begin, end);
-  if (rules_) {
-    scratch_.resize(num_threads());
-  } else {
+  if (rules_ || names_ != nullptr) scratch_.resize(num_threads());
+  if (!rules_) {
     parallel_tasks(pieces.size(),
                    [&](int64_t i, int64_t) { pieces[i].edges = std::count(pieces[i].begin, pieces[i].end, '\n') + 1; });
     int64_t lines = 0;
@@ -390,7 +480,9 @@ void EdgeParser::parse_block(const char* begin, const char* end, Misfits& misfit
     if (!rules_) {
       const int64_t at = listed_ + piece.at;
       Weight* const weights = kWeighted ? weights_.as<Weight>() + at : nullptr;
-      parse_piece(layout_, piece, sources_.as<Id>() + at, targets_.as<Id>() + at, weights, misfits);
+      Names::Batch* const names = names_ == nullptr ? nullptr : &scratch_[thread].names;
+      parse_piece(layout_, names, piece, sources_.as<Id>() + at, targets_.as<Id>() + at, weights, misfits);
+      if (names != nullptr) number_ends(*names_, *names, piece, sources_.as<Id>() + at, targets_.as<Id>() + at);
       return;
     }
     Scratch& scratch = scratch_[thread];
@@ -401,7 +493,7 @@ void EdgeParser::parse_block(const char* begin, const char* end, Misfits& misfit
     Id* const sources = scratch.sources.as<Id>();
     Id* const targets = scratch.targets.as<Id>();
     Weight* const weights = scratch.weights.as<Weight>();
-    parse_piece(layout_, piece, sources, targets, weights, misfits);
+    parse_piece(layout_, nullptr, piece, sources, targets, weights, misfits);
     if (piece.wrong_at != nullptr || misfits.any()) return;  // nobody will want the runs
     piece.runs = make_runs(*rules_, sources, targets, weights, weight_type_, piece.edges, scratch.runs);
   });
@@ -438,6 +530,21 @@ void EdgeParser::parse_block(const char* begin, const char* end, Misfits& misfit
   }
 }
 
+Names::Ranked EdgeParser::rank_names() {
+  Names::Ranked ranked = names_->rank();
+  const auto rank_in = [&]<class Id>(GrowingBytes& ends, Id) {
+    GrowingBytes to;
+    to.reserve(listed_ * sizeof(Id));
+    parallel_for(listed_, [&](int64_t i) { to.as<Id>()[i] = static_cast<Id>(names_->final_of(ends.as<int64_t>()[i])); });
+    ends = std::move(to);
+  };
+  wide_ = ranked.count > std::numeric_limits<int32_t>::max();
+  for (GrowingBytes* ends : {&sources_, &targets_}) wide_ ? rank_in(*ends, int64_t{}) : rank_in(*ends, int32_t{});
+  names_.reset();
+  scratch_.clear();
+  return ranked;
+}
+
 RunEdges EdgeParser::runs() {
   scratch_.clear();
   return {&runs_, weight_type_};
@@ -472,9 +579,11 @@ void EdgeParser::fail(const char* block, const char* at, const char* end) const 
   const auto examine = [&](const char* p) {
     Edge<double> weighted{};
     Edge<Nothing> bare{};
+    Names::Batch batch;
+    Names::Batch* const names = layout_.named ? &batch : nullptr;
     const char* const stop = line_end(p, end);
-    return layout_.weights == WeightColumn::kNone ? parse_line<int64_t>(layout_, p, stop, bare, &complaint)
-                                                  : parse_line<int64_t>(layout_, p, stop, weighted, &complaint);
+    return layout_.weights == WeightColumn::kNone ? parse_line<int64_t>(layout_, names, p, stop, bare, &complaint)
+                                                  : parse_line<int64_t>(layout_, names, p, stop, weighted, &complaint);
   };
   if (at != nullptr) {
     examine(at);

@@ -5,12 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/edge_runs.hpp"
 #include "graph/growing.hpp"
+#include "graph/names.hpp"
 
 namespace hinterland::native {
 
@@ -20,11 +22,13 @@ struct TextLayout {
   std::string path;       // for messages
   std::string comments;   // a line that starts with one of these is skipped
   char tag = '\0';        // what each edge line starts with (DIMACS: 'a')
-  bool commas = false;    // a comma may stand between two columns
+  char separator = '\0';  // what stands between two columns, blanks beside it or not; '\0': blanks alone
   int64_t base = 0;       // the number of the first vertex
   int64_t vertices = -1;  // what the header promises; -1: no header
   int64_t edges = -1;     // the same
   WeightColumn weights = WeightColumn::kNone;
+  bool timed = false;  // behind the weight stands a number that is not kept
+  bool named = false;  // vertices are whatever stands in the first two columns, and no line behind the first is a comment
 };
 
 class EdgeParser {
@@ -40,9 +44,14 @@ class EdgeParser {
   [[nodiscard]] int64_t largest() const { return largest_; }
   [[nodiscard]] int64_t largest_line() const { return largest_line_; }
   [[nodiscard]] int64_t bytes_per_edge() const;
-  [[nodiscard]] int64_t nbytes() const { return runs_.nbytes() + listed_ * bytes_per_edge(); }
+  [[nodiscard]] int64_t nbytes() const {
+    return runs_.nbytes() + listed_ * bytes_per_edge() + (names_ == nullptr ? 0 : names_->nbytes());
+  }
   [[nodiscard]] bool wide() const { return wide_; }
   [[nodiscard]] WeightType weight_type() const { return weight_type_; }
+
+  // Of a list whose vertices are named, once, behind the last feed(): the names, by whose ranks the vertices are numbered now.
+  Names::Ranked rank_names();
 
   // With rules: the entries that the edges add to the rows. They lie in this parser.
   RunEdges runs();
@@ -57,6 +66,7 @@ class EdgeParser {
   struct Scratch {
     GrowingBytes sources, targets, weights;
     RunScratch runs;
+    Names::Batch names;
   };
   template <class Id, class Weight>
   void parse_block(const char* begin, const char* end, Misfits& misfits);
@@ -66,6 +76,7 @@ class EdgeParser {
   [[noreturn]] void fail(const char* block, const char* begin, const char* end) const;
 
   TextLayout layout_;
+  std::unique_ptr<Names> names_;
   int64_t line_;
   std::optional<graph::EdgeRules> rules_;
   int64_t edges_ = 0;

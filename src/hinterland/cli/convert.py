@@ -13,7 +13,7 @@ import typer
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, format_rate, parse_bytes
 from .output import emit
-from .parameters import Json
+from .parameters import Ids, Json
 
 if TYPE_CHECKING:
     from ..graph import Graph
@@ -30,6 +30,7 @@ class Changes:
     remove_duplicates: Annotated[
         bool, typer.Option("--remove-duplicates", help="Keep one of several edges with the same ends.")
     ] = False
+    ids: Ids = None
 
 
 def convert(
@@ -69,6 +70,10 @@ def convert(
     graph = _loaded(source, changes, budget if placement and not (packed or reorder) else None)
     loaded = time.perf_counter()
     print(f"read {source} in {loaded - start:.2f} s: {graph}", file=sys.stderr)
+    if graph.labels is not None and not is_ours:
+        print(
+            f"hinterland: {target} has vertices by number, in the order of their names, which only .hl holds", file=sys.stderr
+        )
     if reorder:
         graph = reordered(graph, reorder)
     if packed:

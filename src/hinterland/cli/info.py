@@ -9,7 +9,7 @@ import typer
 
 from ..runtime.arguments import one_line
 from .output import emit
-from .parameters import Json
+from .parameters import Ids, Json
 
 
 def info(
@@ -20,6 +20,7 @@ def info(
     host_budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="With --placement storage: most host memory for its pages, as 32MiB.")
     ] = None,
+    ids: Ids = None,
     json: Json = False,
 ) -> None:
     """Describe a graph: the whole file is read and checked, so what it prints is what a traversal would see."""
@@ -28,7 +29,7 @@ def info(
     from ..graph.compress import bits_per_edge
 
     kind = formats.detect(file)
-    graph = load_graph(file, placement, transpose=False, host_budget=host_budget)
+    graph = load_graph(file, placement, transpose=False, host_budget=host_budget, ids=ids)
     if placement == "storage":
         formats.hl.check(file)
     degrees, weights = graph.degrees(), graph.weight_type
@@ -49,6 +50,7 @@ def info(
         "index_bytes": index_dtype(graph.num_vertices).itemsize,
         "compressed": graph.is_compressed,
         "reordered": graph.outer is not None,
+        "named": graph.labels is not None,
         "in_neighbours": formats.hl.has_incoming(file) if kind == "hl" else graph.directed and kind in ("sg", "wsg"),
         "bits_per_edge": round(bits_per_edge(graph), 3),
         "memory_bytes": graph.nbytes,

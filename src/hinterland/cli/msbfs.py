@@ -14,7 +14,8 @@ def msbfs(
     graph: parameters.GraphFile,
     *,
     sources: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Begin at all vertices in this file: one number a line, or .npy.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Begin at all vertices in this file: one number or name a line, or .npy."),
     ] = None,
     count: Annotated[int | None, typer.Option(min=1, help="Begin at so many random vertices; 64 without --sources.")] = None,
     runs: parameters.Repeats = 1,

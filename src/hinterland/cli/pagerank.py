@@ -20,7 +20,7 @@ def pagerank(
     max_iterations: Annotated[int, typer.Option(min=1, help="Stop after so many iterations at the latest.")] = MOST_ITERATIONS,
     sources: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Jump only to the vertices in this file: one number a line, or .npy."),
+        typer.Option(metavar="FILE", help="Jump only to the vertices in this file: one number or name a line, or .npy."),
     ] = None,
     runs: parameters.Repeats = 1,
     mode: parameters.Mode = "auto",

@@ -14,7 +14,7 @@ import typer
 
 GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.")]
 Sources = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Begin at each vertex in this file: one number a line, or .npy.")
+    Path | None, typer.Option(metavar="FILE", help="Begin at each vertex in this file: one number or name a line, or .npy.")
 ]
 MOST_RUNS = 1_000_000  # each is a line of the report
 Repeats = Annotated[int, typer.Option("--runs", min=1, max=MOST_RUNS, help="Times to run.")]
@@ -28,6 +28,10 @@ Access = Annotated[
     typer.Option(help="Read lists as EMOGI's published programs do: naive, merged, aligned, or uvm, where pages migrate."),
 ]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")]
+Ids = Annotated[
+    str | None,
+    typer.Option(metavar="any", help="any: texts or any integers name the vertices of an edge list; .hl keeps these names."),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output.")]
 
 
@@ -35,7 +39,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on sta
 class Start:
     """Where the runs of a search begin."""
 
-    source: Annotated[str, typer.Option(help="The vertex to begin at, or random.")] = "random"
+    source: Annotated[str, typer.Option(help="The vertex to begin at, by its name if it has one, or random.")] = "random"
     sources: Sources = None
     runs: Annotated[
         int, typer.Option(min=1, max=MOST_RUNS, help="Times to run; each from a new vertex if the source is random.")
@@ -51,6 +55,7 @@ class Options:
         str | None, typer.Option(metavar="SIZE", help="Most GPU memory to take, as 4GiB; 0 runs on the CPU.")
     ] = None
     device: Device = None
+    ids: Ids = None
     placement: Annotated[
         str,
         typer.Option(help="Where the graph lies: host, heap, gpu, ..., or storage, which leaves edges in an .hl file."),

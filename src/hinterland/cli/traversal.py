@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,16 +71,15 @@ def single_source(source: str, sources: Path | None, runs: int, output: Path | N
     if sources is not None:
         if source != "random" or runs != 1:
             raise typer.BadParameter("the file says where to begin; leave out --source and --runs", param_hint="--sources")
-        vertex, one = None, False
+        one = False
     else:
-        vertex = None if source == "random" else _number(source)
-        one = runs == 1 or vertex is not None
+        one = runs == 1 or source != "random"
     if output is not None and not one:
         raise typer.BadParameter("one file holds the result of one source; begin at a single one", param_hint="--output")
 
     def starts(graph: Graph, seed: int) -> Starts:
         if sources is None:
-            drawn = draw_sources(graph, runs, seed) if vertex is None else [vertex] * runs
+            drawn = draw_sources(graph, runs, seed) if source == "random" else [_vertex(graph, source)] * runs
             return Starts([{"source": vertex} for vertex in drawn], [])
         return _worth_a_run(sources, graph)
 
@@ -111,11 +111,16 @@ def all_at_once(
     return starts
 
 
-def _number(source: str) -> int:
-    try:
-        return int(source)
-    except ValueError:
-        raise typer.BadParameter(f"{source!r} is neither a vertex number nor random", param_hint="--source") from None
+def _vertex(graph: Graph, source: str) -> int:
+    """The vertex that is called so, or has this number where vertices have no names."""
+    number = int(source) if re.fullmatch("-?[0-9]{1,20}", source) else None
+    if graph.labels is None and number is not None:
+        return number
+    for name in (source, number):
+        if graph.labels is not None and name in graph.labels:
+            return graph.labels.index(name)
+    what = "a vertex number" if graph.labels is None else "the name of a vertex"
+    raise typer.BadParameter(f"{source!r} is neither {what} nor random", param_hint="--source")
 
 
 def _worth_a_run(path: Path, graph: Graph) -> Starts:
@@ -143,7 +148,7 @@ def with_weights(graph: Graph, drawn: str | None, seed: int) -> Graph:
 
 def load(file: Path, options: Options) -> Graph:
     """The graph in ``file``, placed as the options say. Of one on storage it is said what the budget bounds, and what not."""
-    graph = load_graph(file, options.placement, host_budget=options.host_budget)
+    graph = load_graph(file, options.placement, host_budget=options.host_budget, ids=options.ids)
     found = _on_storage(graph)
     if found is not None:
         print(
@@ -198,7 +203,7 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     with kept or nullcontext():
         for start in starts.runs:
             result = algorithm.call(kept or graph, **start, **settings, **where, stats=True)
-            run = _run(start, algorithm.fields(result), result.stats, ceiling, options.stats)
+            run = _run(_called(graph, start), algorithm.fields(result), result.stats, ceiling, options.stats)
             if options.verify and algorithm.verify:
                 algorithm.verify(known, *start.values(), result)
                 run["verified"] = True
@@ -215,12 +220,12 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     if many:
         found["prepare_seconds"] = prepared_in
     if starts.left_out:
-        found["left_out"] = starts.left_out
+        found["left_out"] = _called(graph, {"sources": starts.left_out})["sources"]
     try:
         emit(found, options.json, "" if options.json else _text(algorithm, found))
     finally:  # a full disk does not cost the report, nor a closed pipe the file
         if options.output is not None:
-            _write(options.output, algorithm, result)
+            _write(options.output, algorithm, result, graph.labels)
 
 
 def _mode(algorithm: Algorithm) -> dict[str, str]:
@@ -285,8 +290,21 @@ def _text(algorithm: Algorithm, found: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def _called(graph: Graph, start: dict[str, Any]) -> dict[str, Any]:
+    """What a run begins with, its vertices by their names, where they have some."""
+    labels = graph.labels
+    if labels is None:
+        return start
+    found = {**start}
+    if "source" in start:
+        found["source"] = labels[start["source"]]
+    if isinstance(start.get("sources"), list):
+        found["sources"] = [labels[vertex] for vertex in start["sources"]]
+    return found
+
+
 def _where(run: Mapping[str, Any]) -> str:
-    return f"source {run['source']:,}: " if "source" in run else ""
+    return f"source {run['source']}: " if "source" in run else ""
 
 
 def _share(run: dict[str, Any]) -> str:
@@ -336,14 +354,18 @@ def by_vertex(**columns: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"vertex": torch.arange(len(next(iter(columns.values())))), **columns}
 
 
-def _write(path: Path, algorithm: Algorithm, result: Any) -> None:
-    """Writes the result under its name whole or not at all."""
+def _write(path: Path, algorithm: Algorithm, result: Any, labels: Sequence[Hashable] | None) -> None:
+    """Writes the result under its name whole or not at all; a table with the ``labels`` of the vertices in its first column."""
+    if labels is not None and path.suffix != ".parquet":
+        print(f"hinterland: {path} is in the order of the vertices' names; a .parquet has them as a column", file=sys.stderr)
     with replacing(path) as output, writing(path):
         if path.suffix == ".parquet":
             import pyarrow
             import pyarrow.parquet
 
-            columns = {name: column.cpu().numpy() for name, column in algorithm.table(result).items()}
+            columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in algorithm.table(result).items()}
+            if labels is not None:
+                columns["name"] = [labels[vertex] for vertex in next(iter(columns.values())).tolist()]
             pyarrow.parquet.write_table(pyarrow.table(columns), output.file)
         else:
             np.lib.format.write_array(output.file, algorithm.array(result).cpu().numpy(), allow_pickle=False)

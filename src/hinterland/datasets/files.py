@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -66,6 +67,8 @@ def detect(path: str | os.PathLike[str]) -> str:
         raise
     except OSError as error:
         raise refused(path, "read", error) from error
+    if os.path.isfile(path) and zipfile.is_zipfile(path) and not path.endswith(".npz"):
+        raise FormatError(f"{path}: this is an archive; unpack it, and name the folder that comes out")
     raise FormatError(
         f"{path}: no data set that is known; name a folder with {folder.HEADER}, raw/ or processed/ (OGB), meta.pt (MAG240M) "
         "or processed/paper__cites__paper (IGB), or an .npz of adj_, attr_ and labels"

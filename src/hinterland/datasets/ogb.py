@@ -1,11 +1,13 @@
-"""OGB's data sets for the classification of vertices of one type (ogbn-products, ogbn-papers100M, ogbn-arxiv), after download.
+"""OGB's data sets for the classification of vertices (ogbn-products, ogbn-papers100M, ogbn-arxiv), after download, and those
+that OGB's DatasetSaver makes, of one type or several.
 
 Layout (OGB 1.3)::
 
     raw/edge.csv.gz, node-feat.csv.gz, node-label.csv.gz, num-node-list.csv.gz    products, arxiv: text
     raw/data.npz (edge_index, node_feat, num_nodes_list), node-label.npz          papers100M: compressed arrays, NaN: no label
     processed/geometric_data_processed.pt                                         what OGB made of raw/ for PyG, if it did
-    split/<how>/{train,valid,test}.csv.gz
+    split/<how>/{train,valid,test}.csv.gz, or split_dict.pt                       the latter by DatasetSaver
+    raw/edge_index_dict.npz, num_nodes_dict.npz, node_feat_dict.npz, node-label.npz    several types, by DatasetSaver
 
 The processed file is read where it is there. OGB adds the reverse of every edge of ogbn-products; so does this reader. A self
 loop is stored once.
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -41,22 +44,30 @@ from .source import (
     classes_of,
     labels_of,
     listed,
+    relation_of,
+    split_of,
 )
 
 _PROCESSED = os.path.join("processed", "geometric_data_processed.pt")
+_DICT = "split_dict.pt"
+_SEVERAL = os.path.join("raw", "edge_index_dict.npz")
 _RANKING = "sales_ranking"  # how ogbn-products is split, and no other data set
 _LIST = Options({})
 
 
 def matches(path: str) -> bool:
     """Whether ``path`` is a folder with the files of one of these data sets."""
-    names = (_PROCESSED, os.path.join("raw", "edge.csv.gz"), os.path.join("raw", "data.npz"))
+    names = (_PROCESSED, os.path.join("raw", "edge.csv.gz"), os.path.join("raw", "data.npz"), _SEVERAL)
     return any(os.path.exists(os.path.join(path, name)) for name in names)
 
 
 def read(path: str, num_classes: int | None) -> Source:
     """The data set in the folder ``path``."""
-    split, splits, places = _splits(path)
+    split, held, places = _splits(path)
+    name = os.path.basename(os.path.abspath(path)).replace("_", "-")
+    if os.path.exists(os.path.join(path, _SEVERAL)):
+        return _several(path, name, held, places)
+    splits = {part: split_of(places[part], numbers) for part, numbers in held.items()}
     processed, packed = os.path.join(path, _PROCESSED), os.path.join(path, "raw", "data.npz")
     if os.path.exists(processed):
         parts = _processed(processed)
@@ -64,7 +75,6 @@ def read(path: str, num_classes: int | None) -> Source:
         parts = _packed(packed)
     else:
         parts = _text(os.path.join(path, "raw"), mirrored=split == _RANKING)
-    name = os.path.basename(os.path.abspath(path)).replace("_", "-")
     vertices, edges = {HOMOGENEOUS[0]: parts.vertices}, {HOMOGENEOUS: parts.edges}
     places["labels"] = parts.label_path
     return Source(path, name, vertices, edges, HOMOGENEOUS[0], parts.labels, splits, classes_of(parts.labels), places=places)
@@ -78,7 +88,8 @@ class _Parts:
     label_path: str
 
 
-def _splits(path: str) -> tuple[str, dict[str, torch.Tensor], dict[str, str]]:
+def _splits(path: str) -> tuple[str, dict[str, Any], dict[str, str]]:
+    """How vertices are split, the parts as they are stored, and the files of these."""
     folder = os.path.join(path, "split")
     try:
         ways = [entry.name for entry in os.scandir(folder) if entry.is_dir()] if os.path.isdir(folder) else []
@@ -87,6 +98,13 @@ def _splits(path: str) -> tuple[str, dict[str, torch.Tensor], dict[str, str]]:
     if len(ways) != 1:
         found = f"the folders {', '.join(sorted(ways))}" if ways else "no folder"
         raise StorageError(f"{folder}: has {found} where one folder of splits is expected; fetch the data set again")
+    place = os.path.join(folder, ways[0], _DICT)
+    if os.path.exists(place):
+        held = pickles.load_dict(place)
+        missing = [name for name in SPLITS if name not in held]
+        if missing:
+            raise FormatError(f"{place}: has no split {missing[0]!r}, only {', '.join(map(str, held))}; save it again")
+        return ways[0], {name: held[name] for name in SPLITS}, dict.fromkeys(SPLITS, place)
     places = {name: os.path.join(folder, ways[0], f"{name}.csv.gz") for name in SPLITS}
     return ways[0], {name: csv.whole_column(place) for name, place in places.items()}, places
 
@@ -135,3 +153,42 @@ def _processed(path: str) -> _Parts:
         return as_undirected(listed(ends[0], ends[1], features.shape[0], symmetrize, placement))
 
     return _Parts(Vertices(features.shape[0], features), Relation(path, edges), labels_of(path, labels), path)
+
+
+def _several(path: str, name: str, splits: dict[str, Any], places: dict[str, str]) -> Source:
+    """A data set of several types; those of vertices with labels are the target's."""
+    folder = os.path.join(path, "raw")
+    with Archive(os.path.join(folder, "num_nodes_dict.npz")) as sizes:
+        vertices = {kind: Vertices(raw.one_count(sizes.open(kind))) for kind in sorted(sizes.names)}
+    rows = os.path.join(folder, "node_feat_dict.npz")
+    if os.path.exists(rows):
+        features = Archive(rows)  # open as long as features are read
+        for kind in features.names & set(vertices):
+            vertices[kind].features = ArrayRows(features.open(kind))
+    edges = os.path.join(path, _SEVERAL)
+    with Archive(edges) as archive:
+        kinds = [(*ends, "", "")[:3] for ends in (key.split("___") for key in sorted(archive.names))]
+    relations = {}
+    for source, relation, target in kinds:
+        if not {source, target} <= set(vertices):
+            raise FormatError(
+                f"{edges}: edges {source}___{relation}___{target}, but the types of vertices are {', '.join(vertices)}"
+            )
+        key = "___".join((source, relation, target))
+        counts = vertices[source].count, vertices[target].count
+        relations[source, relation, target] = relation_of(edges, "[2,E]", *counts, member=key)
+    places["labels"] = os.path.join(folder, "node-label.npz")
+    with Archive(places["labels"]) as held:
+        [target, *others] = sorted(held.names)
+        if others or target not in vertices:
+            raise FormatError(f"{held.path}: labels of {', '.join(sorted(held.names))}; read are those of one type of vertices")
+        labels = array_labels(held.open(target), vertices[target].count)
+    parts = {part: split_of(places[part], _of_type(places[part], numbers, target)) for part, numbers in splits.items()}
+    return Source(path, name, vertices, relations, target, labels, parts, classes_of(labels), heterogeneous=True, places=places)
+
+
+def _of_type(path: str, numbers: Any, kind: str) -> Any:
+    if not isinstance(numbers, dict) or set(numbers) != {kind}:
+        held = ", ".join(map(str, numbers)) if isinstance(numbers, dict) else type(numbers).__name__
+        raise FormatError(f"{path}: a split holds {held}, but the labels are of {kind}; save it again")
+    return numbers[kind]

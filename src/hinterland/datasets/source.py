@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 
 from .. import _core
 from ..graph import Graph, from_edges
-from ..graph.formats.arrays import ArrayFile, open_npy
+from ..graph.formats.arrays import Archive, ArrayFile, open_npy
 from ..graph.formats.content import Options
 from ..graph.formats.files import read_into, require_memory, size_of
 from ..graph.formats.npy import read_columns
@@ -219,13 +220,25 @@ class Source:
             raise FormatError(f"{path}: a source is {int(graph.indices.max())}, but its type has {sources} vertices")
 
 
-def relation_of(path: str, layout: str, sources: int, targets: int) -> Relation:
-    """Edges in a ``.npy`` file of sources and targets: ``layout`` is ``"[2,E]"`` or ``"[E,2]"``."""
-    open_npy(path)  # a missing file is found now
+def relation_of(path: str, layout: str, sources: int, targets: int, member: str | None = None) -> Relation:
+    """Edges in a ``.npy`` file, or a ``member`` of an ``.npz``, of sources and targets: ``layout`` is ``"[2,E]"`` or
+    ``"[E,2]"``."""
+
+    @contextmanager
+    def opened() -> Iterator[ArrayFile]:
+        if member is None:
+            yield open_npy(path)
+        else:
+            with Archive(path) as archive:
+                yield archive.open(member)
+
+    with opened():  # what is missing is found now
+        pass
 
     def read(symmetrize: bool, placement: Placement) -> Graph:
         options = Options({}, layout=layout)
-        ends = read_columns(path, open_npy(path), options, max(sources, targets))
+        with opened() as array:
+            ends = read_columns(path, array, options, max(sources, targets))
         for what, column, count in zip(("source", "target"), ends, (sources, targets), strict=True):
             if column.numel() and int(column.max()) >= count:
                 bad = int(column.argmax())
@@ -311,9 +324,16 @@ def classes_of(labels: torch.Tensor) -> int:
     return int(labels.max()) + 1 if labels.numel() else 0
 
 
-def split_of(path: str, values: np.ndarray | torch.Tensor) -> torch.Tensor:
-    """Vertex numbers of a split as int64."""
-    part = torch.as_tensor(values)
+def split_of(path: str, values: Any) -> torch.Tensor:
+    """Vertex numbers of a split, an array, a tensor or a list, as int64."""
+    if isinstance(values, dict):
+        raise FormatError(
+            f"{path}: a split holds {', '.join(map(str, values))[:60]}; only those of vertices are read, not of links"
+        )
+    try:
+        part = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        part = torch.empty(0)
     if part.ndim != 1 or part.is_floating_point() or part.dtype == torch.bool or part.is_complex():
         raise FormatError(f"{path}: a split is {part.dtype} of shape {tuple(part.shape)}; it must be a list of vertex numbers")
     require_memory(path, "a split", 8 * part.numel())

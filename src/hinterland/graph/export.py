@@ -53,7 +53,7 @@ def to_igraph(lists: NeighborLists, directed: bool, labels: Labels, weight: str)
     if weights is not None:
         made.es[weight] = weights.tolist()
     if labels is not None:
-        made.vs["name"] = labels
+        made.vs["name"] = list(labels)
     return made
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+from collections.abc import Hashable, Mapping, Sequence
 
 import torch
 
@@ -31,18 +32,24 @@ def draw_sources(graph: Graph, count: int, seed: int) -> list[int]:
 def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:
     """Vertex numbers from a file: a one-dimensional ``.npy`` array of integers, or text with one number a line.
 
-    In text, empty lines and what follows a ``#`` are left out.
+    Of a graph whose vertices have names, ``graph.labels``, the file lists these. In text, empty lines and what follows a ``#``
+    are left out, unless it belongs to a name.
 
     Raises:
         FormatError: the file holds something else, or no number, or less than its header promises; names the line or position.
-        IndexOutOfRange: a number is no vertex of ``graph``.
+        IndexOutOfRange: a number, or a name, is that of no vertex of ``graph``.
         StorageError: the file is missing or cannot be read.
     """
     path = os.fsdecode(path)
     try:
         with open(path, "rb") as file:
             head = file.read(len(MAGIC))
-            found = _of_array(path) if head == MAGIC else _of_text(path, head + file.read())
+            if head == MAGIC:
+                found = _of_array(path)
+            elif graph.labels is None:
+                found = _of_text(path, head + file.read())
+            else:
+                return _of_names(path, head + file.read(), graph.labels)
     except StorageError:
         raise
     except OSError as error:
@@ -51,6 +58,8 @@ def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:
         raise OutOfMemory(f"{path}: not enough host memory for the vertices that it lists; list fewer") from error
     if not found:
         raise FormatError(f"{path}: holds no vertex number; write one a line")
+    if graph.labels is not None:
+        return _called(path, found, _by_name(graph.labels))
     for place, vertex in found:
         if not 0 <= vertex < graph.num_vertices:
             raise IndexOutOfRange(
@@ -58,6 +67,31 @@ def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:
                 "numbered from 0"
             )
     return [vertex for _, vertex in found]
+
+
+def _of_names(path: str, content: bytes, labels: Sequence[Hashable]) -> list[int]:
+    """The vertices that a text names, one a line."""
+    vertices, found = _by_name(labels), []
+    for number, line in enumerate(content.decode("utf-8-sig", errors="replace").splitlines(), start=1):
+        word = line.strip()
+        if word not in vertices:
+            word = line.partition("#")[0].strip()
+        if word:
+            found.append((f"line {number}", word))
+    if not found:
+        raise FormatError(f"{path}: holds no name of a vertex; write one a line")
+    return _called(path, found, vertices)
+
+
+def _by_name(labels: Sequence[Hashable]) -> dict[str, int]:
+    return {str(label): vertex for vertex, label in enumerate(labels)}
+
+
+def _called(path: str, found: Sequence[tuple[str, object]], vertices: Mapping[str, int]) -> list[int]:
+    for place, name in found:
+        if str(name) not in vertices:
+            raise IndexOutOfRange(f"{path}, {place}: no vertex is called {name!r}; one is called {next(iter(vertices))!r}")
+    return [vertices[str(name)] for _, name in found]
 
 
 def _of_array(path: str) -> list[tuple[str, int]]:

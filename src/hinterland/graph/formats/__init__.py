@@ -11,25 +11,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypedDict, Unpack
 
 import torch
 
 from ... import _core
-from ...memory import UnifiedTensor
 from ...runtime import arguments, devices
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
 from ...runtime.units import parse_bytes
-from ...storage import StorageArray, StorageCache
-from ..arrays import WEIGHT_TYPES, Array, check_mirrored, check_neighbors, check_offsets, pieces, placements, tensor_of
-from ..compress import from_packed
-from ..edges import from_edges, from_runs, simplify
+from ...storage import StorageCache
+from ..arrays import WEIGHT_TYPES, check_neighbors, pieces, placements
 from ..graph import Graph, require_graph
-from ..lists import NeighborLists
-from ..order import checked as checked_order
 from ..reorder import restored
-from . import bel, edges, gap, gr, hl, mtx, npy, npz, ogb
-from .content import CsrArrays, EdgeList, EdgeRuns, Options, PackedArrays, cast_weights, check_weights, survey
+from . import bel, edges, gap, gr, hl, metis, mtx, npy, npz, ogb
+from .content import Content, Options, check_weights, survey
+from .made import graph_of
 from .sniff import sniff
 
 __all__ = ["FORMATS", "Format", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
@@ -42,8 +39,15 @@ class Format:
     name: str
     title: str
     endings: tuple[str, ...]
-    read: Callable[[str, Options], EdgeList | EdgeRuns | CsrArrays | PackedArrays]
+    read: Callable[[str, Options], Content]
     write: Callable[[Graph, str], None] | None
+
+
+class InPlace(TypedDict, total=False):
+    """Options of a graph whose lists stay in their file."""
+
+    host_budget: int | str | None
+    cache: StorageCache | None
 
 
 _HOST_BUDGET = "256MiB"  # chosen, not measured
@@ -58,6 +62,7 @@ FORMATS = {
         Format("mtx", "Matrix Market", (".mtx", ".mtx.gz"), mtx.read, mtx.write),
         Format("edges", "edge list", _TEXT + tuple(end + ".gz" for end in _TEXT), edges.read, edges.write),
         Format("gr", "DIMACS", (".gr", ".gr.gz"), gr.read, gr.write),
+        Format("metis", "METIS", (".graph", ".graph.gz", ".metis", ".metis.gz"), metis.read, None),
         Format("sg", "GAP", (".sg",), gap.read, gap.write),
         Format("wsg", "GAP, weighted", (".wsg",), partial(gap.read, weighted=True), gap.write),
         Format("bel", "EMOGI", (".bel",), bel.read, bel.write),
@@ -107,8 +112,8 @@ def load_graph(
     weight_dtype: torch.dtype | None = None,
     format: str | None = None,
     transpose: bool | None = None,
-    host_budget: int | str | None = None,
-    cache: StorageCache | None = None,
+    ids: str | None = None,
+    **in_place: Unpack[InPlace],
 ) -> Graph:
     """Reads a graph from a file of any format in ``FORMATS``, or from an OGB data set's folder.
 
@@ -135,6 +140,10 @@ def load_graph(
             takes as much memory once more. True: it is read where the file carries it (``.sg``, ``.wsg``, and ``.hl`` that
             ``save_graph`` wrote with it), and built otherwise. None takes it from the file where that is at most a quarter of
             the free memory, or where it stays in the file (``"storage"``). False leaves it there.
+        ids: ``"any"``: vertices of an edge list or edge array may be called anything, by texts or by any integers of 64 bits.
+            They are numbered in the order of these names, integers by their value and texts by their UTF-8 bytes, and
+            ``graph.labels`` has them: integers if all are whole numbers, else texts. ``graph.labels[v]`` is what vertex v is
+            called, ``graph.labels.index(name)`` the vertex of a name.
         host_budget: with placement ``"storage"``: bytes of host memory for pages of the file and what finds them, as in
             ``"32MiB"``; by default 256 MiB. Where there is a GPU, half of that is for pages on their way to it; those it keeps
             lie in its own memory, within ``gpu_budget``. Offsets, 8 bytes a vertex, and what an algorithm takes come on top.
@@ -158,23 +167,27 @@ def load_graph(
     shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
     placed = placements(placement, in_place=True)
     options = Options(placed, weight_dtype, layout, False if others else transpose)
-    options = replace(options, cache=_cache(placed, host_budget, cache), copies=tuple(copies))
+    options = replace(options, cache=_cache(placed, **in_place), copies=tuple(copies), named=_named(ids, entry, path))
     _require_in_place(path, entry, options, {**shape, "sort_neighbors": sort_neighbors, "weight_dtype": weight_dtype})
-    if weight_dtype is None and sort_neighbors is not False:
+    if weight_dtype is None and sort_neighbors is not False:  # else a list of edges is made, in the file's order
         rules = [_core.EdgeRules(mirror=mirror, drop_loops=remove_self_loops) for mirror in (symmetrize, True)]
         options = replace(options, rules=rules[0], mirrored=rules[1])
     with _naming(path):
-        content = entry.read(path, options)
-        if isinstance(content, CsrArrays) and content.columns:
-            content = _transposed(content)
-        if not isinstance(content, EdgeRuns):
-            _settle_weights(path, content, options)
-        graph = _made(content, options, sort_neighbors, **shape)
-        if directed is not None and directed != graph.directed:
-            graph = _redirected(graph, directed)
+        graph = graph_of(path, entry.read(path, options), options, directed, sort_neighbors, **shape)
         if transpose:
             graph.transpose()
         return graph
+
+
+def _named(ids: object, entry: Format, path: str) -> bool:
+    """Whether vertices may be called anything."""
+    if ids is not None and ids != "any":
+        raise ConfigError(f"ids={arguments.shown(ids)} is neither None, where vertices are numbered from 0, nor 'any'")
+    if ids is not None and entry.name not in ("edges", "npy"):
+        raise ConfigError(
+            f"{path}: ids='any' is for edge lists and edge arrays; this file ({entry.title}) numbers its vertices itself"
+        )
+    return ids is not None
 
 
 def _copies(path: object) -> list[str]:
@@ -193,50 +206,6 @@ def _require_usable(weight_dtype: object, **flags: object) -> None:
     for name, given in flags.items():
         if given is not None and not isinstance(given, bool):
             raise ConfigError(f"{name}={arguments.shown(given)} is none of True, False and None")
-
-
-def _made(
-    content: EdgeRuns | EdgeList | CsrArrays | PackedArrays,
-    options: Options,
-    sort_neighbors: bool | None,
-    *,
-    symmetrize: bool,
-    remove_self_loops: bool,
-    remove_duplicates: bool,
-) -> Graph:
-    """The graph of what a file holds."""
-    if isinstance(content, EdgeRuns):
-        return from_runs(
-            content.parser,
-            content.num_vertices,
-            directed=content.directed and not symmetrize,
-            remove_duplicates=remove_duplicates,
-            placement=options.placement,
-        )
-    if isinstance(content, EdgeList):
-        return from_edges(
-            content.sources,
-            content.targets,
-            content.weights,
-            num_vertices=content.num_vertices,
-            directed=content.directed,
-            symmetrize=symmetrize or content.symmetric,
-            remove_self_loops=remove_self_loops,
-            remove_duplicates=remove_duplicates,
-            sort_neighbors=sort_neighbors is not False,
-            placement=options.placement,
-        )
-    graph = _held(content, options) if options.cache is None else _in_place(content)
-    sort = isinstance(content, CsrArrays) and bool(sort_neighbors) and not content.sorted
-    if not (symmetrize or remove_self_loops or remove_duplicates or sort):
-        return graph
-    return simplify(
-        graph,
-        symmetrize=symmetrize and graph.directed,
-        remove_self_loops=remove_self_loops,
-        remove_duplicates=remove_duplicates,
-        sort_neighbors=sort_neighbors is not False,
-    )
 
 
 def save_graph(
@@ -314,7 +283,7 @@ def check_target(path: str | os.PathLike[str], format: str | None = None) -> Cal
     path = arguments.path("path", path)
     name = _by_name(path) if format is None else format
     if name is None:
-        endings = ", ".join(entry.endings[0] for entry in FORMATS.values() if entry.endings)
+        endings = ", ".join(entry.endings[0] for entry in FORMATS.values() if entry.write)
         raise ConfigError(f"{path}: the ending names no format; use one of {endings}, or name the format")
     entry, _ = _format(name, path)
     if entry.write is None:
@@ -353,64 +322,9 @@ def _naming(path: str) -> Iterator[None]:
         raise
 
 
-def _held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
-    """The graph of arrays that were read to their places, and its transpose, if that was read."""
-    held = _one_held(content, options)
-    if content.inverse is not None:
-        held.join(_one_held(content.inverse, options))
-    return held
-
-
-def _one_held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
-    order = None if content.order is None else checked_order(content.order, content.indptr.shape[0] - 1)
-    weights = None if content.weights is None else options.handed("weights", content.weights)
-    if isinstance(content, PackedArrays):
-        assert isinstance(content.packed, UnifiedTensor)
-        return from_packed(
-            content.indptr,
-            content.packed_offsets,
-            content.packed,
-            weights,
-            directed=content.directed,
-            order=order,
-            placement=options.placement,
-        )
-    graph = Graph(
-        options.handed("indptr", content.indptr),
-        options.handed("indices", content.indices),
-        weights,
-        directed=content.directed,
-        placement=options.placement,
-    )
-    if content.sorted and not graph.has_sorted_lists:
-        raise GraphError("the header says that neighbours ascend, but some do not; convert the original file again")
-    return Graph.of(graph.neighbor_lists, graph.directed, order)
-
-
-def _settle_weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> None:
-    """Gives the content, and the inverse lists that come with it, the weights that the caller wants."""
-    for part in (content, None if isinstance(content, EdgeList) else content.inverse):
-        if part is not None:
-            part.weights = _weights(path, part, options)  # type: ignore[assignment]  # of the kind that it has
-
-
-def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> Array | None:
-    """The weights, checked and in the type that the caller wants."""
-    weights = content.weights
-    if weights is None or isinstance(weights, StorageArray):
-        return weights
-    plain = weights if isinstance(weights, torch.Tensor) else weights.cpu()
-    check_weights(path, plain)
-    if options.weight_dtype is None or options.weight_dtype == plain.dtype:
-        return weights
-    if isinstance(weights, torch.Tensor):
-        return cast_weights(path, plain, options.weight_dtype)
-    cast = UnifiedTensor.empty(tuple(plain.shape), options.weight_dtype, options.place("weights"))
-    cast_weights(path, plain, options.weight_dtype, cast.cpu())
-    return cast
-
-
-def _cache(placed: Mapping[str, str], host_budget: int | str | None, cache: StorageCache | None) -> StorageCache | None:
+def _cache(
+    placed: Mapping[str, str], host_budget: int | str | None = None, cache: StorageCache | None = None
+) -> StorageCache | None:
     """Of the pages of what stays in its file; None where nothing does."""
     if cache is not None:
         arguments.instance("cache", cache, StorageCache, "as StorageCache(host_budget) makes")
@@ -448,55 +362,3 @@ def _require_in_place(path: str, entry: Format, options: Options, changes: Mappi
                 f"{path}: {name} makes another graph of the file, but with placement 'storage' it is read as it lies; load it "
                 f"with {name} and placement 'host', and save that with save_graph"
             )
-
-
-def _in_place(content: CsrArrays | PackedArrays) -> Graph:
-    """The graph of a file of ours of which some arrays stay there, and its transpose, if that is wanted, taken on trust."""
-    graph = _one_in_place(content)
-    if content.inverse is not None:
-        graph.join(_one_in_place(content.inverse), check=False)
-    return graph
-
-
-def _one_in_place(content: CsrArrays | PackedArrays) -> Graph:
-    """Arrays that are in memory are checked, each for itself."""
-    offsets = content.indptr.cpu()
-    order = None if content.order is None else checked_order(content.order, len(offsets) - 1)
-    held: dict[str, Array] = {"indptr": content.indptr}
-    if isinstance(content, PackedArrays):
-        check_offsets(offsets, int(offsets[-1]))
-        starts = content.packed_offsets.cpu()
-        last = int(starts[-1])
-        check_offsets(starts, last)
-        if _core.packed_bytes(last) != len(content.packed):
-            raise GraphError(f"packed_offsets ends with {last}, but the packed lists take {len(content.packed)} bytes")
-        held |= {"packed_offsets": content.packed_offsets, "packed": content.packed}
-    else:
-        check_offsets(offsets, len(content.indices))
-        held["indices"] = content.indices
-        if isinstance(content.indices, UnifiedTensor):
-            check_neighbors(content.indices.cpu(), len(offsets) - 1)
-    if content.weights is not None:
-        held["weights"] = content.weights
-    lists = NeighborLists(held, isinstance(content, PackedArrays) or content.sorted)
-    return Graph.of(lists, content.directed, order)
-
-
-def _transposed(content: CsrArrays) -> EdgeList:
-    """The edges of CSC arrays, whose rows are the targets."""
-    graph = Graph(content.indptr, content.indices, content.weights, placement="heap")  # checks the arrays
-    targets = torch.arange(graph.num_vertices, dtype=content.indices.dtype).repeat_interleave(graph.degrees().cpu())
-    weights = None if content.weights is None else tensor_of(content.weights)
-    return EdgeList(tensor_of(content.indices), targets, weights, graph.num_vertices)
-
-
-def _redirected(graph: Graph, directed: bool) -> Graph:
-    """The same arrays under another flag; undirected only if every edge has its reverse."""
-    if not directed and graph.neighbor_lists.caches:
-        raise ConfigError(
-            "directed=False of a directed graph on storage asks whether each edge has its reverse, for which all of it would "
-            "be read; load it with placement='host', and save that with save_graph"
-        )
-    if not directed:
-        check_mirrored(graph.indptr, graph.indices, graph.weights)
-    return Graph.of(graph.neighbor_lists, directed, graph.numbering)

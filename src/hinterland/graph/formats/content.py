@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -32,7 +32,7 @@ class Options:
     ``transpose``: whether to read the inverse lists that a file carries; None: where little of the free memory is enough.
     ``rules``: what becomes of an edge; ``mirrored``: of one that stands for both directions. None where readers must hand a
     list over, in the file's order. ``cache``: of the pages of arrays that stay in the file, where any do; ``copies``: other
-    files with the same content, from which these pages are read as well.
+    files with the same content, from which these pages are read as well. ``named``: vertices may be called anything.
     """
 
     placement: Mapping[str, str]
@@ -43,6 +43,7 @@ class Options:
     mirrored: _core.EdgeRules | None = None
     cache: StorageCache | None = None
     copies: tuple[str, ...] = ()
+    named: bool = False
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
@@ -55,7 +56,10 @@ class Options:
 
 @dataclass
 class EdgeList:
-    """Edges in the file's order. ``sources`` and ``targets``: int32 or int64 [E]. ``symmetric``: each edge stands for both."""
+    """Edges in the file's order. ``sources`` and ``targets``: int32 or int64 [E]. ``symmetric``: each edge stands for both.
+
+    ``labels``: what the vertices are called, where their numbers are not their names.
+    """
 
     sources: torch.Tensor
     targets: torch.Tensor
@@ -63,6 +67,7 @@ class EdgeList:
     num_vertices: int
     symmetric: bool = False
     directed: bool = True
+    labels: Sequence[Hashable] | None = None
 
 
 @dataclass
@@ -79,6 +84,7 @@ class CsrArrays:
     """CSR arrays, read straight to their place. ``columns``: they are the columns of the adjacency matrix (CSC).
 
     ``order``: int64 [V], the vertices' numbers before the graph was reordered. ``inverse``: the lists of in-neighbours.
+    ``labels``: as in EdgeList.
     """
 
     indptr: UnifiedTensor
@@ -89,6 +95,7 @@ class CsrArrays:
     columns: bool = False
     order: torch.Tensor | None = None
     inverse: CsrArrays | None = None
+    labels: Sequence[Hashable] | None = None
 
 
 @dataclass
@@ -102,6 +109,10 @@ class PackedArrays:
     directed: bool
     order: torch.Tensor | None = None
     inverse: PackedArrays | None = None
+    labels: Sequence[Hashable] | None = None
+
+
+Content = EdgeRuns | EdgeList | CsrArrays | PackedArrays
 
 
 def check_counts(path: str, vertices: int, edges: int) -> None:
@@ -111,12 +122,14 @@ def check_counts(path: str, vertices: int, edges: int) -> None:
             raise FormatError(f"{path}: the header promises {count} {what}; the file is damaged or of another format")
 
 
-def check_sparsity(path: str, vertices: int, edges: int, where: str = "") -> None:
+def check_sparsity(
+    path: str, vertices: int, edges: int, where: str = "", remedy: str = "renumber the vertices from 0 without gaps"
+) -> None:
     """Refuses an edge list whose vertex numbers would make a huge graph with next to no edges."""
     if vertices > _SPARSE_VERTICES and vertices > _SPARSE_RATIO * edges:
         raise OutOfMemory(
             f"{path}: {vertices} vertices{where} for {edges} edges: their offsets alone would take "
-            f"{format_bytes(8 * (vertices + 1))}; renumber the vertices from 0 without gaps"
+            f"{format_bytes(8 * (vertices + 1))}; {remedy}"
         )
 
 

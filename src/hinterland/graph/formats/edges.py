@@ -1,70 +1,187 @@
-"""Edge lists as SNAP, GAP (.el, .wel) and CSV exports have them: ``source target [weight]`` a line, vertices from 0.
+"""Edge lists as SNAP, KONECT, GAP (.el, .wel) and CSV exports have them: ``source target [weight]`` a line, vertices from 0.
 
-Columns stand between spaces, tabs or one comma each; lines that begin with # or % are comments; gzip is read as it is.
+Columns stand between blanks, or between commas, semicolons or bars, the same on all lines; lines that begin with # or % are
+comments; gzip is read as it is. Where vertices are called by names, tabs may be what stands between, and blanks within.
+
+KONECT's first line, ``% sym|asym|bip WEIGHTS``, says what a list is: of ``bip`` the two sides are numbered apart, each from 1,
+and what follows a weight is the time of the edge. Source: Kunegis, "Handbook of Network Analysis (The KONECT Project)" (2018).
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+
+import numpy as np
+import torch
 
 from ... import _core
-from ...runtime.errors import FormatError
+from ...runtime.errors import ConfigError, FormatError
+from ...runtime.warned import warn_once
 from ..graph import Graph
+from . import labels
 from .content import EdgeList, EdgeRuns, Options, check_sparsity, plain_weights
-from .text import TextReader, edge_text, parsed, passing, write_text
+from .text import TextReader, edge_text, parsed, passing, take, write_text
 
 _COMMENTS = b"#%"
 _PASSED = passing(rb"[#%][^\n]*+")
-_COLUMN = re.compile(rb"[ \t\r]*,[ \t\r]*|[ \t\r]+")
-_NAME = re.compile(rb'["A-Za-z_][^,\t]*')
 _NODES = re.compile(rb"\bNodes:\s*([0-9]{1,15})\b")
+_KONECT = re.compile(rb"%\s*(sym|asym|bip)\b")
+_SIDES = re.compile(rb"%\s*[0-9]{1,15}\s+([0-9]{1,15})\s+[0-9]{1,15}\s*$", re.MULTILINE)  # edges, and vertices of each side
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_WHOLE = re.compile(r'"?-?[0-9]+"?')
+# What headings call the ends of an edge, where these are names as well.
+_ENDS = re.compile(r"(source|src|from|tail|start)\w*,(target|dst|dest|to|head|end)\w*")
 
 
 def read(path: str, options: Options) -> EdgeList | EdgeRuns:
     """The list's edges as they stand: directed, each line one edge.
 
     The number of vertices is the largest number in the list plus one, or what a comment "# Nodes: N" says if that is more.
-    A line of two or three names before the first edge is a CSV heading.
+    Names before the first edge are a CSV heading. With ``options.named`` vertices may be called anything, and are numbered in
+    the order of what they are called.
     """
     with TextReader(path) as reader:
-        first, nodes = _head(reader)
-        columns = len(_split(first)) if first else 2
-        if columns not in (2, 3):
-            raise reader.fail(f"{columns} columns; an edge list has two or three: source, target, and a weight")
+        head = _head(reader, options.named)
+        if head.bipartite and options.named:
+            raise ConfigError(f"{path}: the two sides of a bipartite list of KONECT are numbered apart; leave out ids='any'")
+        rules = None if head.bipartite or options.named else options.rules
         parser = _core.EdgeParser(
             path,
             comments=_COMMENTS.decode(),
-            commas=True,
-            weights="any" if columns == 3 else "none",
-            first_line=reader.line if first else reader.line + 1,
-            rules=options.rules,
+            separator=head.separator,
+            weights="any" if head.columns > 2 else "none",
+            first_line=reader.line if head.first else reader.line + 1,
+            rules=rules,
+            timed=head.columns > 3,
+            named=options.named,
         )
-        reader.parse(parser, first)
-    if parser.edges == 0 and nodes is None:
-        raise FormatError(f"{path}: the file holds no edge and no comment '# Nodes: N'; there is no graph in it")
-    vertices = max(parser.largest + 1, nodes or 0)
+        reader.parse(parser, head.first)
+    if parser.edges == 0 and (head.nodes is None or options.named):
+        passed = f", only {head.heading!r}, a heading unless ids='any' is said" if head.heading else ""
+        raise FormatError(f"{path}: the file holds no edge and no comment '# Nodes: N'{passed}; there is no graph in it")
+    if options.named:
+        count, names = parser.rank_names()
+        called = labels.of_integers(names) if isinstance(names, np.ndarray) else labels.of_texts(path, names, count)
+        return EdgeList(*take(parser), count, labels=called)
+    if head.bipartite:
+        return _both_sides(path, *take(parser), head.left)
+    vertices = max(parser.largest + 1, head.nodes or 0)
     where = f" (the largest number is on line {parser.largest_line})" if parser.largest + 1 == vertices else ""
-    check_sparsity(path, vertices, parser.edges, where)
-    return parsed(parser, vertices, options.rules)
+    check_sparsity(path, vertices, parser.edges, where, "renumber the vertices from 0 without gaps, as ids='any' does")
+    return parsed(parser, vertices, rules)
 
 
-def _split(line: bytes) -> list[bytes]:
-    return _COLUMN.split(line.strip())
+@dataclass
+class _Head:
+    """What stands before the second edge. ``first``: the first one's line; ``left``: vertices of a bipartite list's first side,
+    if it says how many."""
+
+    first: bytes = b""
+    separator: str = ""
+    columns: int = 2
+    heading: str = ""
+    nodes: int | None = None
+    bipartite: bool = False
+    left: int = 0
 
 
-def _head(reader: TextReader) -> tuple[bytes, int | None]:
-    """The first edge's line, and the number of vertices if a comment tells it."""
-    nodes = None
+def _head(reader: TextReader, named: bool) -> _Head:
+    head, comments, columns = _Head(), bytearray(), list[str]()
+    line = reader.readline_behind(_PASSED, comments.extend)
+    fields = _split(line, _separator(line, named))
+    if _is_heading(fields, reader.peek() if named else None, named):
+        head.heading, columns = line.decode("utf-8", "replace").strip()[:60], fields
+        line = reader.readline_behind(_PASSED, comments.extend)
+    head.first, head.separator = line, _separator(line, named)
+    konect = _KONECT.match(comments.lstrip())
+    if konect:
+        head.bipartite = konect[1] == b"bip"
+        sides = _SIDES.search(comments)
+        head.left = int(sides[1]) if sides else 0
+    for found in _NODES.finditer(comments):
+        head.nodes = int(found[1])
+    if line:
+        fields = _split(line, head.separator)
+        head.columns = len(fields)
+        _check_columns(reader, columns if len(columns) == len(fields) else fields, konect is not None)
+    return head
 
-    def see(comments: bytes) -> None:
-        nonlocal nodes
-        for found in _NODES.finditer(comments):
-            nodes = int(found[1])
 
-    line = reader.readline_behind(_PASSED, see)
-    if len(_split(line)) in (2, 3) and all(map(_NAME.fullmatch, _split(line))):
-        line = reader.readline_behind(_PASSED, see)
-    return line, nodes
+def _separator(line: bytes, named: bool) -> str:
+    """What stands between the columns of a line; nothing, if it is blanks."""
+    text = _QUOTED.sub('""', line.decode("utf-8", "replace").strip())
+    for mark in "\t;|,":
+        fields = [field.strip() for field in text.split(mark)]
+        if len(fields) > 1 and not (mark == "\t" and any(field.strip(",;|") != field for field in fields)):
+            return mark if named or mark != "\t" else ""
+    return ""
+
+
+def _split(line: bytes, separator: str) -> list[str]:
+    text = line.decode("utf-8", "replace").strip()
+    hidden = _QUOTED.sub(lambda quoted: re.sub(r"[\s,;|]", "\0", quoted[0]), text)
+    ends = [0, *(at for found in re.finditer(re.escape(separator) or r"\s+", hidden) for at in found.span()), len(text)]
+    return [text[begin:end].strip() for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+
+
+def _is_heading(fields: list[str], ahead: bytes | None, named: bool) -> bool:
+    """Whether these are names of columns. ``ahead``: the text behind them, where vertices have names as well."""
+    words = [field.strip('"') for field in fields]
+    if len(words) < 2 or not all(word[:1].isalpha() or word[:1] == "_" for word in words):
+        return False
+    if ahead is None:
+        return True
+    lines = [line for line in ahead.split(b"\n")[:100] if line.strip() and line.lstrip()[:1] not in (b"#", b"%")]
+    others = [_split(line, _separator(line, named)) for line in lines]
+    if len(words) > 2 or (others and all(_WHOLE.fullmatch(end) for end in others[0][:2])):
+        return True  # a weight is no word; numbers of vertices that are called so
+    known = _ENDS.fullmatch(",".join(re.sub(r"[\W_]", "", word.lower()) for word in words))
+    return known is not None and not any(field in fields for other in others for field in other[:2])
+
+
+def _check_columns(reader: TextReader, fields: list[str], konect: bool) -> None:
+    """Refuses a number of columns that no edge list has, and says what the list may be."""
+    count, shown = len(fields), ", ".join(f'"{field[:20]}"' for field in fields[:6])
+    if fields[-1].startswith("{") or "{" in "".join(fields[2:]):
+        raise reader.fail(
+            f"{count} columns: {shown}; networkx wrote what it keeps of an edge behind it: write the list with data=False or "
+            "data=['weight']"
+        )
+    if count == 4 and konect:
+        warn_once(
+            f"times in {reader.path}",
+            f"{reader.path}: of the four columns the third is read as weights, and the fourth, times, is left out",
+        )
+    elif count == 1:
+        raise reader.fail(
+            f"1 column, {shown}; an edge list has two or three: source, target, and a weight, with blanks, commas, semicolons "
+            "or bars between them"
+        )
+    elif count > 3:
+        raise reader.fail(
+            f"{count} columns; an edge list has two or three: source, target, and a weight. These are {shown}: cut off what is "
+            "no weight (a time is known in lists of KONECT, which begin with % sym, % asym or % bip); a vertex with its "
+            "neighbours on a line is read by networkx.read_adjlist and hl.from_networkx"
+        )
+
+
+def _both_sides(path: str, sources: torch.Tensor, targets: torch.Tensor, weights: torch.Tensor | None, left: int) -> EdgeList:
+    """Edges between two sides that are each numbered from 1: vertex v of the second side becomes ``left + v``."""
+    if not sources.numel():
+        raise FormatError(f"{path}: the file holds no edge; there is no graph in it")
+    for side in (sources, targets):
+        if not int(side.min()):
+            raise FormatError(
+                f"{path}: edge {int(side.argmin())} has the vertex 0, but KONECT numbers both sides of a bipartite list "
+                "('% bip') from 1; remove that line if they are of one kind"
+            )
+    left = max(left, int(sources.max()))
+    vertices = left + int(targets.max()) + 1
+    check_sparsity(path, vertices, len(sources))
+    if vertices > torch.iinfo(torch.int32).max:
+        sources, targets = sources.long(), targets.long()
+    return EdgeList(sources, targets + left, weights, vertices)
 
 
 def write(graph: Graph, path: str) -> None:

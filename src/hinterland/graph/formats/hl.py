@@ -15,13 +15,15 @@ from ...runtime.checksums import Running, checksums
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
+from ...runtime.warned import warn
 from ...storage import StorageArray
-from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
+from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
 from ...storage.layout import Extent, Layout, Volume
 from ..arrays import index_dtype, pieces
 from ..graph import Graph
 from ..room import is_little
 from ..transpose import Turned
+from . import labels
 from .content import CsrArrays, Options, PackedArrays
 from .files import read_head, read_into, size_of
 
@@ -56,7 +58,7 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
             if name.startswith(INCOMING) and not incoming:
                 continue
             own = name.removeprefix(INCOMING)
-            place = "heap" if own == "order" else options.place(_HOMES.get(own, own))
+            place = "heap" if own in ("order", "names") else options.place(_HOMES.get(own, own))
             if place == "storage" and options.cache is not None:
                 held[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),), volume), "r", options.cache)
                 continue
@@ -66,6 +68,10 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
             held[name] = array
             step(size)
     content = _content(header, held, "", options)
+    if header.flags & NAMED:
+        names = held["names"]
+        assert isinstance(names, UnifiedTensor)
+        content.labels = labels.held(path, names.cpu(), header.vertices)
     if incoming:
         content.inverse = _content(header, held, INCOMING, options)  # type: ignore[assignment]  # of the same form
     return content
@@ -188,6 +194,9 @@ def write(graph: Graph, path: str, transpose_in: int | None = None) -> None:
     lists = graph.neighbor_lists
     turns = transpose_in is not None and graph.directed
     packed = graph.transpose().neighbor_lists if turns and graph.is_compressed else None
+    called = labels.stored(graph.labels)
+    if graph.labels and called is None:
+        warn(f"{path}: the vertices' names are left out; .hl holds texts of one line, or integers of 64 bits")
     flags = (
         DIRECTED * graph.directed
         | SORTED * graph.has_sorted_lists
@@ -195,11 +204,14 @@ def write(graph: Graph, path: str, transpose_in: int | None = None) -> None:
         | COMPRESSED * graph.is_compressed
         | REORDERED * (graph.outer is not None)
         | TRANSPOSED * turns
+        | NAMED * (called is not None)
     )
     types = (torch.int64, lists.listed_type, *(() if graph.weight_type is None else (graph.weight_type,)))
     sizes = [0 if held is None or not held.is_compressed else held.arrays["packed"].nbytes for held in (lists, packed)]
-    header = Header(flags, graph.num_vertices, graph.num_edges, types, *sizes)
-    found = {**lists.arrays, "order": graph.outer}
+    header = Header(flags, graph.num_vertices, graph.num_edges, types, sizes[0], sizes[1])
+    if called is not None:
+        header.names, header.names_bytes = called.dtype, called.nbytes
+    found = {**lists.arrays, "order": graph.outer, "names": called}
     if packed is not None:
         found |= {f"{INCOMING}{name}": array for name, array in packed.arrays.items()}
     turned = Turned(lists, transpose_in) if turns and packed is None and transpose_in is not None else None

@@ -79,6 +79,15 @@ def _skew(path: str, sources: torch.Tensor, targets: torch.Tensor, weights: torc
         raise FormatError(
             f"{path}: entry ({row}, {row}) lies on the diagonal, which is zero in a skew-symmetric matrix; remove it"
         )
+    if not weights.is_floating_point() and bool((weights == torch.iinfo(weights.dtype).min).any()):
+        if weights.dtype == torch.int64:  # the least integer has no opposite
+            at = int(weights.argmin())
+            row, column = int(sources[at]) + 1, int(targets[at]) + 1
+            raise FormatError(
+                f"{path}: entry ({row}, {column}) is {int(weights[at])}, but its mirror would be 2^63, which is no 64-bit "
+                "integer; declare the field real"
+            )
+        weights = weights.long()
     return EdgeList(torch.cat([sources, targets]), torch.cat([targets, sources]), torch.cat([weights, -weights]), n)
 
 

@@ -4,23 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import torch
 
 from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import replacing
 from ...runtime.progress import progress
+from ..arrays import index_dtype
 from ..graph import Graph
+from . import labels
 from .arrays import ArrayFile, open_npy, write_header
 from .content import EdgeList, Options, check_counts, check_sparsity, csr, store_ids
+from .files import require_memory
 
 _CHUNK = 1 << 21  # edges that are read or written at a time: chosen, not measured
 _INT32_LIMIT = 1 << 31
 
 
 def read(path: str, options: Options) -> EdgeList:
-    """The edges as they stand, directed. The largest number plus one is the number of vertices."""
+    """The edges as they stand, directed. The largest number plus one is the number of vertices, or, with ``options.named``, as
+    many as there are numbers."""
+    if options.named:
+        return _named(path, options)
     return read_pairs(path, lambda: open_npy(path), options)
+
+
+def _named(path: str, options: Options) -> EdgeList:
+    """Edges between vertices that are called by any integers."""
+    held = open_npy(path)
+    edges = _edges(held, options)
+    if held.dtype.kind not in "iu":
+        raise FormatError(f"{path}: the elements are {held.dtype}; what an edge array calls its vertices are integers")
+    require_memory(path, "the numbers and their order", 4 * held.count * torch.int64.itemsize)
+    names, ends = np.unique(held.take(held.count), return_inverse=True)
+    columns = ends.reshape(edges, 2).T if _interleaved(held, options) else ends.reshape(2, edges)
+    sources, targets = (torch.from_numpy(column).to(index_dtype(len(names))) for column in columns)
+    return EdgeList(sources, targets, None, len(names), labels=labels.of_integers(names))
 
 
 def read_pairs(path: str, open_array: Callable[[], ArrayFile], options: Options, vertices: int | None = None) -> EdgeList:

@@ -9,7 +9,7 @@ import os
 
 from ... import _core
 from ...runtime.errors import FormatError, StorageError
-from .arrays import Archive
+from .arrays import Archive, ArrayFile
 from .content import EdgeList, EdgeRuns, Options, check_counts, check_sparsity
 from .npy import read_pairs
 from .text import TextReader, integers, parsed
@@ -27,6 +27,8 @@ def read(path: str, options: Options) -> EdgeList | EdgeRuns:
     """The data set's one graph, directed."""
     folder = raw_folder(path)
     if folder is None:
+        if os.path.exists(os.path.join(path, "raw", "edge_index_dict.npz")):
+            raise FormatError(f"{path}: this data set has vertices of several types; hl.datasets.open reads it")
         raise StorageError(
             f"{path}: this folder is no OGB data set: it has neither raw/edge.csv.gz nor raw/data.npz; name a file to load"
         )
@@ -53,7 +55,7 @@ def parse_text(folder: str, rules: _core.EdgeRules | None) -> tuple[_core.EdgePa
     vertices = count_vertices(folder)
     path = os.path.join(folder, "edge.csv.gz")
     with TextReader(path) as reader:
-        parser = _core.EdgeParser(path, comments="", commas=True, vertices=vertices, rules=rules)
+        parser = _core.EdgeParser(path, comments="", separator=",", vertices=vertices, rules=rules)
         reader.parse(parser)
     check_sparsity(path, vertices, parser.edges, " in num-node-list.csv.gz")
     return parser, vertices
@@ -68,8 +70,16 @@ def read_packed(path: str, options: Options) -> EdgeList:
 
 def count_packed_vertices(archive: Archive) -> int:
     """What ``num_nodes_list`` in ``raw/data.npz`` says."""
-    sizes = archive.open("num_nodes_list").small().reshape(-1)
-    if sizes.dtype.kind not in "iu" or sizes.shape != (1,):
-        raise FormatError(f"{archive.path}: num_nodes_list is {sizes}; only data sets of one graph are read")
-    check_counts(archive.path, int(sizes[0]), 0)
-    return int(sizes[0])
+    return one_count(archive.open("num_nodes_list"))
+
+
+def one_count(sizes: ArrayFile) -> int:
+    """The one number in an array that holds a number of vertices for each graph."""
+    if sizes.dtype.kind not in "iu" or sizes.count != 1:
+        raise FormatError(
+            f"{sizes.path}: {sizes.name} has {sizes.count} elements of type {sizes.dtype}, one for each graph; only data "
+            "sets of one graph are read"
+        )
+    count = int(sizes.take(1)[0])
+    check_counts(sizes.path, count, 0)
+    return count

@@ -71,6 +71,20 @@ class TextReader:
             raise self.fail(f"longer than {LONGEST_LINE} bytes; this is no list of edges")
         return line.removeprefix(b"\xef\xbb\xbf") if self.line == 1 else line
 
+    def peek(self) -> bytes:
+        """Some of what comes next, which stays there."""
+        try:
+            return self._text.peek()
+        except OSError as error:
+            raise refused(self.path, "read", error) from error
+
+    def readlines(self, nbytes: int) -> list[bytes]:
+        """The next whole lines with their ends, about ``nbytes`` of them; none at the end of the file."""
+        try:
+            return self._text.readlines(nbytes)
+        except OSError as error:
+            raise refused(self.path, "read", error) from error
+
     def readline_behind(self, passed: re.Pattern[bytes], see: Callable[[bytes], object] = len) -> bytes:
         """The next line that ``passed``, made by ``passing``, does not match; ``see`` gets the text of those before it."""
         while True:
