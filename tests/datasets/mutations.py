@@ -33,7 +33,7 @@ _HERE = Path(__file__).parent
 writers = _beside("dataset_writers", _HERE / "writers.py")
 damage = _beside("graph_mutations", _HERE.parent / "graph" / "formats" / "mutations.py").damage
 
-NAMES = ("products", "processed", "papers100m", "mag240m", "igbh", "shchur", "ours", "ours_hetero")
+NAMES = ("products", "processed", "papers100m", "saved", "saved_hetero", "mag240m", "igbh", "shchur", "ours", "ours_hetero")
 
 
 def prepare(folder: Path) -> None:
@@ -43,6 +43,8 @@ def prepare(folder: Path) -> None:
     writers.write_products(folder / "products", small)
     writers.write_processed(folder / "processed", small)
     writers.write_papers100m(folder / "papers100m", small)
+    writers.write_saved(folder / "saved", small)
+    writers.write_saved_hetero(folder / "saved_hetero", writers.mag_truth())
     writers.write_mag240m(folder / "mag240m", writers.mag_truth())
     writers.write_igb(folder / "igbh", writers.igb_truth(hetero=True), bare=True)
     (folder / "shchur").mkdir()

@@ -62,6 +62,7 @@ HOMOGENEOUS = {
     "products": (writers.write_products, mirrored, "ogb"),
     "processed": (writers.write_processed, None, "ogb"),
     "papers100m": (writers.write_papers100m, pairs, "ogb"),
+    "saved": (writers.write_saved, pairs, "ogb"),
 }
 
 
@@ -178,6 +179,65 @@ def test_mag240m(tmp_path, whole, reverse):
     check_hetero(hl.datasets.open(path, symmetrize=reverse), data, reverse)
     hl.datasets.convert(path, tmp_path / "converted", symmetrize=reverse)
     check_hetero(hl.datasets.open(tmp_path / "converted"), data, reverse)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_ogb_saves_of_several_types(tmp_path, reverse):
+    data = writers.mag_truth()
+    path = writers.write_saved_hetero(tmp_path / "toy", data)
+    assert hl.datasets.detect(path) == "ogb"
+    found = hl.datasets.open(path, symmetrize=reverse)
+    check_hetero(found, data, reverse)
+    assert found.name == "toy"
+    hl.datasets.convert(path, tmp_path / "converted", symmetrize=reverse)
+    check_hetero(hl.datasets.open(tmp_path / "converted"), data, reverse)
+    with pytest.raises(FormatError, match="several types; hl.datasets.open reads it"):
+        hl.load_graph(path)
+
+
+def test_what_ogb_saves_and_is_not_read(tmp_path):
+    """Splits of links, several graphs, labels of two types, the zip that it is handed in as."""
+    path = writers.write_saved(tmp_path / "toy", writers.truth())
+    place = path / "split" / "random" / "split_dict.pt"
+    splits = torch.load(place, weights_only=False)
+    for held, words in (
+        ({name: {"edge": np.zeros((3, 2), int)} for name in splits}, "a split holds edge; only those of vertices are read"),
+        ({"train": splits["train"], "valid": splits["valid"]}, "has no split 'test', only train, valid"),
+        ({**splits, "valid": "abc"}, "it must be a list of vertex numbers"),
+        ({**splits, "valid": np.array([0.5])}, "it must be a list of vertex numbers"),
+        ({**splits, "valid": [999]}, "position 0 of the split 'valid' is 999"),
+    ):
+        torch.save(held, place)
+        with pytest.raises(FormatError, match=words):
+            hl.datasets.open(path)
+    torch.save({**splits, "valid": splits["valid"].tolist()}, place)
+    assert hl.datasets.open(path).splits["valid"].tolist() == splits["valid"].tolist()
+    shutil.make_archive(path, "zip", path)
+    with pytest.raises(FormatError, match="this is an archive; unpack it"):
+        hl.datasets.open(tmp_path / "toy.zip")
+    with np.load(path / "raw" / "data.npz") as archive:
+        arrays = dict(archive)
+    np.savez_compressed(path / "raw" / "data.npz", **{**arrays, "num_nodes_list": np.array([30, 30])})
+    with pytest.raises(FormatError, match="num_nodes_list has 2 elements .* only data sets of one graph are read"):
+        hl.datasets.open(path)
+
+    several = writers.write_saved_hetero(tmp_path / "several", writers.mag_truth())
+    labels = np.zeros((40, 1), int)
+    for held, words in (({"paper": labels, "author": labels}, "labels of author, paper"), ({"book": labels}, "labels of book")):
+        np.savez_compressed(several / "raw" / "node-label.npz", **held)
+        with pytest.raises(FormatError, match=words):
+            hl.datasets.open(several)
+    np.savez_compressed(several / "raw" / "edge_index_dict.npz", a___b=np.zeros((2, 3), int))
+    with pytest.raises(FormatError, match="edges a___b___, but the types of vertices are author, institution, paper"):
+        hl.datasets.open(several)
+
+
+def test_splits_of_mag240m_that_are_none(tmp_path):
+    path = writers.write_mag240m(tmp_path / "mag240m_kddcup2021", writers.mag_truth())
+    for held in ({"train": {}, "valid": [], "test": []}, {"train": "x", "valid": [], "test": []}):
+        torch.save(held, path / "split_dict.pt")
+        with pytest.raises(FormatError, match=r"split_dict.pt: a split "):
+            hl.datasets.open(path)
 
 
 @pytest.mark.parametrize("bare", [False, True])

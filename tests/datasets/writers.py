@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -108,6 +109,35 @@ def write_papers100m(folder: Path, data: Truth) -> Path:
     )
     np.savez_compressed(folder / "raw" / "node-label.npz", node_label=data.labels[:, None])
     _write_splits(folder / "split" / "time", data)
+    return folder
+
+
+def write_saved(folder: Path, data: Truth) -> Path:
+    """What DatasetSaver of OGB makes of vertices of one type (ogb/io/save_dataset.py)."""
+    write_papers100m(folder, data)
+    shutil.rmtree(folder / "split")
+    (folder / "split" / "random").mkdir(parents=True)
+    torch.save(data.splits, folder / "split" / "random" / "split_dict.pt")
+    for name in ("processed", "mapping"):
+        (folder / name).mkdir()
+    (folder / "RELEASE_v1.txt").touch()
+    return folder
+
+
+def write_saved_hetero(folder: Path, data: Truth) -> Path:
+    """The same of several types."""
+    (folder / "raw").mkdir(parents=True)
+    (folder / "split" / "random").mkdir(parents=True)
+    ends = {"___".join(kind): ends for kind, ends in data.edges.items()}
+    np.savez_compressed(folder / "raw" / "edge_index_dict.npz", **ends)
+    np.savez_compressed(
+        folder / "raw" / "num_edges_dict.npz", **{kind: np.array([part.shape[1]]) for kind, part in ends.items()}
+    )
+    np.savez_compressed(folder / "raw" / "num_nodes_dict.npz", **{kind: np.array([n]) for kind, n in data.counts.items()})
+    np.savez_compressed(folder / "raw" / "node_feat_dict.npz", **data.features)
+    np.savez_compressed(folder / "raw" / "node-label.npz", **{PAPERS: data.labels[:, None]})
+    splits = {name: {PAPERS: part} for name, part in data.splits.items()}
+    torch.save(splits, folder / "split" / "random" / "split_dict.pt")
     return folder
 
 

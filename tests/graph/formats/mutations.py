@@ -30,6 +30,7 @@ _POWERS = (16, 27, 31, 32, 47, 48, 53, 62, 63)
 _NUMBERS = [sign * n for sign in (1, -1) for n in (0, 1, 2, 3, 7, 255, *(2**bits - 1 for bits in _POWERS), 2**31, 2**62)]
 _TOKENS = rb"nan inf -1 0 1e400 99999999999999999999 4294967296 0.1 +5 , % c".split()
 _TOKENS += [b"\0", b"\n", b"\r", b"\t", b" ", b"\xff", b"# Nodes: 999999999999", b"p sp 4 4\n", b"a 1 2 3\n"]
+_TOKENS += [b'"', b";", b"|", b"% bip\n", b"# GMT x\n", b"graph [", b"BZh91AY&SY", b"\xff\xfe"]
 _TOKENS += [b"%%MatrixMarket matrix coordinate real symmetric\n"]
 _TEXTS = (
     b"# Nodes: 5 Edges: 4\n0 1 2.5\n1 2 3\n3 4 -1e3\n4 0 7\n",
@@ -38,6 +39,10 @@ _TEXTS = (
     b"%%MatrixMarket matrix coordinate real skew-symmetric\n3 3 2\n2 1 0.5\n3 2 1e-3\n",
     b"%%MatrixMarket matrix coordinate pattern general\n3 3 2\n2 1\n1 3\n",
     b"c hello\np sp 4 3\na 1 2 3\na 2 3 4\nc x\na 4 1 0\n",
+    b"% bip positive\n% 3 2 2\n1 1 4 1000\n1 2 5 1001\n2 1 1 1002\n",
+    b"% METIS\n3 2 011 1\n9 2 5\n9 1 5 3 6\n9 2 6\n",
+    b'"From","To";n\n"a; ""b""";c;2\nc;d e;3\n',
+    b"source|target\nalice|bob\nbob|99999999999999999999\n",
 )
 
 
@@ -118,8 +123,15 @@ def own(rng: random.Random) -> bytes:
     incoming = rng.random() < 0.3
     if incoming:  # of the same offsets, so that some are what they should be
         arrays += [offsets, *(array.roll(rng.randrange(2)) for array in arrays[1:])]
-    flags = rng.randrange(4) | 4 * weighted | (ours.DIRECTED | ours.TRANSPOSED) * incoming
+    named = rng.random() < 0.3
+    flags = rng.randrange(4) | 4 * weighted | (ours.DIRECTED | ours.TRANSPOSED) * incoming | ours.NAMED * named
     header = ours.Header(flags, n, m, types[: 2 + weighted])
+    if named:
+        names = rng.choice(
+            [torch.arange(n), torch.arange(n).to(torch.uint64), torch.tensor([*b"a\nb\nc\xc3\xa4"], dtype=torch.uint8)]
+        )
+        header.names, header.names_bytes = names.dtype, names.nbytes
+        arrays.append(names)
     *places, (at, _) = header.sections()
     body = bytearray(at - 4096)
     sums = []
@@ -177,7 +189,7 @@ def scipy_archive(rng: random.Random) -> bytes:
 
 
 MAKERS = (text, text, text, gap, own, archive, edge_array, scipy_archive)
-_NAMES = ("g", "g.mtx", "g.gr", "g.sg", "g.wsg", "g.npz", "g.npy", "g.hl", "g.csv")
+_NAMES = ("g", "g.mtx", "g.gr", "g.sg", "g.wsg", "g.npz", "g.npy", "g.hl", "g.csv", "g.graph")
 
 
 def write(folder: Path, rng: random.Random) -> Path:
@@ -220,6 +232,7 @@ def load(path: Path, rng: random.Random) -> None:
         "directed": rng.choice([None, None, True, False]),
         "sort_neighbors": rng.choice([None, None, True, False]),
         "weight_dtype": rng.choice([None, None, torch.float32, torch.int32]),
+        "ids": rng.choice([None, None, "any"]),
         "format": rng.choice([None] * 80 + [*FORMATS, "npy[2,E]", "npy[E,2]"]),
     }
     try:
@@ -229,6 +242,7 @@ def load(path: Path, rng: random.Random) -> None:
         return
     indptr, indices = graph.indptr, graph.indices
     assert int(indptr[0]) == 0 and int(indptr[-1]) == graph.num_edges and bool((indptr.diff() >= 0).all())
+    assert graph.labels is None or len(graph.labels) == graph.num_vertices
     assert graph.num_edges == 0 or (int(indices.min()) >= 0 and int(indices.max()) < graph.num_vertices)
 
 

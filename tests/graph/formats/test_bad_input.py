@@ -37,6 +37,10 @@ TEXT = {
     "field.mtx": (MTX + b"quaternion general\n1 1 1\n1 1 1\n", r"known are"),
     "skewpattern.mtx": (MTX + b"pattern skew-symmetric\n2 2 1\n2 1\n", r"no values to negate"),
     "diagonal.mtx": (MTX + b"real skew-symmetric\n2 2 1\n2 2 1.0\n", r"entry \(2, 2\) lies on the diagonal"),
+    "mirror.mtx": (
+        MTX + b"integer skew-symmetric\n3 3 2\n3 1 5\n2 1 -9223372036854775808\n",
+        r"entry \(2, 1\) is -9223372036854775808, but its mirror would be 2\^63",
+    ),
     "nosize.mtx": (MTX + b"real general\n% only comments\n", r"ends before its size line"),
     "size.mtx": (MTX + b"real general\n1 1\n1 1 1\n", r"the size line holds 2 numbers"),
     "negsize.mtx": (MTX + b"real general\n-1 1 1\n1 1 1\n", r"must hold whole numbers"),

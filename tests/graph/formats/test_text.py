@@ -349,6 +349,15 @@ def test_real_text(real_data):
     assert listed(science) == triples(matrix)
 
 
+@pytest.mark.parametrize(
+    ("least", "dtype"), [(-(2**31), torch.int64), (-(2**31) + 1, torch.int32), (-(2**63) + 1, torch.int64)]
+)
+def test_mirrored_entries_have_the_opposite_value(tmp_path, least, dtype):
+    (tmp_path / "g.mtx").write_text(f"%%MatrixMarket matrix coordinate integer skew-symmetric\n2 2 1\n2 1 {least}\n")
+    graph = hl.load_graph(tmp_path / "g.mtx")
+    assert listed(graph) == [(0, 1, -least), (1, 0, least)] and graph.weights.dtype == dtype
+
+
 def test_mtx_from_memory_matches_scipy_field_names(tmp_path):
     matrix = sp.coo_matrix(np.array([[0, 3], [5, 0]], np.uint32))
     text_ = io.BytesIO()

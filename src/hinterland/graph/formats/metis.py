@@ -53,7 +53,8 @@ class _Header:
 
 
 def matches(text: bytes) -> bool:
-    """Whether a whole text is of this format for sure: as many lines as the first promises, and each edge with its reverse."""
+    """Whether a whole text is of this format for sure: as many lines as the first promises, and each edge with its reverse.
+    There are no self loops."""
     lines = _vertex_lines(text.splitlines(keepends=True))
     try:
         header = _Header.of(lines[0] if lines else b"")
@@ -61,8 +62,10 @@ def matches(text: bytes) -> bool:
     except _Wrong:
         return False
     values = np.zeros(len(sources), np.int64) if weights is None else weights
+    if header.vertices != len(lines) - 1 or not 0 < 2 * header.edges == len(sources) or (sources == targets).any():
+        return False
     there, back = (np.sort(np.rec.fromarrays([*ends, values])) for ends in ((sources, targets), (targets, sources)))
-    return header.vertices == len(lines) - 1 and 0 < 2 * header.edges == len(sources) and bool((there == back).all())
+    return bool((there == back).all())
 
 
 def read(path: str, options: Options) -> EdgeList:
@@ -77,7 +80,7 @@ def read(path: str, options: Options) -> EdgeList:
     check_sparsity(path, header.vertices, header.edges, " in the first line")
     sources, targets, weights = ([torch.from_numpy(part[i]) for part in parts if part[i] is not None] for i in range(3))
     held = torch.cat(weights) if header.weighted else None
-    if held is not None and held.numel() and int(held.max()) <= torch.iinfo(torch.int32).max:
+    if held is not None and int(held.amax() if held.numel() else 0) <= torch.iinfo(torch.int32).max:
         held = held.int()
     return EdgeList(torch.cat(sources), torch.cat(targets), held, header.vertices, directed=False)
 
@@ -93,7 +96,7 @@ def _parts(reader: TextReader, header: _Header) -> Iterator[_Lists]:
         if found > 2 * header.edges:
             break
         yield sources.astype(dtype), targets.astype(dtype), weights
-    if first < header.vertices or found != 2 * header.edges:
+    if found != 2 * header.edges:  # lines that are missing at the end may be blank ones
         raise _Wrong(
             f"the first line promises {header.vertices} vertices and {header.edges} edges, which list {2 * header.edges} "
             f"neighbours, but {min(first, header.vertices)} vertices list {found}"
