@@ -51,6 +51,7 @@ def make_files(folder: Path) -> None:
     np.save(folder / "features.npy", rng.standard_normal((1500, 16), dtype=np.float32))
     np.save(folder / "train.npy", np.arange(200))
     (folder / "soc-Epinions1.txt").write_text("# a comment\n0\t1\n1\t2\n2\t0\n")
+    (folder / "friends.csv").write_text("source,target\nalice,bob\nbob,carol\n")
     ends = torch.from_numpy(rng.integers(0, 300, (2, 2000)))
     network = hl.from_edges(ends[0], ends[1], num_vertices=300, symmetrize=True, remove_duplicates=True)
     for name in ("network.mtx", "graph.mtx", "graph.hl", "web.hl", "web.txt.gz"):

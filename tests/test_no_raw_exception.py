@@ -110,6 +110,10 @@ def cases() -> Cases:
         sampling.NeighborSampler(made, [2], weighted=True).sample([0])
         sampling.random_walks(made, [0], 3, weighted=True)
 
+    def of_names(**options):
+        Path("names.txt").write_text("ann bob\n")
+        hl.load_graph("names.txt", **options)
+
     def train(data=dataset, **options):
         training.train(data, **{"fanouts": (2, 2), "epochs": 1, "hidden": 4, **options})
 
@@ -167,6 +171,7 @@ def cases() -> Cases:
     case("grid", partial(hl.generate, "grid"), rows=3, cols=3, missing=0.5)
     case("ring", partial(hl.generate, "ring"), vertices=5, edge_factor=2, rewired=0.5)
     case("load_graph", hl.load_graph, path="/dev/null", placement="host", directed=None, weight_dtype=None, format=None)
+    case("load_graph of names", of_names, ids="any", placement="host", directed=None, sort_neighbors=None, transpose=None)
     stays = {"placement": "storage", "transpose": None, "host_budget": None, "cache": None}
     case("load_graph on storage", hl.load_graph, path="/dev/null", **stays)
     case("save_graph", hl.save_graph, graph=plain, path=nowhere + ".hl", format=None, transpose=False, host_budget="1MiB")

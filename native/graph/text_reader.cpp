@@ -134,7 +134,8 @@ Complaint about_vertex(const TextLayout& layout, const char* role, Cursor cursor
     return {std::string("the ") + role + " is " + text + ", which is no whole name",
             "write a name, or one between quotation marks with those within it twice"};
   }
-  const std::string names = layout.vertices >= 0 ? "" : "; lists of names and of other numbers are read with ids='any' (--ids any)";
+  const std::string names =
+      layout.vertices >= 0 ? "" : "; lists of names and of other numbers are read with ids='any' (--ids any)";
   int64_t vertex = 0;
   if (!parse_vertex(cursor, vertex)) {
     if (layout.vertices < 0 && layout.separator == '\0' && text.find_first_of(",;|") != std::string::npos) {

@@ -41,7 +41,7 @@ class Graph(OverLists, Shown):
     Attributes:
         directed: as given.
         labels: what the vertices are called elsewhere, ``[num_vertices]``, or None where their numbers are their names;
-            :mod:`.convert` sets it, :mod:`.export` reads it.
+            :mod:`.convert` and files with names set it, :mod:`.export` and ``.hl`` files take it.
         neighbor_lists: the arrays, where they lie and what is known of them, for who needs no more of a graph.
         numbering: what a reordered graph remembers, else None.
 

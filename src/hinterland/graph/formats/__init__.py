@@ -181,7 +181,7 @@ def load_graph(
 
 def _named(ids: object, entry: Format, path: str) -> bool:
     """Whether vertices may be called anything."""
-    if ids is not None and ids != "any":
+    if ids is not None and not (isinstance(ids, str) and ids == "any"):
         raise ConfigError(f"ids={arguments.shown(ids)} is neither None, where vertices are numbered from 0, nor 'any'")
     if ids is not None and entry.name not in ("edges", "npy"):
         raise ConfigError(
