@@ -225,9 +225,9 @@ Complaint about_separator(const TextLayout& layout, const char* before, Cursor c
 bool pass_time(Cursor& cursor, Complaint* complaint) {
   int64_t integer = 0;
   double real = 0;
-  cursor.next_column();
+  const bool apart = cursor.next_column();
   const Cursor field = cursor;
-  if (parse_weight(cursor, integer, real) != Number::kWrong) return true;
+  if (apart && parse_weight(cursor, integer, real) != Number::kWrong) return true;
   if (complaint != nullptr) {
     const std::string found = field.at == field.end
                                   ? "the line ends before its time"

@@ -168,6 +168,11 @@ def test_names_are_integers_where_all_are_and_ascend(tmp_path, ends, labels):
         ("New York\tBoston\nBoston\tLos Angeles  \n", [("New York", "Boston"), ("Boston", "Los Angeles")]),
         ('"New York, NY",Boston\nBoston , "a ""b"" c"\n', [("New York, NY", "Boston"), ("Boston", 'a "b" c')]),
         ("a b 1\r\n\r\nb c 0.5\r\n", [("a", "b", 1), ("b", "c", 0.5)]),
+        (
+            "http://a/?x=1;y=2 http://b/\nhttp://b/ http://c/,d\n",
+            [("http://a/?x=1;y=2", "http://b/"), ("http://b/", "http://c/,d")],
+        ),
+        ("Smith, J\tDoe\nDoe\tAnn\n", [("Smith, J", "Doe"), ("Doe", "Ann")]),
         ('a #b\n"#b" c\n', [("a", "#b"), ("#b", "c")]),
     ],
 )

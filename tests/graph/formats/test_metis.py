@@ -83,6 +83,17 @@ def test_edges_are_no_graph_of_metis_where_the_ending_does_not_say_so(tmp_path, 
     assert formats.detect(tmp_path / "g.txt") == "edges"
 
 
+@pytest.mark.parametrize("width", [2, 3])
+def test_long_lines_of_one_width_are_no_edges(tmp_path, width):
+    """More than is looked at to tell what a text is."""
+    graph = nx.cycle_graph(8000) if width == 2 else nx.circulant_graph(8000, [1, 4000])
+    content = text_of(graph, weighted=False)
+    (tmp_path / "g.txt").write_text(content if width == 2 else content.replace("\n", " 000\n", 1))
+    with pytest.raises(FormatError, match="is that of a METIS graph, .*; say format='metis'"):
+        hl.load_graph(tmp_path / "g.txt")
+    assert listed(hl.load_graph(tmp_path / "g.txt", format="metis")) == both_ways(graph, weighted=False)
+
+
 def test_many_blocks(tmp_path, monkeypatch):
     monkeypatch.setattr(metis, "_BLOCK", 500)
     graph = nx.gnm_random_graph(300, 2000, seed=4)

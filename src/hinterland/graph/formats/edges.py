@@ -23,7 +23,9 @@ from . import labels
 from .content import EdgeList, EdgeRuns, Options, check_sparsity, plain_weights
 from .text import TextReader, edge_text, parsed, passing, take, write_text
 
-_COMMENTS = b"#%"
+_COMMENTS, _SEPARATORS = b"#%", ("\t", ";", "|", ",", "")
+_FIRST, _LINES = 1 << 16, 50  # bytes of comments, and lines, that are looked at: chosen, not measured
+_SHORT = 1000  # lines: far fewer than a text has that is too long to be looked at as a whole
 _PASSED = passing(rb"[#%][^\n]*+")
 _NODES = re.compile(rb"\bNodes:\s*([0-9]{1,15})\b")
 _KONECT = re.compile(rb"%\s*(sym|asym|bip)\b")
@@ -66,6 +68,7 @@ def read(path: str, options: Options) -> EdgeList | EdgeRuns:
         return EdgeList(*take(parser), count, labels=called)
     if head.bipartite:
         return _both_sides(path, *take(parser), head.left)
+    _require_no_lists(path, head, parser)
     vertices = max(parser.largest + 1, head.nodes or 0)
     where = f" (the largest number is on line {parser.largest_line})" if parser.largest + 1 == vertices else ""
     check_sparsity(path, vertices, parser.edges, where, "renumber the vertices from 0 without gaps, as ids='any' does")
@@ -88,33 +91,52 @@ class _Head:
 
 def _head(reader: TextReader, named: bool) -> _Head:
     head, comments, columns = _Head(), bytearray(), list[str]()
-    line = reader.readline_behind(_PASSED, comments.extend)
-    fields = _split(line, _separator(line, named))
-    if _is_heading(fields, reader.peek() if named else None, named):
+
+    def see(text: bytes) -> None:
+        comments.extend(text[: max(_FIRST - len(comments), 0)])
+        for found in _NODES.finditer(text):
+            head.nodes = int(found[1])
+
+    line = reader.readline_behind(_PASSED, see)
+    ahead = _ahead(reader) if named else []
+    fields = _split(line, _separator([line, *ahead]))
+    if _is_heading(fields, ahead if named else None):
         head.heading, columns = line.decode("utf-8", "replace").strip()[:60], fields
-        line = reader.readline_behind(_PASSED, comments.extend)
-    head.first, head.separator = line, _separator(line, named)
+        line = reader.readline_behind(_PASSED, see)
+        ahead = ahead[1:]
+    head.first = line
     konect = _KONECT.match(comments.lstrip())
     if konect:
         head.bipartite = konect[1] == b"bip"
         sides = _SIDES.search(comments)
         head.left = int(sides[1]) if sides else 0
-    for found in _NODES.finditer(comments):
-        head.nodes = int(found[1])
     if line:
+        separator = _separator([line, *ahead])
+        head.separator = separator if named else separator.strip()  # between numbers a tab is a blank
         fields = _split(line, head.separator)
         head.columns = len(fields)
         _check_columns(reader, columns if len(columns) == len(fields) else fields, konect is not None)
     return head
 
 
-def _separator(line: bytes, named: bool) -> str:
-    """What stands between the columns of a line; nothing, if it is blanks."""
-    text = _QUOTED.sub('""', line.decode("utf-8", "replace").strip())
-    for mark in "\t;|,":
-        fields = [field.strip() for field in text.split(mark)]
+def _ahead(reader: TextReader) -> list[bytes]:
+    """The next lines that are whole and no comments, some of them."""
+    lines = reader.peek().split(b"\n")
+    whole = lines[:-1] if len(lines) > 1 else lines
+    return [line for line in whole[:_LINES] if line.strip() and line.lstrip()[:1] not in (b"#", b"%")]
+
+
+def _separator(lines: list[bytes]) -> str:
+    """What stands between the columns, if it is not blanks: what gives all lines as many, or else what the first line has."""
+    for mark in _SEPARATORS:
+        counts = {len(_split(line, mark)) for line in lines}
+        if len(lines) > 1 and len(counts) == 1 and 2 <= counts.pop() <= 4:
+            return mark
+    text = _QUOTED.sub('""', lines[0].decode("utf-8", "replace").strip())
+    for mark in _SEPARATORS:
+        fields = [field.strip() for field in text.split(mark or None)]
         if len(fields) > 1 and not (mark == "\t" and any(field.strip(",;|") != field for field in fields)):
-            return mark if named or mark != "\t" else ""
+            return mark
     return ""
 
 
@@ -125,17 +147,16 @@ def _split(line: bytes, separator: str) -> list[str]:
     return [text[begin:end].strip() for begin, end in zip(ends[::2], ends[1::2], strict=True)]
 
 
-def _is_heading(fields: list[str], ahead: bytes | None, named: bool) -> bool:
-    """Whether these are names of columns. ``ahead``: the text behind them, where vertices have names as well."""
+def _is_heading(fields: list[str], ahead: list[bytes] | None) -> bool:
+    """Whether these are names of columns. ``ahead``: lines behind them, where vertices have names as well."""
     words = [field.strip('"') for field in fields]
     if len(words) < 2 or not all(word[:1].isalpha() or word[:1] == "_" for word in words):
         return False
-    if ahead is None:
+    if ahead is None or len(words) > 2:  # a weight is no word
         return True
-    lines = [line for line in ahead.split(b"\n")[:100] if line.strip() and line.lstrip()[:1] not in (b"#", b"%")]
-    others = [_split(line, _separator(line, named)) for line in lines]
-    if len(words) > 2 or (others and all(_WHOLE.fullmatch(end) for end in others[0][:2])):
-        return True  # a weight is no word; numbers of vertices that are called so
+    others = [_split(line, _separator(ahead)) for line in ahead]
+    if others and all(_WHOLE.fullmatch(end) for end in others[0][:2]):
+        return True
     known = _ENDS.fullmatch(",".join(re.sub(r"[\W_]", "", word.lower()) for word in words))
     return known is not None and not any(field in fields for other in others for field in other[:2])
 
@@ -163,6 +184,20 @@ def _check_columns(reader: TextReader, fields: list[str], konect: bool) -> None:
             f"{count} columns; an edge list has two or three: source, target, and a weight. These are {shown}: cut off what is "
             "no weight (a time is known in lists of KONECT, which begin with % sym, % asym or % bip); a vertex with its "
             "neighbours on a line is read by networkx.read_adjlist and hl.from_networkx"
+        )
+
+
+def _require_no_lists(path: str, head: _Head, parser: _core.EdgeParser) -> None:
+    """Refuses what is a METIS graph by its first line, which promises as many vertices as lines follow, all of one width. Short
+    texts are told by their content (:mod:`.metis`)."""
+    if parser.edges < _SHORT:
+        return
+    vertices, edges = (int(field) for field in _split(head.first, head.separator)[:2])
+    as_promised = vertices + 1 == parser.edges and 2 * edges in (2 * vertices, head.columns * vertices)
+    if as_promised and parser.largest == max(vertices, edges):
+        raise FormatError(
+            f"{path}: the first line, {vertices} vertices and {edges} edges, is that of a METIS graph, whose lines list the "
+            "neighbours of a vertex; say format='metis'"
         )
 
 
