@@ -15,6 +15,7 @@ def folder():
     yield from memory_folder()
 
 
+@pytest.mark.filterwarnings("ignore:.*the fourth, times, is left out")
 @pytest.mark.parametrize("start", range(0, 600, 100))
 def test_damaged_files_raise_nothing_but_our_errors(folder, start, monkeypatch):
     monkeypatch.setenv("HINTERLAND_HOST_MEMORY", "256MiB")
