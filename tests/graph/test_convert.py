@@ -129,6 +129,17 @@ def test_a_weight_that_is_no_number_is_named(value):
         hl.from_networkx(theirs, "weight")
 
 
+@pytest.mark.parametrize("digits", [400, 5000])  # Python prints no number of more than 4300
+def test_an_integer_beyond_the_floats_is_named(digits):
+    igraph, value = pytest.importorskip("igraph"), -(10**digits)
+    for make in (
+        lambda: hl.from_networkx(networkx.Graph([(0, 10**5000, {"weight": value})]), "weight"),
+        lambda: hl.from_igraph(igraph.Graph(2, [(0, 1)], edge_attrs={"weight": [value]}), "weight"),
+    ):
+        with pytest.raises(GraphError, match=r"edge \(0, .*\) has weight .*beyond 1\.8e308"):
+            make()
+
+
 @pytest.mark.parametrize("form", ["csr", "csc", "coo", "lil", "dok", "bsr"])
 @pytest.mark.parametrize("make", [scipy.sparse.random_array, scipy.sparse.random])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.int64, np.uint8, bool])

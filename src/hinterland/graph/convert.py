@@ -33,7 +33,7 @@ def from_networkx(graph: Any, weight: str | None = None, placement: str | Mappin
         A graph with sorted neighbours whose ``labels`` are the nodes, or None where node ``i`` is ``i``.
 
     Raises:
-        GraphError: a weight is no number, or NaN.
+        GraphError: a weight is no number, NaN, or an integer beyond what float64 takes.
         ConfigError: ``graph`` is no networkx graph.
     """
     networkx = module_of("networkx")
@@ -117,7 +117,7 @@ def from_igraph(graph: Any, weight: str | None = None, placement: str | Mapping[
         placement: where each array goes; see Graph.
 
     Raises:
-        GraphError: a weight is no number, or NaN.
+        GraphError: a weight is no number, NaN, or an integer beyond what float64 takes.
         ConfigError: ``graph`` is no igraph graph, or its edges have no such attribute.
     """
     igraph = module_of("igraph")
@@ -144,16 +144,24 @@ def _weights(values: list[Any], name: str, edge: Any) -> torch.Tensor:
     except ValueError:  # lists of different lengths
         array = np.array(values, dtype=object)
     if array.ndim != 1 or array.dtype.kind not in "biuf":
-        for i, value in enumerate(values):
-            if not isinstance(value, int | float | np.number) or isinstance(value, complex | np.complexfloating):
-                u, v = edge(i)
-                raise GraphError(f"edge ({u!r}, {v!r}) has {name} {value!r}, which is no real number; correct or remove it")
-        array = np.array(values, dtype=np.float64)  # integers beyond 64 bits
+        array = np.array([_real(i, value, name, edge) for i, value in enumerate(values)])  # integers beyond 64 bits
     if array.dtype.kind == "f":
         return _tensor(array.astype(np.float64))
     low, high = (int(array.min()), int(array.max())) if values else (0, 0)
     fits = [t for t in (np.int32, np.int64) if np.iinfo(t).min <= low and high <= np.iinfo(t).max]
     return _tensor(array.astype([*fits, np.float64][0]))
+
+
+def _real(i: int, value: Any, name: str, edge: Any) -> float:
+    """The i-th weight as a float; GraphError where there is no such float."""
+    fault = "is no real number; correct or remove it"
+    if isinstance(value, int | float | np.number) and not isinstance(value, complex | np.complexfloating):
+        try:
+            return float(value)
+        except OverflowError:
+            fault = "is beyond 1.8e308, the most for float64; make weights smaller"
+    u, v = edge(i)
+    raise GraphError(f"edge ({shown(u)}, {shown(v)}) has {name} {shown(value)}, which {fault}")
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:
