@@ -4,6 +4,7 @@ the verifiers against tampering. tests/nx_backend compares them with networkx.""
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import pytest
 import torch
@@ -121,7 +122,7 @@ def test_spectral_scores(device, form, weighted, tmp_path):
     ):
         changed = getattr(result, field).clone()
         changed[7] += 1e-3
-        with pytest.raises(VerificationError, match="further step|authorities"):
+        with pytest.raises(VerificationError, match="further step|authorities|shares of 1"):
             verify(graph, dataclasses.replace(result, **{field: changed}), **options)
 
 
@@ -132,3 +133,34 @@ def test_spectral_scores_that_do_not_converge_say_so():
         assert not result.converged and result.iterations == 1
         with pytest.raises(ConfigError, match="one real number for each"):
             run(graph, start=torch.ones(3))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hubs_by_weights_of_both_signs_are_refused(device, seed):
+    """Of skew-symmetric matrices, scores over a sum of 0 went to 8e15, and were said to have converged."""
+    draw = random.Random(seed)
+    pairs = [(u, v, draw.randrange(1, 9)) for u in range(12) for v in range(u) if draw.random() < 0.3]
+    src, dst, weights = torch.tensor([*pairs, *((v, u, -weight) for u, v, weight in pairs)]).T
+    skew = hl.from_edges(src, dst, weights, num_vertices=12)
+    with pytest.raises(ConfigError, match=r"weights go from -\d to \d, but hubs and authorities are shares of 1"):
+        graphs.hits(skew, device=device)
+    plain = hl.from_edges(src, dst, weights.abs(), num_vertices=12)
+    found = graphs.hits(plain, max_iterations=1000, device=device)
+    graphs.verify_hits(plain, found)
+    with pytest.raises(ConfigError, match="both signs"):
+        graphs.verify_hits(skew, found)
+    below = hl.from_edges(src, dst, -weights.abs(), num_vertices=12)  # which A^T A does not tell from others
+    assert torch.equal(graphs.hits(below, max_iterations=1000, device=device).hubs, found.hubs)
+
+
+def test_hubs_begin_with_shares_and_are_shares():
+    path = hl.from_edges(torch.tensor([0, 1]), torch.tensor([1, 2]), symmetrize=True)
+    with pytest.raises(ConfigError, match=r"start goes down to -1\.0"):
+        graphs.hits(path, start=torch.tensor([1.0, -1.0, 0.0]))
+    found = graphs.hits(path, start=torch.tensor([1.0, 0.0, 0.0]))
+    graphs.verify_hits(path, found)
+    for changed in ({"hubs": -found.hubs}, {"hubs": 2 * found.hubs}, {"authorities": found.authorities * 1e15}):
+        with pytest.raises(VerificationError, match="shares of 1"):
+            graphs.verify_hits(path, dataclasses.replace(found, **changed))
+    edgeless = SHAPES["no edges"]()
+    graphs.verify_hits(edgeless, graphs.hits(edgeless))

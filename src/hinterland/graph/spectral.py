@@ -63,23 +63,27 @@ def hits(
 
     Args:
         graph: the graph, or what :func:`prepare` made of it for ``"spmv"``; weights count if it has some, of the types that
-            :func:`sssp` takes. Of a directed graph ``transpose()`` is made.
+            :func:`sssp` takes and of one sign. Of a directed graph ``transpose()`` is made.
         tolerance: the last iteration is the one that changes hubs by less, summed over all vertices.
         max_iterations: from 1 to 2**31 - 1. Where they do not suffice, the result says ``converged=False``.
-        start: hubs to begin with, ``[num_vertices]``; None means the same for all. Where several answers are right, as in a
-            graph of several alike parts, it chooses.
+        start: hubs to begin with, ``[num_vertices]``, not negative; None means the same for all. Where several answers are
+            right, as in a graph of several alike parts, it chooses.
         gpu_budget, device: as for :func:`pagerank`.
 
     Returns:
         ``HitsResult(hubs float64 [V], authorities float64 [V], iterations, error, converged)``.
 
     Raises:
-        ConfigError: a number out of its range, a start of another shape.
+        ConfigError: a number out of its range, a start of another shape or with a negative number, weights of both signs.
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: the vectors exceed the free GPU memory.
     """
+    _require_one_sign(graph_of(graph))
     matrix, tolerance, limit = _begun(graph, True, tolerance, max_iterations, gpu_budget, device)
-    hubs = _to_sum(_start(matrix, start, 1.0))
+    hubs = _start(matrix, start, 1.0)
+    if bool((hubs < 0).any()):
+        raise ConfigError(f"start goes down to {float(hubs.min())}, but shares of 1 are not negative; use numbers from 0 on")
+    hubs = _to_sum(hubs)
     error, iteration = float("inf"), 0
     while iteration < limit and not error < tolerance:
         authorities = _to_sum(matrix.transposed_times(hubs))
@@ -157,16 +161,23 @@ def eigenvector_centrality(
 
 
 def verify_hits(graph: Graph, result: HitsResult, tolerance: float = 1e-8) -> None:
-    """Checks hubs and authorities without the kernels that found them: authorities are those of the hubs, within
-    ten times ``tolerance``, and a further step changes the hubs by less than ``tolerance``, up to rounding.
+    """Checks hubs and authorities without the kernels that found them: both are shares of 1, or all 0; authorities are those of
+    the hubs, within ten times ``tolerance``; a further step changes the hubs by less than ``tolerance``, up to rounding.
 
     Raises:
         VerificationError: names the rule and the values.
+        ConfigError: weights of both signs.
     """
     require_graph(graph)
     require_result(result, HitsResult)
+    _require_one_sign(graph)
+    tolerance = arguments.number("tolerance", tolerance)
     weighted = graph.weight_type is not None
     hubs, authorities = result.hubs.cpu(), result.authorities.cpu()
+    for name, shares in (("hubs", hubs), ("authorities", authorities)):
+        least, total = float(shares.amin()) if len(shares) else 0.0, float(shares.sum())
+        if not (least >= 0 and (abs(total - 1) < 1e-9 or total == 0)):
+            raise VerificationError(f"{name} are no shares of 1: they go down to {least} and sum to {total}")
     following = _to_sum(checked_product(graph, hubs, weighted, transposed=True))
     again = _to_sum(checked_product(graph, following, weighted))
     _require_close("authorities are not what hubs make them", authorities, following, 10 * tolerance)
@@ -217,6 +228,16 @@ def _begun(
     tolerance = arguments.number("tolerance", tolerance)
     limit = arguments.whole_number("max_iterations", max_iterations, 1, MOST_ITERATIONS)
     return Adjacency(graph, weighted and graph_of(graph).weight_type is not None, gpu_budget, device), tolerance, limit
+
+
+def _require_one_sign(graph: Graph) -> None:
+    """Refuses weights of which Perron's and Frobenius's theorem does not hold: scores may be of both signs, and sum to 0."""
+    found = graph.weight_range
+    if found is not None and found.least < 0 < found.most:
+        raise ConfigError(
+            f"weights go from {found.least} to {found.most}, but hubs and authorities are shares of 1, which weights of both "
+            "signs do not give; use weights.abs(), or edges of one sign"
+        )
 
 
 def _start(matrix: Adjacency, given: torch.Tensor | None, otherwise: float) -> torch.Tensor:
