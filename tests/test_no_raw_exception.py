@@ -94,6 +94,7 @@ def cases() -> Cases:
     bag = hl.UnifiedEmbeddingBag(8, 2, mode="sum")
     run = {"gpu_budget": None, "device": None}
     relation = ("a", "to", "a")
+    pairs = torch.tensor([[0, 1], [2, 5]])
     nowhere = "/no/such/folder/target"
 
     found: Cases = {}
@@ -145,6 +146,10 @@ def cases() -> Cases:
         "pagerank", hl.pagerank, graph=plain, damping=0.85, tolerance=1e-4, personalization=None, dtype=None, mode="auto", **run
     )
     case("pagerank's limit", partial(hl.pagerank, plain), max_iterations=5)
+    case("hits", graph.hits, graph=plain, tolerance=1e-8, max_iterations=9, start=torch.ones(8), **run)
+    case("jaccard", graph.jaccard, graph=plain, pairs=pairs)
+    case("louvain", graph.louvain, graph=plain, resolution=1, threshold=1e-7, max_levels=3, seed=1)
+    case("leiden", graph.leiden, graph=plain, resolution=1, max_levels=3, seed=1)
     case("prepare", hl.prepare, graph=plain, algorithms=("bfs",), scores=None, **run)
     case("Prepared.order_on", hl.prepare(reordered).order_on, device="cpu")
     case("compress", hl.compress, graph=plain, reorder=None, placement=None)
@@ -181,6 +186,9 @@ def cases() -> Cases:
     case("verify_components", graph.verify_components, graph=plain, result=hl.connected_components(plain))
     case("verify_betweenness", graph.verify_betweenness, graph=plain, result=hl.betweenness_centrality(plain))
     case("verify_pagerank", graph.verify_pagerank, graph=plain, result=hl.pagerank(plain), damping=0.85, tolerance=1e-4)
+    case("verify_hits", graph.verify_hits, graph=plain, result=graph.hits(plain), tolerance=1e-4)
+    case("verify_leiden", graph.verify_leiden, graph=plain, result=graph.leiden(plain), resolution=1, max_levels=None)
+    case("verify_jaccard", graph.verify_jaccard, graph=plain, pairs=pairs, result=graph.jaccard(plain, pairs))
     case(
         "verify_multi_source_bfs",
         graph.verify_multi_source_bfs,

@@ -390,6 +390,8 @@ OPERATIONS: dict[str, Operation] = {
     "strong components": after(lambda g, _: hl.graph.strongly_connected_components(g)),
     "cores": after(lambda g, _: hl.graph.core_numbers(g)),
     "communities": after(lambda g, _: hl.graph.louvain(g)),
+    "connected communities": after(lambda g, _: hl.graph.leiden(g)),
+    "jaccard": after(lambda g, _: hl.graph.jaccard(g, torch.tensor([[0, 1], [2, 3]]))),
     "verify weighted pagerank": verified(
         lambda g, d: hl.graph.weighted_pagerank(g, device=d), lambda g, r: hl.graph.verify_weighted_pagerank(g, r)
     ),

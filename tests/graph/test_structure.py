@@ -5,13 +5,18 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import sys
 
+import networkx
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import graph as graphs
-from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
+from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
 from ..graphs import family, skewed
 from .stored import SET, on_storage
@@ -41,6 +46,7 @@ ALGORITHMS = {
     "triangles": (graphs.triangles, graphs.verify_triangles, SHAPES, "counts"),
     "cores": (graphs.core_numbers, graphs.verify_cores, {**SHAPES, "directed": directed}, "cores"),
     "communities": (graphs.louvain, graphs.verify_communities, {**SHAPES, "directed": directed}, "labels"),
+    "connected communities": (graphs.leiden, graphs.verify_leiden, {**SHAPES, "directed": directed}, "labels"),
     "strong": (
         graphs.strongly_connected_components,
         graphs.verify_strong_components,
@@ -63,7 +69,7 @@ def test_results_are_verified_and_the_same_in_every_form(name, shape, tmp_path):
         other = made(graph, tmp_path)
         found = run(other)
         verify(other, found)
-        if name != "communities" or form != "reordered":
+        if "communities" not in name or form != "reordered":
             assert torch.equal(getattr(found, field), getattr(expected, field))
     changed = getattr(expected, field).clone()
     at = int(changed.argmax())
@@ -73,27 +79,139 @@ def test_results_are_verified_and_the_same_in_every_form(name, shape, tmp_path):
             verify(graph, dataclasses.replace(expected, **{field: changed}))
 
 
-def test_communities_of_two_cliques_are_the_cliques():
-    clique = [(u, v) for u in range(5) for v in range(u)]
-    ends = torch.tensor([*clique, *((u + 5, v + 5) for u, v in clique), (0, 5)]).T
-    result = graphs.louvain(hl.from_edges(ends[0], ends[1], symmetrize=True))
+def cliques(count, size, bridges, weight=1):
+    """Complete graphs, and an edge of a weight between the first vertices of two of them for each of the bridges."""
+    inside = [(c * size + u, c * size + v) for c in range(count) for u in range(size) for v in range(u)]
+    ends = torch.tensor([*inside, *((a * size, b * size) for a, b in bridges)]).T
+    return hl.from_edges(*ends, torch.tensor([1] * len(inside) + [weight] * len(bridges)), symmetrize=True)
+
+
+def ring_of(count):
+    return [(c, (c + 1) % count) for c in range(count)]
+
+
+def partition(graph, labels, resolution=1.0):
+    """As a result, whose modularity networkx finds."""
+    names = [labels.index(label) for label in labels]
+    parts = [{v for v, name in enumerate(names) if name == label} for label in set(names)]
+    score = networkx.community.modularity(graph.to_networkx(), parts, resolution=resolution)
+    return graphs.CommunitiesResult(torch.tensor(names), len(parts), score)
+
+
+@pytest.mark.parametrize("find", [graphs.louvain, graphs.leiden])
+def test_communities_of_two_cliques_are_the_cliques(find):
+    result = find(cliques(2, 5, [(0, 1)]))
     assert result.labels.tolist() == [0] * 5 + [5] * 5 and result.count == 2
     assert result.modularity == pytest.approx(20 / 21 - 1 / 2)
-    heavy = hl.from_edges(ends[0], ends[1], torch.tensor([1] * 20 + [900]), symmetrize=True)
-    assert graphs.louvain(heavy).labels[5] == 0  # weights count
-    assert graphs.louvain(heavy, max_levels=1, seed=3).count == graphs.louvain(heavy, max_levels=1, seed=3).count
+    heavy = cliques(2, 5, [(0, 1)], 900)
+    assert find(heavy).labels[5] == 0  # weights count
+    assert find(heavy, max_levels=1, seed=3).count == find(heavy, max_levels=1, seed=3).count
+    none = find(cliques(2, 5, [(0, 1)], 0))  # an edge that weighs nothing joins nothing
+    assert none.labels.tolist() == result.labels.tolist()
+    assert find(cliques(2, 5, [(0, 1)]), resolution=0).count == 1
+
+
+def test_what_leiden_promises_is_checked():
+    ring = cliques(4, 5, ring_of(4))
+    found = graphs.leiden(ring)
+    graphs.verify_leiden(ring, found)
+    assert found.labels.tolist() == [v // 5 * 5 for v in range(20)]
+    for labels, rule in (
+        ([v // 5 % 2 for v in range(20)], "rule 4: no way leads from vertex 10 to 0"),
+        (list(range(20)), "rule 5: vertex"),
+        ([0, 1, 1, 1, 1, *(v // 5 + 1 for v in range(5, 20))], "rule 5: vertex 0 raises modularity by"),
+    ):
+        wrong = partition(ring, labels)
+        graphs.verify_communities(ring, wrong)
+        with pytest.raises(VerificationError, match=rule):
+            graphs.verify_leiden(ring, wrong)
+    # Each clique is a community that no vertex leaves, but pairs of them are better (Fortunato and Barthelemy 2007).
+    many = cliques(30, 3, ring_of(30))
+    with pytest.raises(VerificationError, match="rule 5: community number 0 and another"):
+        graphs.verify_leiden(many, partition(many, [v // 3 for v in range(90)]))
+    graphs.verify_leiden(many, graphs.leiden(many))
+    graphs.verify_leiden(many, graphs.leiden(many, resolution=1.5, max_levels=2), resolution=1.5, max_levels=2)
+
+
+@pytest.mark.parametrize("resolution", [0, 0.5, 1, 3])
+@pytest.mark.parametrize("limit", [None, 1, 2, 3])
+def test_communities_of_leiden_are_connected(resolution, limit):
+    for seed in range(4):
+        sparse = hl.random_weights(skewed(120, 200, seed=seed, symmetrize=seed % 2 == 0), "float32", seed=seed)
+        graphs.verify_leiden(sparse, graphs.leiden(sparse, resolution, limit, seed), resolution, limit)
+
+
+def test_a_community_that_a_move_has_parted_is_parted():
+    parted = hl.random_weights(skewed(300, 500, seed=6, symmetrize=True), "float32", seed=6)
+    graphs.verify_leiden(parted, graphs.leiden(parted, max_levels=1, seed=6), max_levels=1)
+
+
+def test_leiden_ends_where_no_vertices_merge(monkeypatch):
+    many = cliques(30, 3, ring_of(30))
+    level = sys.modules["hinterland.graph.louvain"].Level
+    monkeypatch.setattr(level, "merged", lambda level, *_: np.arange(level.size))
+    graphs.verify_leiden(many, graphs.leiden(many))
+
+
+def test_leiden_is_as_good_as_igraph():
+    igraph = pytest.importorskip("igraph")
+    igraph.set_random_number_generator(random.Random(1))
+    theirs = networkx.planted_partition_graph(6, 30, 0.3, 0.03, seed=1)
+    best = max(graphs.leiden(hl.from_networkx(theirs), seed=seed).modularity for seed in range(3))
+    other = igraph.Graph(180, list(theirs.edges))
+    right = max(other.modularity(other.community_leiden("modularity", n_iterations=-1)) for _ in range(3))
+    igraph.set_random_number_generator(random)
+    assert best >= right - 1e-3
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [directed, *SHAPES.values()])
+def test_common_neighbours(form, shape, tmp_path):
+    graph = shape()
+    if form == "stored" and graph.num_edges == 0:
+        return
+    pairs = torch.cartesian_prod(torch.arange(min(graph.num_vertices, 40)), torch.arange(graph.num_vertices))
+    found = graphs.jaccard(FORMS[form](graph, tmp_path), pairs)
+    graphs.verify_jaccard(graph, pairs, found)
+    assert found.scores.dtype == torch.float64
+    for changed in ({"common": found.common + 1}, {"scores": found.scores + 1e-6}, {"scores": found.scores[1:]}):
+        with pytest.raises(VerificationError, match="pair"):
+            graphs.verify_jaccard(graph, pairs, dataclasses.replace(found, **changed))
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 9), st.data())
+def test_common_neighbours_are_networkx_own(count, data):
+    vertex = st.integers(0, count - 1)
+    edges = data.draw(st.lists(st.tuples(vertex, vertex), max_size=20))
+    theirs = networkx.Graph(edges)
+    theirs.add_nodes_from(range(count))
+    both_ways = torch.tensor([*edges, *((v, u) for u, v in edges), *edges], dtype=torch.int64).reshape(-1, 2)
+    ours = hl.from_edges(*both_ways.T, num_vertices=count)  # with parallel edges
+    pairs = [(u, v) for u in range(count) for v in range(count)]
+    right = [score for *_, score in networkx.jaccard_coefficient(theirs, pairs)]
+    assert graphs.jaccard(ours, torch.tensor(pairs)).scores.tolist() == right
 
 
 def test_what_cannot_be_done_is_said():
     graph = directed(20, 40)
     with pytest.raises(ConfigError, match="symmetrize=True"):
         graphs.triangles(graph)
-    for options in ({"resolution": -1}, {"max_levels": 0}, {"threshold": "much"}):
-        with pytest.raises(ConfigError, match=next(iter(options))):
-            graphs.louvain(graph, **options)
-    with pytest.raises(ConfigError, match="negative"):
-        graphs.louvain(hl.Graph(graph.indptr, graph.indices, -torch.ones(graph.num_edges)))
-    for run in (graphs.core_numbers, graphs.strongly_connected_components, graphs.louvain):
+    for options in ({"resolution": -1}, {"max_levels": 0}, {"seed": "much"}):
+        for find in (graphs.louvain, graphs.leiden):
+            with pytest.raises(ConfigError, match=next(iter(options))):
+                find(graph, **options)
+    with pytest.raises(ConfigError, match="threshold"):
+        graphs.louvain(graph, threshold="much")
+    negative = hl.Graph(graph.indptr, graph.indices, -torch.ones(graph.num_edges))
+    for find in (graphs.louvain, graphs.leiden):
+        with pytest.raises(ConfigError, match="negative"):
+            find(negative)
+    with pytest.raises(ConfigError, match=r"\[P, 2\]"):
+        graphs.jaccard(graph, torch.tensor([1, 2]))
+    with pytest.raises(IndexOutOfRange, match="vertex 20 is not in the graph"):
+        graphs.jaccard(graph, torch.tensor([[1, 20]]))
+    for run in (graphs.core_numbers, graphs.strongly_connected_components, graphs.louvain, graphs.leiden):
         broken = directed(20, 40)
         broken.indices[3] = 99
         with pytest.raises(GraphError, match=r"indices\[3\] is 99"):

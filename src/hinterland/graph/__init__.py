@@ -11,6 +11,8 @@ from .edges import from_edges, simplify
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
+from .jaccard import JaccardResult, jaccard, verify_jaccard
+from .leiden import leiden, verify_leiden
 from .louvain import CommunitiesResult, louvain, verify_communities
 from .msbfs import MultiBfsResult, multi_source_bfs
 from .pagerank import PagerankResult, pagerank, verify_pagerank
@@ -45,6 +47,7 @@ __all__ = [
     "EdgeBetweennessResult",
     "Graph",
     "HitsResult",
+    "JaccardResult",
     "MultiBfsResult",
     "PagerankResult",
     "Prepared",
@@ -67,7 +70,9 @@ __all__ = [
     "from_scipy",
     "generate",
     "hits",
+    "jaccard",
     "katz_centrality",
+    "leiden",
     "load_graph",
     "louvain",
     "multi_source_bfs",
@@ -88,7 +93,9 @@ __all__ = [
     "verify_cores",
     "verify_eigenvector",
     "verify_hits",
+    "verify_jaccard",
     "verify_katz",
+    "verify_leiden",
     "verify_multi_source_bfs",
     "verify_pagerank",
     "verify_sssp",

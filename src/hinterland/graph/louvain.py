@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from .. import _core
@@ -11,12 +13,11 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
-from .edges import from_edges
 from .graph import Graph, require_graph, require_result
 from .rows import edge_list
 
-_PARAMS, _ROWS = struct("LouvainParams"), struct("WeightedRows")
-_Edges = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+_PARAMS, _MERGES, _ROWS = struct("LouvainParams"), struct("LeidenParams"), struct("WeightedRows")
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # of numpy, which wakes no threads for short loops
 
 
 @dataclass(frozen=True, repr=False)
@@ -38,7 +39,7 @@ class CommunitiesResult(Shown):
 def louvain(
     graph: Graph, resolution: float = 1, threshold: float = 1e-7, max_levels: int | None = None, seed: int = 1
 ) -> CommunitiesResult:
-    """Communities of high modularity: vertices move to the neighbouring community that raises it most, until none does; then
+    """Communities of high modularity: vertices move to the neighbouring or empty community that raises it most; then
     communities are the vertices of the next level.
 
     Args:
@@ -56,26 +57,21 @@ def louvain(
         ConfigError: a number out of its range, a negative weight, an infinite one.
         GraphError: the graph's arrays were changed since it was made, and are none any more.
     """
-    edges = _weighted_edges(graph)
-    if not (resolution := arguments.number("resolution", resolution)) >= 0:
-        raise ConfigError(f"resolution {resolution} is negative")
-    if max_levels is not None:
-        arguments.whole_number("max_levels", max_levels, 1)
+    edges = weighted_edges(graph)
+    resolution, draw = checked(resolution, max_levels, seed)
     threshold = arguments.number("threshold", threshold)
-    draw = torch.Generator().manual_seed(arguments.whole_number("seed", seed, -(2**63), 2**64 - 1))
     vertices = graph.num_vertices
-    labels, size = torch.arange(vertices), vertices
-    reached, level = _modularity(edges, vertices, resolution), 0
-    while float(edges[2].sum()) > 0 and (max_levels is None or level < max_levels):
-        moved, numbers = _moved(edges, size, resolution, draw)
+    labels, size = np.arange(vertices), vertices
+    reached, level = modularity(edges, vertices, resolution), 0
+    while len(edges[0]) > 0 and (max_levels is None or level < max_levels):
+        moved, numbers = Level(edges, size, resolution).moved(np.arange(size), draw)
         labels, size, level = numbers[labels], int(numbers.max()) + 1, level + 1
-        edges = _summed(numbers[edges[0]], numbers[edges[1]], edges[2])
-        before, reached = reached, _modularity(edges, size, resolution)
+        edges = summed(numbers[edges[0]], numbers[edges[1]], edges[2], size)
+        before, reached = reached, modularity(edges, size, resolution)
         if not moved or reached - before <= threshold:
             break
-    count = len(labels.unique())
-    smallest = torch.full((vertices,), vertices).scatter_reduce_(0, labels, torch.arange(vertices), "amin")
-    return CommunitiesResult(smallest[labels], count, reached)
+    _, first, at = np.unique(labels, return_index=True, return_inverse=True)
+    return CommunitiesResult(torch.from_numpy(first[at]), len(first), reached)
 
 
 def verify_communities(graph: Graph, result: CommunitiesResult, resolution: float = 1) -> None:
@@ -93,8 +89,9 @@ def verify_communities(graph: Graph, result: CommunitiesResult, resolution: floa
     Raises:
         VerificationError: names the rule and the values.
     """
-    edges = _weighted_edges(graph)
+    edges = weighted_edges(graph)
     require_result(result, CommunitiesResult)
+    resolution = arguments.number("resolution", resolution)
     labels, vertices = result.labels.cpu(), graph.num_vertices
     if labels.shape != (vertices,):
         raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {vertices} vertices")
@@ -105,68 +102,107 @@ def verify_communities(graph: Graph, result: CommunitiesResult, resolution: floa
         raise VerificationError(f"rule 1: vertex {int(wrong[0])} has label {int(labels[wrong[0]])}, not its smallest vertex")
     if int((labels == everyone).sum()) != result.count:
         raise VerificationError(f"rule 1: there are {int((labels == everyone).sum())} labels, but count is {result.count}")
-    found = _modularity((labels[edges[0]], labels[edges[1]], edges[2]), vertices, resolution)
+    of = labels.numpy()
+    found = modularity((of[edges[0]], of[edges[1]], edges[2]), vertices, resolution)
     if not abs(found - result.modularity) < 1e-9:
         raise VerificationError(f"rule 2: the labels' modularity is {found}, not {result.modularity}")
-    if found < (alone := _modularity(edges, vertices, resolution)) - 1e-9:
+    if found < (alone := modularity(edges, vertices, resolution)) - 1e-9:
         raise VerificationError(f"rule 3: modularity is {found}, but {alone} if every vertex is by itself")
 
 
-def _weighted_edges(graph: Graph) -> _Edges:
-    """Where edges begin and end and what they weigh, each pair of vertices once. A self loop of an undirected graph, which is
-    stored once, has the weight of its two ends."""
+def checked(resolution: float, max_levels: int | None, seed: int) -> tuple[float, torch.Generator]:
+    """The resolution, and what draws; ConfigError where one of them is out of its range."""
+    if not (resolution := arguments.number("resolution", resolution)) >= 0:
+        raise ConfigError(f"resolution {resolution} is negative")
+    if max_levels is not None:
+        arguments.whole_number("max_levels", max_levels, 1)
+    return resolution, torch.Generator().manual_seed(arguments.whole_number("seed", seed, -(2**63), 2**64 - 1))
+
+
+def weighted_edges(graph: Graph) -> Edges:
+    """Where edges begin and end and what they weigh, each pair of vertices once, if it weighs anything. A self loop of an
+    undirected graph, which is stored once, has the weight of its two ends."""
     require_graph(graph)
     src, dst, weights = edge_list(graph)
-    worth = torch.ones(len(src), dtype=torch.float64) if weights is None else weights.double()
-    if not bool(((worth >= 0) & worth.isfinite()).all()):
+    worth = np.ones(len(src)) if weights is None else weights.double().numpy()
+    if not bool(((worth >= 0) & np.isfinite(worth)).all()):
         raise ConfigError("communities are found by weights that are finite and not negative; change the others")
+    begins, ends = src.numpy(), dst.numpy()
     if not graph.directed:
-        worth = torch.where(src == dst, 2 * worth, worth)
-    return _summed(src, dst, worth)
+        worth = np.where(begins == ends, 2 * worth, worth)
+    some = worth > 0
+    return summed(begins[some], ends[some], worth[some], graph.num_vertices)
 
 
-def _summed(src: torch.Tensor, dst: torch.Tensor, weights: torch.Tensor) -> _Edges:
-    pairs, at = torch.stack([src, dst]).unique(dim=1, return_inverse=True)
-    return pairs[0], pairs[1], torch.zeros(pairs.shape[1], dtype=torch.float64).index_add_(0, at, weights)
+def summed(src: np.ndarray, dst: np.ndarray, weights: np.ndarray, vertices: int) -> Edges:
+    """The edges by their ends, each pair of ends once, with the sum of its weights."""
+    pairs, at = np.unique(src * vertices + dst, return_inverse=True)
+    return *np.divmod(pairs, max(vertices, 1)), np.bincount(at, weights, len(pairs))
 
 
-def _degrees(edges: _Edges, vertices: int) -> tuple[torch.Tensor, torch.Tensor]:
+def degrees(edges: Edges, vertices: int) -> tuple[np.ndarray, np.ndarray]:
     """Weights of the edges out of each vertex, and into it."""
     src, dst, weights = edges
-    none = torch.zeros(vertices, dtype=torch.float64)
-    return none.index_add(0, src, weights), none.index_add(0, dst, weights)
+    return np.bincount(src, weights, vertices), np.bincount(dst, weights, vertices)
 
 
-def _modularity(edges: _Edges, communities: int, resolution: float) -> float:
+def modularity(edges: Edges, communities: int, resolution: float) -> float:
     """Of each end's community, once edges are those between communities."""
     src, dst, weights = edges
     total = float(weights.sum())
     if total == 0:
         return 0.0
-    outs, ins = _degrees(edges, communities)
+    outs, ins = degrees(edges, communities)
     return float(weights[src == dst].sum()) / total - resolution * float(outs @ ins) / total**2
 
 
-def _moved(edges: _Edges, vertices: int, resolution: float, draw: torch.Generator) -> tuple[bool, torch.Tensor]:
-    """Whether a vertex moved, and the number of each one's community, from 0 on."""
-    src, dst, weights = edges
-    rows = [from_edges(a, b, weights, num_vertices=vertices) for a, b in ((src, dst), (dst, src))]
-    lists = [(row.indptr, row.indices.long(), row.weights) for row in rows]
-    outs, ins = _degrees(edges, vertices)
-    order, communities = torch.randperm(vertices, generator=draw), torch.arange(vertices)
-    out, incoming = (
-        _ROWS(indptr=a.data_ptr(), neighbors=b.data_ptr(), weights=c.data_ptr()) for a, b, c in lists if c is not None
-    )
-    params = _PARAMS(
-        out=out,
-        **{"in": incoming},
-        order=order.data_ptr(),
-        out_degrees=outs.data_ptr(),
-        in_degrees=ins.data_ptr(),
-        vertices=vertices,
-        total=float(weights.sum()),
-        resolution=resolution,
-        communities=communities.data_ptr(),
-    )
-    moved = _core.louvain_moves(params.address)
-    return moved, communities.unique(return_inverse=True)[1]
+class Level:
+    """Vertices, or communities in their place, and the edges between them, as native loops take them."""
+
+    def __init__(self, edges: Edges, vertices: int, resolution: float) -> None:
+        src, dst, weights = edges
+        self.size, self._resolution, self._total = vertices, resolution, float(weights.sum())
+        back = dst.argsort()
+        self._lists = _rows(src, dst, weights, vertices), _rows(dst[back], src[back], weights[back], vertices)
+        self._degrees = degrees(edges, vertices)
+
+    def moved(self, communities: np.ndarray, draw: torch.Generator) -> tuple[bool, np.ndarray]:
+        """Whether a vertex moved, and the number of each one's community, from 0 on."""
+        into, order = communities.copy(), torch.randperm(self.size, generator=draw).numpy()
+        params = self._params(into, order)
+        return _core.louvain_moves(params.address), numbered(into)
+
+    def merged(self, communities: np.ndarray, randomness: float, draw: torch.Generator) -> np.ndarray:
+        """The number of each vertex's part of its community, from 0 on: vertices by themselves, merged."""
+        into, order = np.arange(self.size), torch.randperm(self.size, generator=draw).numpy()
+        draws = torch.rand(self.size, generator=draw, dtype=torch.float64).numpy()
+        params = _MERGES(
+            level=self._params(into, order), within=communities.ctypes.data, draws=draws.ctypes.data, randomness=randomness
+        )
+        _core.leiden_merges(params.address)
+        return numbered(into)
+
+    def _params(self, communities: np.ndarray, order: np.ndarray) -> Any:
+        out, incoming = (_ROWS(indptr=a.ctypes.data, neighbors=b.ctypes.data, weights=c.ctypes.data) for a, b, c in self._lists)
+        outs, ins = self._degrees
+        return _PARAMS(
+            out=out,
+            **{"in": incoming},
+            order=order.ctypes.data,
+            out_degrees=outs.ctypes.data,
+            in_degrees=ins.ctypes.data,
+            vertices=self.size,
+            total=self._total,
+            resolution=self._resolution,
+            communities=communities.ctypes.data,
+        )
+
+
+def _rows(src: np.ndarray, dst: np.ndarray, weights: np.ndarray, vertices: int) -> Edges:
+    """Edges that ascend by where they begin, as rows: offsets, neighbours, weights."""
+    return np.concatenate([[0], np.bincount(src, minlength=vertices).cumsum()]), dst, weights
+
+
+def numbered(communities: np.ndarray) -> np.ndarray:
+    """Each vertex's community by its number among them, from 0 on."""
+    return np.unique(communities, return_inverse=True)[1]
