@@ -171,6 +171,29 @@ def test_graphs_that_the_user_converted():
     assert nx.k_truss(nx_backend.convert_from_nx(plain), 4).edges == nx.k_truss(plain, 4).edges
 
 
+@pytest.mark.parametrize("kind", [nx.MultiGraph, nx.MultiDiGraph])
+@pytest.mark.parametrize("attribute", ["weight", None])
+def test_keys_of_parallel_edges_come_back(kind, attribute):
+    """Of a graph that the user converted, with keys that are no numbers or in another order than their edges' weights."""
+    graph = nx.cycle_graph(7, create_using=kind)
+    graph.add_edges_from(nx.cycle_graph(7).edges)
+    graph.add_edges_from([(0, 1, 10), (3, 2, "a"), (3, 3, "loop"), (3, 3, 0), (5, 6, (1, 2))])
+    for i, (*_, data) in enumerate(graph.edges(data=True)):
+        data.update({attribute: -i % 5} if attribute else {})
+    converted = nx_backend.convert_from_nx(graph, {attribute: 1} if attribute else None)
+    equal(nx_backend.convert_to_nx(converted), graph)
+    for node, options in ((0, {}), (3, {"radius": 2}), (3, {"undirected": True}), (2, {"center": False, "radius": 1.5})):
+        equal(nx.ego_graph(converted, node, **options), nx.ego_graph(graph, node, **options))
+    if graph.is_directed():
+        equal(nx_backend.convert_to_nx(nx.reverse(converted)), graph.reverse())
+
+
+def test_weights_of_1_come_back():
+    graph = nx.path_graph(4)
+    nx.set_edge_attributes(graph, 1, "weight")
+    equal(nx_backend.convert_to_nx(nx_backend.convert_from_nx(graph, {"weight": 1})), graph)
+
+
 def test_a_path_has_its_middle_edges_between_most():
     scores = nx.edge_betweenness_centrality(nx.path_graph(50), normalized=False, **OURS)
     expected = torch.arange(1, 50) * torch.arange(49, 0, -1)

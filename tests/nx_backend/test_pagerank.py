@@ -72,3 +72,37 @@ _SHARES = ("nstart", "dangling", "personalization")
 @pytest.mark.parametrize("options", [{"max_iter": 2}, {"max_iter": 0}, {"personalization": {0: 0}}, {"tol": 0}])
 def test_errors_are_networkx_own(options):
     same_error(lambda **backend: nx.pagerank(nx.star_graph(9), **options, **backend))
+
+
+@pytest.mark.parametrize("name", _SHARES)
+@pytest.mark.parametrize(
+    "share", [float("nan"), float("inf"), -float("inf"), None, "much", 10**400], ids=lambda value: str(value)[:9]
+)
+def test_shares_that_are_no_numbers_are_networkx_errors(name, share):
+    shares = {name: {0: 1, 1: share}}
+    same_error(lambda **backend: nx.pagerank(nx.star_graph(9), **shares, **backend))
+    with nx.config.backend_priority(algos=["hinterland"]):
+        same_error(lambda **_: nx.pagerank(nx.star_graph(9), **shares))
+
+
+@pytest.mark.parametrize("name", _SHARES)
+def test_shares_that_sum_to_infinity_are_left_to_networkx(name):
+    graph, shares = nx.star_graph(9), {name: {0: 1e308, 1: 1e308}}
+    theirs = nx.pagerank(graph, **shares)
+    with pytest.raises(NotImplementedError):
+        nx.pagerank(graph, **shares, **OURS)
+    with nx.config.backend_priority(algos=["hinterland"]):
+        close(nx.pagerank(graph, **shares), theirs)
+
+
+@pytest.mark.parametrize("call", [nx.pagerank, nx.katz_centrality, nx.eigenvector_centrality])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"max_iter": value} for value in (float("inf"), 2.5, "many", None, 10**30)),
+        *({"tol": value} for value in (float("nan"), float("inf"), None)),
+    ],
+    ids=str,
+)
+def test_limits_of_iterations_are_networkx_own(call, options):
+    same_outcome(lambda **backend: call(nx.path_graph(4), **options, **backend), close)

@@ -197,14 +197,82 @@ def test_errors_are_networkx_own(call):
     same_error(call)
 
 
+WIDE = [  # weights of a path that floats round, or that sum to more than they take
+    [2**63, 1],
+    [2**70, 5],
+    [2**53, 1, 1, 0.5],
+    [2**62, 2**62],
+    [1e308, 1e308],
+    [1e308, 5, 1e308, 1.5],
+    [float("inf"), 1],
+]
+
+
+def path_of(weights):
+    """A path of such edges, an edge off its beginning, and a node alone."""
+    graph = nx.Graph([(0, "off", {"weight": 2})])
+    graph.add_weighted_edges_from((i, i + 1, weight) for i, weight in enumerate(weights))
+    graph.add_node("alone")
+    return graph
+
+
+def outcome(call):
+    """What it gives, or the type of what it raises."""
+    try:
+        return call()
+    except Exception as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("weights", WIDE, ids=str)
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph])
+def test_sums_of_weights_are_networkx_own(weights, kind):
+    """Where they are not exact here, networkx is left to make them."""
+    graph = kind(path_of(weights))
+    by, distance, end = {"weight": "weight"}, {"distance": "weight"}, len(weights)
+    for call in (
+        lambda **b: nx.single_source_dijkstra_path_length(graph, 0, **b),
+        lambda **b: nx.single_source_dijkstra(graph, 0, cutoff=1e308, **b),
+        lambda **b: nx.single_source_bellman_ford(graph, 0, **b),
+        lambda **b: nx.dijkstra_path_length(graph, 0, end, **b),
+        lambda **b: nx.bidirectional_dijkstra(graph, 0, end, **b),
+        lambda **b: nx.bellman_ford_path_length(graph, 0, end, **b),
+        lambda **b: nx.shortest_path_length(graph, 0, **by, **b),
+        lambda **b: dict(nx.shortest_path_length(graph, **by, **b)),
+        lambda **b: dict(nx.all_pairs_dijkstra(graph, **b)),
+        lambda **b: dict(nx.all_pairs_dijkstra_path(graph, **b)),
+        lambda **b: dict(nx.all_pairs_dijkstra_path_length(graph, **b)),
+        lambda **b: dict(nx.all_pairs_bellman_ford_path(graph, **b)),
+        lambda **b: dict(nx.all_pairs_bellman_ford_path_length(graph, **b)),
+        lambda **b: nx.closeness_centrality(graph, **distance, **b),
+        lambda **b: nx.harmonic_centrality(graph, **distance, **b),
+        lambda **b: nx.eccentricity(nx.Graph(graph.edges(data=True)), **by, **b),
+        lambda **b: nx.wiener_index(nx.Graph(graph.edges(data=True)), **by, **b),
+        lambda **b: set(nx.ego_graph(graph, 0, 1e300, **distance, **b)),
+    ):
+        theirs, ours = outcome(call), outcome(lambda call=call: call(**OURS))
+        with nx.config.backend_priority(algos=["hinterland"], generators=["hinterland"]):
+            assert outcome(call) == theirs
+        assert ours in (theirs, NotImplementedError)
+
+
+def test_sums_beyond_64_bits_are_exact():
+    with nx.config.backend_priority(algos=["hinterland"]):
+        assert nx.dijkstra_path_length(path_of([2**63, 1]), 0, 2) == 9223372036854775809
+        assert nx.dijkstra_path_length(path_of([2**53, 1, 1, 0.5]), 0, 4) == 9007199254740994.5
+    for weights in ([1e308, 1e308], [float("inf"), 1]):
+        lengths = nx.single_source_dijkstra_path_length(path_of(weights), 0, **OURS)
+        assert lengths == {0: 0, "off": 2, 1: weights[0], 2: float("inf")}
+
+
 def test_weights_that_only_networkx_takes_are_left_to_it():
-    far, negative = nx.path_graph(3), nx.DiGraph([(0, 1, {"weight": 2}), (1, 2, {"weight": -1})])
-    far[0][1]["weight"] = float("inf")
-    for graph, call in ((far, nx.single_source_dijkstra_path_length), (negative, nx.single_source_bellman_ford_path_length)):
+    far, negative = path_of([float("inf"), 1]), nx.DiGraph([(0, 1, {"weight": 2}), (1, 2, {"weight": -1})])
+    for graph in (far, negative):
         with pytest.raises(NotImplementedError):
-            call(graph, 0, **OURS)
+            nx.single_source_bellman_ford_path_length(graph, 0, **OURS)
         with nx.config.backend_priority(algos=["hinterland"]):
-            assert call(graph, 0) == call(graph, 0, backend="networkx")
+            found = nx.single_source_bellman_ford_path_length(graph, 0)
+        assert found == nx.single_source_bellman_ford_path_length(graph, 0)
 
 
 def test_long_ways_of_whole_weights_do_not_overflow():

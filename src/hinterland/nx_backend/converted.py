@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable, Hashable, Iterator
+from numbers import Integral
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import torch
 
 import hinterland as hl
@@ -15,13 +17,16 @@ import hinterland as hl
 from ..runtime.errors import GraphError
 
 WITH_ALL = ("ego_graph", "k_truss")  # functions of which networkx wants all attributes back: they look at the original graph
+_MOST_EXACT = 2**53  # up to which float64 has every integer
+_Keys = dict[tuple[Hashable, Hashable], list[Hashable]]
 
 
 class BackendGraph:
     """A networkx graph, converted: the edges with the weights of at most one attribute, and the nodes' names.
 
     ``graph`` has no weights where ``attribute`` is None or 1 at every edge. What networkx had converted knows the original as
-    long as that lives, for what is not here.
+    long as that lives, for what is not here; what a user had converted knows the ``keys`` of parallel edges, by their ends and
+    in the order of their weights.
     """
 
     __networkx_backend__ = "hinterland"
@@ -34,6 +39,7 @@ class BackendGraph:
         self._original: Callable[[], nx.Graph | None] = lambda: None
         self._is_turned = False
         self._weighted: dict[str, hl.Graph] = {}  # by other attributes
+        self.keys: _Keys = {}
 
     @property
     def original(self) -> nx.Graph | None:
@@ -71,8 +77,8 @@ class BackendGraph:
         return dict(zip(self.nodes, values.tolist(), strict=True))
 
     def vector(self, values: dict[Hashable, Any], default: float = 0) -> torch.Tensor:
-        """float64 ``[nodes]`` of values by node."""
-        return torch.tensor([float(values.get(node, default)) for node in self.nodes], dtype=torch.float64)
+        """float64 ``[nodes]`` of values by node, which numpy takes for numbers or refuses, as in networkx."""
+        return torch.from_numpy(np.array([values.get(node, default) for node in self.nodes], dtype=float))
 
     def some(self, nbunch: Any) -> list[Any]:
         """The nodes that networkx means by ``nbunch``: all, one, or those of several that are there."""
@@ -82,6 +88,7 @@ class BackendGraph:
         """The same with every edge turned round."""
         made = BackendGraph(self.graph.transpose(), self.nodes, self.attribute, self._multigraph)
         made._original, made._is_turned = self._original, not self._is_turned
+        made.keys = {(v, u): keys for (u, v), keys in self.keys.items()}
         return made
 
     def weighted_by(self, weight: str | None) -> hl.Graph:
@@ -117,10 +124,12 @@ def convert_from_nx(
     attribute = next(iter(edge_attrs or ()), None)
     try:
         converted = hl.from_networkx(graph, attribute)
-    except (GraphError, OverflowError) as error:
+    except GraphError as error:
         raise NotImplementedError(str(error)) from error
     if converted.weights is not None and _rounds(converted.weights, graph, attribute):
-        raise NotImplementedError(f"hinterland has no integers beyond 64 bits, which some {attribute!r} are")
+        raise NotImplementedError(
+            f"some {attribute!r} are integers whose sums hinterland would round, in 64 bits or beside floats"
+        )
     if converted.weights is not None and bool((converted.weights == 1).all()):
         converted = converted.without_weights()
     made = BackendGraph(converted, list(graph), attribute, graph.is_multigraph())
@@ -128,21 +137,48 @@ def convert_from_nx(
         made._original = weakref.ref(graph)
         if hasattr(graph, "_graph"):  # a view, which networkx does not tell that its graph has changed: nothing is kept for it
             graph.__networkx_cache__ = None
+    elif graph.is_multigraph():
+        made.keys = _keys(graph, attribute)
     return made
 
 
 def _rounds(weights: torch.Tensor, graph: nx.Graph, attribute: str | None) -> bool:
-    """Whether an integer became a float64 that is not the same."""
-    if not weights.is_floating_point() or not bool((weights.abs() >= 2**53).any()):
+    """Whether integers became float64, and those of a path may sum to one that float64 has not."""
+    most = _MOST_EXACT // max(len(graph), 1)
+    if not weights.is_floating_point() or not bool((weights.abs() > most).any()):
         return False
-    return any(isinstance(value, int) and value != float(value) for *_, value in graph.edges(data=attribute, default=1))
+    values = (value for *_, value in graph.edges(data=attribute, default=1))
+    return any(isinstance(value, Integral) and abs(int(value)) > most for value in values)
+
+
+def _keys(graph: nx.Graph, attribute: str | None) -> _Keys:
+    """Those of parallel edges that are others than 0, 1 and so on in the order of their weights."""
+    found: _Keys = {}
+    for u, near in graph.adjacency():
+        for v, edges in near.items():
+            keys = sorted(edges, key=lambda key: edges[key].get(attribute, 1)) if attribute is not None else list(edges)
+            if keys != list(range(len(keys))):
+                found[u, v] = keys
+    return found
 
 
 def convert_to_nx(result: Any, *, name: str | None = None) -> Any:
     """The networkx graph of a converted one; any other result is what it should be already."""
     if not isinstance(result, BackendGraph):
         return result
-    return type(result.empty())(result.graph.to_networkx(result.attribute or "weight"))
+    graph = result.graph
+    if graph.weights is None and result.attribute is not None:
+        graph = graph.with_weights(torch.ones(graph.num_edges, dtype=torch.int32))
+    made = type(result.empty())(graph.to_networkx(result.attribute or "weight"))
+    if not result.keys:
+        return made
+    named = result.empty()
+    named.add_nodes_from(made)
+    named.add_edges_from(
+        (u, v, result.keys[u, v][key] if (u, v) in result.keys else key, data)
+        for u, v, key, data in made.edges(keys=True, data=True)
+    )
+    return named
 
 
 def options() -> dict[str, Any]:

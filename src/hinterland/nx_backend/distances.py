@@ -12,7 +12,7 @@ import hinterland as hl
 
 from .components import is_connected, is_strongly_connected
 from .converted import BackendGraph, options
-from .found import require_no_negative, search
+from .found import require_plain, search
 
 _Eccentricities = dict[Hashable, Any]
 
@@ -92,7 +92,7 @@ def average_shortest_path_length(G: BackendGraph, weight: str | None = None, met
     if not G.is_directed() and not is_connected(G):
         raise nx.NetworkXError("Graph is not connected.")
     if by not in ("unweighted", "dijkstra"):
-        require_no_negative(G, weight)
+        require_plain(G, weight)
     reaches = _reaches(G, list(G), None if by == "unweighted" else weight)
     return sum(reach.total for reach in reaches) / (len(G) * (len(G) - 1))
 

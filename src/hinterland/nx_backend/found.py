@@ -104,27 +104,41 @@ def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: 
         if weights is None or weights.least < 0:
             raise
         raise NotImplementedError(str(error)) from error  # distances beyond 64 bits
-    reached = distances < math.inf if distances.is_floating_point() else distances >= 0
+    if not distances.is_floating_point():
+        reached = distances >= 0
+    elif _may_be_infinite(graph):  # a distance like others to networkx
+        reached = hl.bfs(graph.without_weights(), start, **options()).levels.cpu() >= 0
+    else:
+        reached = distances < math.inf
     return Found(G, start, distances, reached, _parents(graph, start, distances, reached) if trees else None)
 
 
-def require_no_negative(G: BackendGraph, weight: str | None) -> None:
-    """NotImplementedError where a weight is negative, for what networkx finds all the same."""
-    found = G.weighted_by(weight).weight_range
-    if found is not None and found.least < 0:
-        raise NotImplementedError("hinterland finds shortest paths only where no weight is negative")
+def require_plain(G: BackendGraph, weight: str | None) -> None:
+    """NotImplementedError where a weight is negative or a distance may be infinite: what Bellman and Ford's make otherwise."""
+    graph = G.weighted_by(weight)
+    found = graph.weight_range
+    if found is not None and (found.least < 0 or _may_be_infinite(graph)):
+        raise NotImplementedError("hinterland finds these paths only where no weight is negative and no distance infinite")
+
+
+def require_in_range(G: BackendGraph, weight: str | None) -> None:
+    """NotImplementedError where a distance may be beyond 64 bits: for iterators, in which networkx no longer hears of it."""
+    graph = G.weighted_by(weight)
+    found = graph.weight_range
+    if found is not None and isinstance(found.most, int) and found.most * graph.num_vertices >= 2**63:
+        raise NotImplementedError("hinterland has no distances beyond 64 bits, which these weights may sum to")
+
+
+def _may_be_infinite(graph: hl.Graph) -> bool:
+    """Whether a weight, or those of a path together, may be beyond the floats' range."""
+    found = graph.weight_range
+    return found is not None and isinstance(found.most, float) and found.most * graph.num_vertices == math.inf
 
 
 def _wide(graph: hl.Graph) -> hl.Graph:
-    """The graph with weights wide enough for any distance.
-
-    Raises:
-        NotImplementedError: a weight is infinite, which is a distance to networkx and no way to us.
-    """
+    """The graph with weights wide enough for any distance."""
     weights, found = graph.weights, graph.weight_range
     assert weights is not None and found is not None
-    if found.most == math.inf:
-        raise NotImplementedError("an edge of infinite weight leads nowhere here, and far away in networkx")
     if weights.dtype == torch.int32 and found.most * graph.num_vertices >= 2**32 - 2:
         return graph.with_weights(weights.long())
     return graph

@@ -10,7 +10,7 @@ import networkx as nx
 
 from . import searches
 from .converted import BackendGraph
-from .found import Found, require_no_negative, search
+from .found import Found, require_in_range, require_plain, search
 from .searches import length_between, require_ends
 
 _Lengths = dict[Hashable, Any]
@@ -70,22 +70,22 @@ def bidirectional_dijkstra(
 def all_pairs_dijkstra(
     G: BackendGraph, cutoff: float | None = None, weight: str | None = "weight"
 ) -> Iterator[tuple[Hashable, tuple[_Lengths, _Paths]]]:
-    for node in G:
-        yield node, single_source_dijkstra(G, node, cutoff=cutoff, weight=weight)
+    require_in_range(G, weight)
+    return ((node, single_source_dijkstra(G, node, cutoff=cutoff, weight=weight)) for node in G)
 
 
 def all_pairs_dijkstra_path(
     G: BackendGraph, cutoff: float | None = None, weight: str | None = "weight"
 ) -> Iterator[tuple[Hashable, _Paths]]:
-    for node in G:
-        yield node, single_source_dijkstra_path(G, node, cutoff, weight)
+    require_in_range(G, weight)
+    return ((node, single_source_dijkstra_path(G, node, cutoff, weight)) for node in G)
 
 
 def all_pairs_dijkstra_path_length(
     G: BackendGraph, cutoff: float | None = None, weight: str | None = "weight"
 ) -> Iterator[tuple[Hashable, _Lengths]]:
-    for node in G:
-        yield node, single_source_dijkstra_path_length(G, node, cutoff, weight)
+    require_in_range(G, weight)
+    return ((node, single_source_dijkstra_path_length(G, node, cutoff, weight)) for node in G)
 
 
 def single_source_bellman_ford(
@@ -123,13 +123,15 @@ def bellman_ford_path_length(G: BackendGraph, source: Hashable, target: Hashable
 
 
 def all_pairs_bellman_ford_path(G: BackendGraph, weight: str | None = "weight") -> Iterator[tuple[Hashable, _Paths]]:
-    for node in G:
-        yield node, single_source_bellman_ford_path(G, node, weight)
+    require_plain(G, weight)
+    require_in_range(G, weight)
+    return ((node, single_source_bellman_ford_path(G, node, weight)) for node in G)
 
 
 def all_pairs_bellman_ford_path_length(G: BackendGraph, weight: str | None = "weight") -> Iterator[tuple[Hashable, _Lengths]]:
-    for node in G:
-        yield node, single_source_bellman_ford_path_length(G, node, weight)
+    require_plain(G, weight)
+    require_in_range(G, weight)
+    return ((node, single_source_bellman_ford_path_length(G, node, weight)) for node in G)
 
 
 def shortest_path(
@@ -209,7 +211,7 @@ def _dijkstra(G: BackendGraph, source: Hashable, weight: str | None, trees: bool
 def _bellman_ford(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> Found:
     if source not in G:
         raise nx.NodeNotFound(f"Source {source} not in G")
-    require_no_negative(G, weight)
+    require_plain(G, weight)
     return search(G, source, weight, trees)
 
 

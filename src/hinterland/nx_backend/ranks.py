@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -10,6 +12,7 @@ import torch
 
 import hinterland as hl
 
+from ..graph.pagerank import MOST_ITERATIONS
 from .converted import BackendGraph, options
 from .edges import ends_of
 
@@ -32,17 +35,18 @@ def pagerank(
     shares = {name: G.vector(values) for name, values in given.items() if values is not None}
     if personalization is not None and shares["personalization"].sum() == 0:
         raise ZeroDivisionError
-    if max_iter < 1:
-        raise nx.PowerIterationFailedConvergence(max_iter)
-    if not 0 <= alpha <= 1 or any(bool((values < 0).any()) or not values.any() for values in shares.values()):
+    most, tolerance = _limits(G, max_iter, tol)
+    if not all(bool(values.isfinite().all()) for values in shares.values()):
+        raise nx.PowerIterationFailedConvergence(max_iter)  # of networkx, whose scores are then NaN
+    if not 0 <= alpha <= 1 or any(values.amin() < 0 or not 0 < values.sum() < math.inf for values in shares.values()):
         raise NotImplementedError(
             "hinterland's walks go on with a probability, to vertices drawn by shares that are not negative"
         )
     found = hl.graph.weighted_pagerank(
         G.weighted_by(weight),
         damping=alpha,
-        tolerance=len(G) * tol,
-        max_iterations=max_iter,
+        tolerance=tolerance,
+        max_iterations=most,
         personalization=shares.get("personalization"),
         dangling=shares.get("dangling"),
         start=shares.get("start"),
@@ -91,7 +95,11 @@ def hits(
         raise nx.PowerIterationFailedConvergence(max_iter)
     start = None if nstart is None else _all_of(G, nstart)
     graph, tolerance = G.weighted_by("weight"), 0.1 * tol
-    left = limit = 20 * max_iter  # networkx has ARPACK do it, which makes some 20 products before it counts one iteration
+    signs = graph.weight_range
+    if not tol < math.inf or (signs and signs.least < 0 < signs.most) or (start is not None and start.amin() < 0):
+        raise NotImplementedError("hinterland finds hubs and authorities that are shares of 1, by weights of one sign")
+    # networkx has ARPACK do it, which makes some 20 products before it counts one iteration.
+    left = limit = min(20 * int(max_iter), MOST_ITERATIONS)
     while left > 1:
         found = hl.graph.hits(graph, tolerance=tolerance, max_iterations=left - 1, start=start, **options())
         after = hl.graph.hits(graph, max_iterations=1, start=found.hubs, **options())
@@ -126,7 +134,7 @@ def katz_centrality(
         if set(beta) != set(G):
             raise nx.NetworkXError("beta dictionary must have a value for every node") from error
         own = G.vector(beta)
-    scores = _iterated(hl.graph.katz_centrality, G, max_iter, tol, nstart, weight, alpha=alpha, beta=own)
+    scores = _iterated(hl.graph.katz_centrality, G, max_iter, tol, nstart, weight, alpha=1.0 * alpha, beta=own)
     return G.of(scores / (float(scores.norm()) or 1.0) if normalized else scores)
 
 
@@ -154,13 +162,12 @@ def _iterated(
     **given: Any,
 ) -> torch.Tensor:
     """Scores that iterations find; PowerIterationFailedConvergence where so many do not."""
-    if max_iter < 1:
-        raise nx.PowerIterationFailedConvergence(max_iter)
+    most, tolerance = _limits(G, max_iter, tol)
     start = None if nstart is None else _all_of(G, nstart)
     found = function(
         G.weighted_by(weight),
-        tolerance=len(G) * tol,
-        max_iterations=max_iter,
+        tolerance=tolerance,
+        max_iterations=most,
         start=start,
         weighted=weight is not None,
         **given,
@@ -170,6 +177,14 @@ def _iterated(
         raise nx.PowerIterationFailedConvergence(max_iter)
     scores: torch.Tensor = found.scores
     return scores
+
+
+def _limits(G: BackendGraph, max_iter: int, tol: float) -> tuple[int, float]:
+    """How many iterations, and by how much all scores together may change; networkx's errors where these are no numbers."""
+    most, change = range(max_iter).stop, len(G) * tol
+    if most < 1:
+        raise nx.PowerIterationFailedConvergence(max_iter)
+    return min(most, MOST_ITERATIONS), math.inf if change > sys.float_info.max else float(change)
 
 
 def _all_of(G: BackendGraph, values: _Scores) -> torch.Tensor:
