@@ -218,10 +218,19 @@ OWN_TESTS = {
     "link_analysis": ("pagerank", "hits"),
     "shortest_paths": ("generic", "unweighted", "weighted"),
     "traversal": ("bfs",),
-    "community": ("louvain",),
+    "community": ("leiden", "louvain"),
     "tree": ("recognition",),
     "operators": ("unary",),
-    "": ("core", "cluster", "distance_measures", "isolate", "lowest_common_ancestors", "reciprocity", "wiener"),
+    "": (
+        "core",
+        "cluster",
+        "distance_measures",
+        "isolate",
+        "link_prediction",
+        "lowest_common_ancestors",
+        "reciprocity",
+        "wiener",
+    ),
 }
 
 

@@ -33,6 +33,18 @@ def test_hubs_and_authorities(graph):
         assert ours == pytest.approx(theirs, abs=1e-7)
 
 
+def test_hubs_by_weights_of_both_signs_are_left_to_networkx():
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 1, 3), (0, 2, -1), (1, 2, 1), (2, 0, 2)])
+    with pytest.raises(NotImplementedError):
+        nx.hits(graph, **OURS)
+    hubs, authorities = nx.hits(graph)
+    with nx.config.backend_priority(algos=["hinterland"]):
+        found = nx.hits(graph)
+    assert found[0] == pytest.approx(hubs, abs=1e-6) and found[1] == pytest.approx(authorities, abs=1e-6)
+    same_error(lambda **b: nx.katz_centrality(nx.path_graph(3), alpha=None, **b))
+
+
 @settings(max_examples=60)
 @given(small_graphs(), st.integers(0, 9))
 def test_triangles_and_cores_of_small_graphs(graph, i):
@@ -80,17 +92,77 @@ def test_communities_of_small_graphs(graph, resolution):
     assert reached >= least - 1e-9
 
 
+@settings(max_examples=40)
+@given(small_graphs(kinds=(nx.Graph, nx.MultiGraph)), st.sampled_from([0.5, 1, 2]), st.sampled_from(["weight", None]))
+def test_leiden_of_small_graphs(graph, resolution, weight):
+    """Against the paper's promises: communities are connected, and no node gains by going elsewhere."""
+    parts = nx.community.leiden_communities(graph, weight, resolution, seed=1, **OURS)
+    assert nx.community.is_partition(graph, parts)
+    assume(graph.size(weight=weight) > 0)
+    joined = nx.Graph((u, v) for u, v, w in graph.edges(data=weight or "none", default=1) if w > 0)
+    joined.add_nodes_from(graph)
+    assert all(nx.is_connected(joined.subgraph(part)) for part in parts)
+
+    def score(parts):
+        return nx.community.modularity(graph, [part for part in parts if part], weight, resolution)
+
+    best = score(parts)
+    for node in graph:
+        without = [part - {node} for part in parts]
+        moved = ([*without[:i], without[i] | {node}, *without[i + 1 :]] for i in range(len(parts)))
+        assert max(map(score, [*moved, [*without, {node}]])) <= best + 1e-9
+
+
+def test_leiden_as_networkx_calls_it():
+    club = nx.karate_club_graph()
+    found = nx.community.leiden_communities(club, seed=2, **OURS)
+    assert nx.community.modularity(club, found) == pytest.approx(0.4449, abs=1e-4)
+    with nx.config.backend_priority(algos=["hinterland"]):  # networkx has none of its own to choose other communities
+        assert nx.community.leiden_communities(club, seed=2) == found
+    assert len(nx.community.leiden_communities(club, max_level=1, seed=2, **OURS)) >= len(found)
+    for options, error in (({"max_level": 0}, ValueError), ({"resolution": -1}, NotImplementedError)):
+        with pytest.raises(error):
+            nx.community.leiden_communities(club, **options, **OURS)
+    with pytest.raises(nx.NetworkXNotImplemented):
+        nx.community.leiden_communities(nx.DiGraph(club), **OURS)
+
+
+@settings(max_examples=60)
+@given(small_graphs(), st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), max_size=9))
+def test_jaccard_of_small_graphs(graph, pairs):
+    named = [*graph, "nowhere"]
+    ends = [(named[i % len(named)], named[j % len(named)]) for i, j in pairs]
+    same_outcome(lambda **b: list(nx.jaccard_coefficient(graph, ends, **b)))
+    same_outcome(lambda **b: {(frozenset((u, v)), score) for u, v, score in nx.jaccard_coefficient(graph, **b)})
+
+
+def test_jaccard_as_networkx_calls_it(monkeypatch):
+    graph = nx.gnp_random_graph(60, 0.2, seed=3)
+    right = {frozenset((u, v)): score for u, v, score in nx.jaccard_coefficient(graph)}
+    monkeypatch.setattr("hinterland.nx_backend.edges._PAIRS_AT_ONCE", 200)
+    found = list(nx.jaccard_coefficient(graph, **OURS))
+    assert {frozenset((u, v)): score for u, v, score in found} == right and len(found) == len(right)
+    pairs = [(u, v) for u, v, _ in found]
+    assert list(nx.jaccard_coefficient(graph, iter(pairs), **OURS)) == list(nx.jaccard_coefficient(graph, pairs))
+    assert list(nx.jaccard_coefficient(nx.complete_graph(5), **OURS)) == []
+    for pair in (("A", 1), (0, (1,)), (0, [1])):
+        same_error(lambda pair=pair, **b: nx.jaccard_coefficient(graph, [pair], **b))
+
+
 @pytest.mark.parametrize(
     "graph",
     [*GRAPHS[:6], *DIGRAPHS, pytest.param(nx.planted_partition_graph(6, 30, 0.4, 0.02, seed=1), id="planted")],
 )
 def test_communities_are_about_as_good_as_networkx_own(graph):
     best = {}
+    if not graph.is_directed():
+        found = [nx.community.leiden_communities(graph, seed=seed, **OURS) for seed in range(4)]
+        best["leiden"] = max(nx.community.modularity(graph, parts) for parts in found)
     for backend in ("hinterland", "networkx"):
         found = [nx.community.louvain_communities(graph, seed=seed, backend=backend) for seed in range(4)]
         assert all(nx.community.is_partition(graph, parts) for parts in found)
         best[backend] = max(nx.community.modularity(graph, parts) for parts in found)
-    assert best["hinterland"] >= best["networkx"] - 0.02
+    assert best["hinterland"] >= best["networkx"] - 0.02 and best.get("leiden", 1) >= best["networkx"] - 0.005
     again = [nx.community.louvain_communities(graph, seed=3, **OURS) for _ in range(2)]
     assert again[0] == again[1]
 

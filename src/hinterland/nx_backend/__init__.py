@@ -94,6 +94,7 @@ _PARTS = {
     "center": "usebounds",
     "clustering": "nodes",
     "diameter": "usebounds",
+    "jaccard_coefficient": "ebunch",
     "periphery": "usebounds",
     "radius": "usebounds",
     "triangles": "nodes",

@@ -1,8 +1,9 @@
-"""networkx's triangles, cores and communities."""
+"""networkx's triangles, cores and communities, and what nodes' neighbours have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from itertools import chain
 from typing import Any
 
 import networkx as nx
@@ -10,8 +11,9 @@ import torch
 
 import hinterland as hl
 
+from .components import members
 from .converted import BackendGraph
-from .edges import number_of_selfloops
+from .edges import number_of_selfloops, pairs_without_edge
 
 _SELF_LOOPS = "Input graph has self loops which is not permitted; Consider using G.remove_edges_from(nx.selfloop_edges(G))."
 
@@ -58,19 +60,49 @@ def louvain_communities(
     max_level: int | None = None,
     seed: Any = None,
 ) -> list[set[Hashable]]:
+    graph, drawn = _for_communities(G, weight, resolution, max_level, seed)
+    return list(members(G, hl.graph.louvain(graph, resolution, threshold, max_level, drawn).labels))
+
+
+def leiden_communities(
+    G: BackendGraph, weight: str | None = "weight", resolution: float = 1, max_level: int | None = None, seed: Any = None
+) -> list[set[Hashable]]:
+    graph, drawn = _for_communities(G, weight, resolution, max_level, seed)
+    return list(members(G, hl.graph.leiden(graph, resolution, max_level, drawn).labels))
+
+
+def jaccard_coefficient(G: BackendGraph, ebunch: Any = None) -> Iterator[tuple[Hashable, Hashable, float]]:
+    if ebunch is None:
+        return chain.from_iterable(
+            _scored(G, pairs, [(G.nodes[u], G.nodes[v]) for u, v in pairs.tolist()])
+            for pairs in pairs_without_edge(G, once=True)
+        )
+    ends = [(u, v) for u, v in ebunch]
+    for node in chain.from_iterable(ends):
+        if node not in G:
+            raise nx.NodeNotFound(f"Node {node} not in G.")
+    numbers = [G.number[node] for node in chain.from_iterable(ends)]
+    return _scored(G, torch.tensor(numbers, dtype=torch.int64).reshape(-1, 2), ends)
+
+
+def _scored(
+    G: BackendGraph, pairs: torch.Tensor, ends: list[tuple[Hashable, Hashable]]
+) -> Iterator[tuple[Hashable, Hashable, float]]:
+    scores = hl.graph.jaccard(G.graph, pairs).scores.tolist()
+    return ((u, v, score) for (u, v), score in zip(ends, scores, strict=True))
+
+
+def _for_communities(
+    G: BackendGraph, weight: str | None, resolution: float, max_level: int | None, seed: Any
+) -> tuple[hl.Graph, int]:
+    """The graph and a seed; NotImplementedError for what has no communities here."""
     if max_level is not None and max_level <= 0:
         raise ValueError("max_level argument must be a positive integer or None")
     graph = G.weighted_by(weight)
     found = graph.weight_range
-    if found is not None and not 0 <= found.least <= found.most < float("inf"):
-        raise NotImplementedError("hinterland finds communities by weights that are finite and not negative")
-    # networkx makes seed a random.Random before it calls.
-    drawn = seed.getrandbits(63)
-    labels = hl.graph.louvain(graph, resolution, threshold, max_level, drawn).labels
-    members: dict[int, set[Hashable]] = {}
-    for node, label in G.of(labels).items():
-        members.setdefault(label, set()).add(node)
-    return list(members.values())
+    if not resolution >= 0 or (found is not None and not 0 <= found.least <= found.most < float("inf")):
+        raise NotImplementedError("hinterland finds communities by weights and a resolution that are finite and not negative")
+    return graph, seed.getrandbits(63)  # networkx makes seed a random.Random before it calls
 
 
 def _counted(G: BackendGraph) -> hl.graph.TrianglesResult:

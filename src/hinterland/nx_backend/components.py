@@ -14,7 +14,7 @@ from .converted import BackendGraph, options
 
 def connected_components(G: BackendGraph) -> Iterator[set[Hashable]]:
     # Labels are the components' first nodes, so the components come in networkx's order.
-    yield from _members(G, _labels(G))
+    yield from members(G, _labels(G))
 
 
 def number_connected_components(G: BackendGraph) -> int:
@@ -38,7 +38,7 @@ is_weakly_connected = is_connected
 
 
 def strongly_connected_components(G: BackendGraph) -> Iterator[set[Hashable]]:
-    yield from _members(G, _strong_labels(G))
+    yield from members(G, _strong_labels(G))
 
 
 def number_strongly_connected_components(G: BackendGraph) -> int:
@@ -77,7 +77,8 @@ def out_degree_centrality(G: BackendGraph) -> dict[Hashable, float]:
     return _share(G, G.graph.degrees().cpu())
 
 
-def _members(G: BackendGraph, labels: torch.Tensor) -> Iterator[set[Hashable]]:
+def members(G: BackendGraph, labels: torch.Tensor) -> Iterator[set[Hashable]]:
+    """The nodes of each label, in the order of their first ones."""
     members: dict[int, set[Hashable]] = {}
     for node, label in G.of(labels).items():
         members.setdefault(label, set()).add(node)

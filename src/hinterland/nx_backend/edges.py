@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import networkx as nx
@@ -10,6 +10,8 @@ import torch
 
 from .components import is_connected, number_connected_components
 from .converted import BackendGraph
+
+_PAIRS_AT_ONCE = 1 << 22  # which bounds memory
 
 
 def is_tree(G: BackendGraph) -> bool:
@@ -73,6 +75,22 @@ def ends_of(G: BackendGraph) -> tuple[torch.Tensor, torch.Tensor]:
     """The numbers of the nodes where each stored edge begins and ends."""
     indptr, indices, _ = G.graph.checked_rows()
     return torch.repeat_interleave(torch.arange(len(G)), indptr.diff()), indices.long()
+
+
+def pairs_without_edge(G: BackendGraph, once: bool) -> Iterator[torch.Tensor]:
+    """The numbers of two nodes without an edge from the first to the second, ``[pairs, 2]`` at a time; with ``once`` in one
+    order alone."""
+    src, dst = ends_of(G)
+    count = len(G)
+    rows = max(_PAIRS_AT_ONCE // max(count, 1), 1)
+    for begin in range(0, count, rows):
+        lacks = torch.ones((min(rows, count - begin), count), dtype=torch.bool)
+        here = (src >= begin) & (src < begin + rows)
+        lacks[src[here] - begin, dst[here]] = False
+        lacks.diagonal(begin).fill_(False)
+        pairs = lacks.triu_(begin).nonzero() if once else lacks.nonzero()
+        pairs[:, 0] += begin
+        yield pairs
 
 
 def _number(G: BackendGraph) -> int:

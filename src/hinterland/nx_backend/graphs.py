@@ -11,27 +11,20 @@ import hinterland as hl
 
 from .clusters import require_no_loops
 from .converted import BackendGraph, convert_to_nx
-from .edges import ends_of
+from .edges import ends_of, pairs_without_edge
 from .paths import single_source_dijkstra_path_length
 from .searches import single_source_shortest_path_length
 
-_PAIRS_AT_ONCE = 1 << 22  # which bounds memory
 _WEDGES_AT_ONCE = 1 << 22
 
 
 def complement(G: BackendGraph) -> nx.Graph:
     made = G.empty()
     made.add_nodes_from(G)
-    src, dst = ends_of(G)
-    count, once = len(G), not G.is_directed() and not G.is_multigraph()  # a MultiGraph gets an edge from either end
-    rows = max(_PAIRS_AT_ONCE // max(count, 1), 1)
-    for begin in range(0, count, rows):
-        lacks = torch.ones((min(rows, count - begin), count), dtype=torch.bool)
-        here = (src >= begin) & (src < begin + rows)
-        lacks[src[here] - begin, dst[here]] = False
-        lacks.diagonal(begin).fill_(False)
-        pairs = lacks.triu_(begin).nonzero() if once else lacks.nonzero()
-        made.add_edges_from((G.nodes[begin + i], G.nodes[j]) for i, j in pairs.tolist())
+    for pairs in pairs_without_edge(
+        G, once=not G.is_directed() and not G.is_multigraph()
+    ):  # a MultiGraph gets them from both ends
+        made.add_edges_from((G.nodes[u], G.nodes[v]) for u, v in pairs.tolist())
     return made
 
 
