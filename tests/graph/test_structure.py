@@ -146,6 +146,12 @@ def test_a_community_that_a_move_has_parted_is_parted():
     graphs.verify_leiden(parted, graphs.leiden(parted, max_levels=1, seed=6), max_levels=1)
 
 
+@pytest.mark.parametrize("seed", [2, 18, 30])
+def test_a_vertex_that_is_better_alone_leaves(seed):
+    graph = skewed(40, 80, seed=seed, symmetrize=True)
+    graphs.verify_leiden(graph, graphs.leiden(graph, resolution=3, seed=seed), resolution=3)
+
+
 def test_leiden_ends_where_no_vertices_merge(monkeypatch):
     many = cliques(30, 3, ring_of(30))
     level = sys.modules["hinterland.graph.louvain"].Level
