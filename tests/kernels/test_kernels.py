@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.kernels import on_cpu, signature
+from hinterland.kernels import signature
 from hinterland.kernels.arguments import layout
 from hinterland.runtime.errors import ConfigError, DeviceError, StorageError
 
@@ -263,7 +263,6 @@ def test_threads_that_wait_need_a_gpu() -> None:
 
 def test_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/nowhere/c++")
-    on_cpu._compiled.cache_clear()
     with pytest.raises(DeviceError, match=r"no /nowhere/c\+\+; install g\+\+"):
         hl.kernel(ADD)(torch.zeros(2), torch.zeros(2), torch.zeros(2))
 

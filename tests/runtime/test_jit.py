@@ -88,6 +88,15 @@ def test_the_key_follows_source_headers_instances_and_architecture(kernel, tmp_p
     assert len(keys) == 5
 
 
+def test_a_folder_of_our_name_beside_the_user_is_not_read(kernel, tmp_path, monkeypatch):
+    before, there = kernel.key("sm_90"), tmp_path / "there" / "hinterland" / "core"
+    there.mkdir(parents=True)
+    (there / "philox.hpp").write_text("#error not ours\n")
+    monkeypatch.chdir(tmp_path / "there")
+    assert kernel.key("sm_90") == before
+    assert kernel.build("sm_90", tmp_path / "cache").stat().st_size
+
+
 @pytest.mark.parametrize(
     "damage",
     [lambda b: b[:-7], lambda b: b[:-99] + bytes([b[-99] ^ 1]) + b[-98:], lambda b: b"", lambda b: b"junk"],

@@ -19,7 +19,7 @@ from ..runtime.shown import type_name
 from ..storage import StorageArray
 from . import text
 from .arguments import device_of
-from .kernel import Kernel, kernel
+from .kernel import Kernel
 from .text import Written
 from .traced import TYPES, Value, trace
 
@@ -96,7 +96,8 @@ def map(function: Callable[..., Any], *arrays: Array, out: Array | None = None, 
     Types are torch's: what it would promote is promoted. Sums, products and quotients of floats are those of torch on the CPU
     to the bit, since each is rounded by itself; square roots are the nearest numbers, and exp and its like differ from torch's
     by a few units in the last place. A row's sum and mean of floats are computed in float64, in an order that depends on the
-    row's length alone, and rounded once. Whole numbers wrap around as in torch; divided by zero they give 0.
+    row's length alone, and rounded once. Whole numbers wrap around as in torch; divided by zero they give 0. What else torch
+    leaves open, docs/kernels.md says.
 
     Args:
         function: of as many arguments as there are arrays.
@@ -186,7 +187,7 @@ def prepared(given: Inputs, written: Written) -> Iterator[Callable[[Sequence[Arr
 
 @functools.cache  # a text has the numbers of a function as parameters, and there are few
 def _kernel(source: str) -> Kernel:
-    return kernel(source)
+    return Kernel(source, None, "256MiB", text.OPENING)
 
 
 def _require_array(what: str, array: Any) -> None:

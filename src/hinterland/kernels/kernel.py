@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
 
+from .. import _core
 from ..runtime import arguments, devices
-from ..runtime.errors import ConfigError, HinterlandError, StorageError
-from ..runtime.jit import KernelSource
+from ..runtime.errors import ConfigError, StorageError
 from ..runtime.launch import launch_packed
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
@@ -23,59 +21,25 @@ from ..storage.layout import is_bare
 from ..storage.on_device import Backing, DeviceStore, Queues, hole_of
 from . import on_cpu, signature
 from .arguments import Given, device_of, layout
+from .source import Text
 
 _MOST_THREADS = 1024  # of a block
 _MOST_BLOCKS = 2**31 - 1
-# What a text may use without including it; the numbers of its lines stay its own.
-_PRELUDE = """#define HINTERLAND_ARRAY_KINDS {kinds}
-#include "hinterland/kernels/on_cpu.hpp"
-#include "hinterland/kernels/array.hpp"
-using hinterland::kernels::array;
-#if defined(__CUDACC_RTC__)
-using hinterland::int16_t;
-using hinterland::int32_t;
-using hinterland::int64_t;
-using hinterland::int8_t;
-using hinterland::uint16_t;
-using hinterland::uint32_t;
-using hinterland::uint64_t;
-using hinterland::uint8_t;
-#endif
-{halves}#line 1 "{name}.cu"
-{text}
-"""
-# Names of CUDA's, if the text does not have them from CUDA.
-_HALVES = """#include "hinterland/kernels/halves.hpp"
-using hinterland::kernels::__half;
-using hinterland::kernels::__nv_bfloat16;
-using hinterland::kernels::bfloat16;
-using hinterland::kernels::half;
-"""
-_CUDA_HALVES = re.compile(r"#\s*include\s*[<\"]cuda_(fp|bf)16\.h")
-
-
-@dataclass(frozen=True, eq=False)
-class _Text(KernelSource):
-    text: str = ""
-
-    def source(self) -> str:
-        return self.text
-
-    def refused(self, arch: str, reason: str) -> HinterlandError:
-        return ConfigError(f"{self.instances[0]} does not compile for {arch}:\n{reason}")
 
 
 class Kernel(Shown):
     """A kernel that can be called. :func:`kernel` makes one."""
 
-    def __init__(self, source: str, name: str | None, cache: int | str) -> None:
+    def __init__(self, source: str, name: str | None, cache: int | str, opening: str = "") -> None:
         if not isinstance(source, str):
             raise ConfigError(f"a kernel is made of a text in CUDA C++, not of {arguments.shown(source)}")
         self._source = source
+        self._opening = opening  # lines before it, which include files of ours
         self.signature = signature.find(source, name)
         self._layout = layout(self.signature)
         self.cache = parse_bytes(cache)
-        self._texts: dict[int, _Text] = {}
+        self._texts: dict[int, Text] = {}
+        self._on_cpu: dict[int, int] = {}  # addresses of what was compiled for it
         self._store: tuple[tuple[torch.device, list[StorageArray]], DeviceStore] | None = None
         self._one_at_a_time = threading.Lock()
 
@@ -132,18 +96,18 @@ class Kernel(Shown):
             self._close()
 
     def _run(self, given: Given, device: torch.device, grid: int, block: int) -> None:
-        text = self._text(given.kinds)
+        kinds, text = given.kinds, self._text(given.kinds)
         params = given.struct(self._layout)
         if device.type == "cpu":
-            on_cpu.run(self.signature, text.text, grid, block, params)
+            if kinds not in self._on_cpu:
+                self._on_cpu[kinds] = on_cpu.compiled(text)
+            _core.run_blocks(self._on_cpu[kinds], params.address, grid, block)
         else:
             launch_packed(text, self.name, device, grid, block, params)
 
-    def _text(self, kinds: int) -> _Text:
+    def _text(self, kinds: int) -> Text:
         if kinds not in self._texts:
-            halves = _HALVES if self.signature.has_halves and not _CUDA_HALVES.search(self._source) else ""
-            text = _PRELUDE.format(kinds=kinds, name=self.name, text=self._source, halves=halves)
-            self._texts[kinds] = _Text(self.name, (self.name,), text=text)
+            self._texts[kinds] = Text.of(self.signature, self._source, kinds, self._opening)
         return self._texts[kinds]
 
     @contextmanager

@@ -10,19 +10,20 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from .. import _core
 from ..runtime import jit
 from ..runtime.errors import ConfigError, DeviceError
-from ..runtime.params import Params
 from ..runtime.progress import notice
 from .signature import Signature
+from .source import Text
 
 _FLAGS = (
     *("-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", "-ftls-model=initial-exec", "-w", "-x", "c++"),
     *("-fno-math-errno", "-fno-trapping-math"),  # no result changes by these; loops with roots and choices become vectors
 )
+_VARIABLES = "CCC_OVERRIDE_OPTIONS COMPILER_PATH CPATH CPLUS_INCLUDE_PATH C_INCLUDE_PATH GCC_EXEC_PREFIX LIBRARY_PATH".split()
 _AS_WRITTEN = "#pragma STDC FP_CONTRACT OFF"  # g++, which knows no such pragma, is asked by a flag
 _TOGETHER = (
     "__shared__",
@@ -36,42 +37,43 @@ _TOGETHER = (
 )
 
 
-def run(signature: Signature, text: str, grid: int, block: int, params: Params) -> None:
-    """Runs a kernel on all of the CPU's threads, which OpenMP counts.
+def compiled(given: Text) -> int:
+    """The address of the function that runs some blocks of a kernel, for ``_core.run_blocks``.
 
-    Args:
-        signature: of the kernel.
-        text: that has it, with all that it includes.
-        grid, block: as of a launch.
-        params: its parameters.
+    It is kept under the hash of all that decides its content: every line that the preprocessor reads, wherever it found it,
+    the compiler and its flags, and the processor.
 
     Raises:
         ConfigError: it does not compile, or has threads wait for each other.
         DeviceError: there is no compiler.
     """
-    _core.run_blocks(_compiled(signature, text), params.address, grid, block)
+    name = given.signature.name
+    wait = [word for word in _TOGETHER if word in given.text]
+    if wait:
+        raise ConfigError(
+            f"{name} has {wait[0]}: on the CPU the threads of a block run one after the other, and none waits for "
+            "another; run it on a GPU, or write it without"
+        )
+    source = given.source() + _entry(given.signature)
+    command = _compiler()
+    flags = (*_FLAGS, *(("-ffp-contract=off",) if _AS_WRITTEN in source else ()), f"-I{jit.INCLUDE_DIR}")
+    compiler = (*command, *flags)
+    reads = any(word in given.text.replace("\\\n", "") for word in ("include", "import", "embed"))
+    read = _read(name, source, compiler) if reads else _read_once(given.opening, compiler)
+    digest = hashlib.sha256()
+    for part in (source, read, *compiler, _version(compiler), _processor(), *_more(command)):
+        digest.update(part.encode() + b"\0")
+    entry = jit.cache_dir() / f"{name}-cpu-{digest.hexdigest()[:32]}.so"
+    jit.keep(entry, lambda: ({}, _compile(name, source, compiler), ""))
+    return _loaded(entry)
 
 
 @functools.cache
-def _compiled(signature: Signature, text: str) -> int:
-    """The address of the function that runs some of its blocks."""
-    wait = [word for word in _TOGETHER if word in text]
-    if wait:
-        raise ConfigError(
-            f"{signature.name} has {wait[0]}: on the CPU the threads of a block run one after the other, and none waits for "
-            "another; run it on a GPU, or write it without"
-        )
-    source = "\n".join((text, _entry(signature)))
-    command = _compiler()
-    digest = hashlib.sha256()
-    flags = (*_FLAGS, "-ffp-contract=off") if _AS_WRITTEN in text else _FLAGS
-    for part in (source, *jit.headers(source), *flags, _version(command), _processor()):
-        digest.update(part.encode() + b"\0")
-    entry = jit.cache_dir() / f"{signature.name}-cpu-{digest.hexdigest()[:32]}.so"
-    jit.keep(entry, lambda: ({}, _compile(signature, source, (*command, *flags)), ""))
+def _loaded(entry: Path) -> int:
+    """The address in an entry, which is loaded from memory: what was read, and checked, is what runs, whatever becomes of the
+    file. It stays open: the loader takes a name that it has met, as that of a descriptor which is used again, for the same
+    library."""
     _, library = jit.code_of(entry)
-    # Loaded from memory: what was read, and checked, is what runs, whatever becomes of the file. It stays open: the loader
-    # takes a name that it has met, as that of a descriptor which is used again, for the same library.
     handle = os.memfd_create(entry.name)
     with open(handle, "wb", closefd=False) as file:
         file.write(library)
@@ -125,12 +127,67 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
 
 
-def _compile(signature: Signature, source: str, command: tuple[str, ...]) -> bytes:
-    notice(f"hinterland: compiling {signature.name} for this CPU (once; kept in {jit.cache_dir()})")
+def _more(command: tuple[str, ...]) -> Iterator[str]:
+    """What else compilers go by: variables, and files that flags name, as @flags does."""
+    for name in _VARIABLES:
+        yield f"{name}={os.environ.get(name)}"
+    for word in command[1:]:
+        named = Path(word.rpartition("=")[2].lstrip("@"))
+        if named.is_file():
+            yield hashlib.sha256(named.read_bytes()).hexdigest()
+
+
+def _read(name: str, source: str, compiler: tuple[str, ...]) -> str:
+    """A hash of what the preprocessor makes of a text, which has every line of every file that it reads."""
+    quick = ("-fdirectives-only",) if "Free Software Foundation" in _version(compiler) else ()  # a third of the time
+    return hashlib.sha256(_asked(name, source, (*compiler, "-E", *quick, "-"))).hexdigest()
+
+
+@functools.lru_cache(maxsize=16)
+def _read_once(opening: str, compiler: tuple[str, ...]) -> str:
+    """:func:`_read` of lines that many texts begin with, which include files of ours and of the compiler's alone. It is kept
+    until one of these files is another, since the preprocessor takes longer than all else of a kernel that was compiled."""
+
+    def look() -> tuple[dict[str, str], bytes, str]:
+        _, *files = shlex.split(_asked("a kernel", opening, (*compiler, "-M", "-")).decode())
+        states = {name: _state(name) for name in files if name.strip("-\n")}
+        return states, _read("a kernel", opening, compiler).encode(), ""
+
+    about = hashlib.sha256("\0".join((opening, *compiler, _version(compiler), *_more(compiler))).encode())
+    entry = jit.cache_dir() / f"headers-cpu-{about.hexdigest()[:32]}"
+    jit.keep(entry, look)
+    files, read = jit.code_of(entry)
+    if any(_state(name) != state for name, state in files.items()):
+        entry.unlink(missing_ok=True)
+        jit.keep(entry, look)
+        _, read = jit.code_of(entry)
+    return read.decode()
+
+
+def _state(name: str) -> str:
+    """What tells a file from what it was: nobody sets the time of a change."""
+    try:
+        found = os.stat(name)
+    except OSError:
+        return ""
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+
+
+def _compile(name: str, source: str, compiler: tuple[str, ...]) -> bytes:
+    notice(f"hinterland: compiling {name} for this CPU (once; kept in {jit.cache_dir()})")
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "kernel.so"
-        arguments = [*command, f"-I{jit.INCLUDE_DIR}", "-o", str(made), "-"]
-        done = subprocess.run(arguments, input=source, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise ConfigError(f"{signature.name} does not compile for this CPU:\n{done.stderr.strip()}")
+        _asked(name, source, (*compiler, "-o", str(made), "-"))
         return made.read_bytes()
+
+
+def _asked(name: str, source: str, command: tuple[str, ...]) -> bytes:
+    """What a compiler writes of a text.
+
+    Raises:
+        ConfigError: it refuses.
+    """
+    done = subprocess.run(command, input=source.encode(), capture_output=True, check=False)
+    if done.returncode != 0:
+        raise ConfigError(f"{name} does not compile for this CPU:\n{done.stderr.decode(errors='replace').strip()}")
+    return done.stdout

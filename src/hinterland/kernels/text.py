@@ -18,13 +18,13 @@ _OF_THREAD = 4  # lanes
 _LONG = 128  # elements of a row by which a warp is busy
 _UNDER_WAY = 16  # elements that a thread reads before it needs the first, of short rows
 # g++ has no such pragma, and is asked by a flag for what it says (on_cpu.py). A GPU's intrinsics need none.
-_HEAD = """#if !defined(__CUDACC__)
+OPENING = """#if !defined(__CUDACC__)
 #pragma STDC FP_CONTRACT OFF
 #endif
-#include "hinterland/kernels/lanes.hpp"
+#include <hinterland/kernels/lanes.hpp>
 namespace h = hinterland::kernels;
-
-__global__ void {name}({parameters}) {{
+"""
+_KERNEL = """__global__ void {name}({parameters}) {{
 {body}
 }}
 """
@@ -35,7 +35,7 @@ class Written:
     """A kernel that was written.
 
     Attributes:
-        text: that has it.
+        text: that has it, for what begins with :data:`OPENING`.
         constants: the numbers that it is called with at the end.
         each: elements or rows that threads take together.
         threads: how many do so, on a GPU; on a CPU it is one.
@@ -260,7 +260,7 @@ def _written(
     arrays = [f"array<const {TYPES[dtype]}> array_{i}" for i, dtype in enumerate(dtypes)]
     numbers = [f"{_constant(one)} c{i}" for i, one in enumerate(writer.constants)]
     parameters = [*arrays, *outs, "int64_t begin", "int64_t count", *numbers]
-    text = _HEAD.format(name=name, parameters=", ".join(parameters), body=body)
+    text = _KERNEL.format(name=name, parameters=", ".join(parameters), body=body)
     return Written(text, tuple(one.value for one in writer.constants), *teams)
 
 

@@ -38,7 +38,9 @@ T = TypeVar("T")
 # -v changes no instruction: ptxas then says what a kernel takes, which an entry keeps for `kernels build --report`.
 _FLAGS = {"std": "c++20", "device_as_default_execution_space": True, "ptxas_options": "-v"}
 _MAGIC = b"HLKERN2\n"
-_INCLUDE = re.compile(r'^\s*#\s*include\s*["<](hinterland/[^">]+)[">]', re.MULTILINE)
+# What a text includes, or asks for; and what only a preprocessor could tell, a name that comes from a macro.
+_NAMED = re.compile(r'\b(?:__has_)?include(?:_next)?\s*\(?\s*(["<])([^"<>\n]+)[">]')
+_COMPUTED = re.compile(r'(?:^\s*(?:#|%:)\s*include(?:_next)?\b|\b__has_include(?:_next)?\s*\()\s*(?!["<\s])(.*)', re.MULTILINE)
 
 REGISTRY: dict[str, KernelFile] = {}
 
@@ -64,6 +66,7 @@ class KernelSource(ABC):
     path: str
     instances: tuple[str, ...]
     apart: bool = False
+    reads_here = True  # whether what is between quotes is looked for in the current folder first
 
     @abstractmethod
     def source(self) -> str:
@@ -85,7 +88,7 @@ class KernelSource(ABC):
         """The name of a unit's cubin in the cache: a hash of everything that decides its content."""
         text = self.source()
         digest = hashlib.sha256()
-        for part in (text, *headers(text), *(unit or self.instances), repr(_FLAGS), arch, _toolchain()):
+        for part in (text, *headers(text, self.reads_here), *(unit or self.instances), repr(_FLAGS), arch, _toolchain()):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()[:32]
 
@@ -117,6 +120,8 @@ class KernelFile(KernelSource):
         instances: as from within the namespace of the file's folder: those that are compiled ahead. Others (kernels that count
             what they read) are compiled when they are first launched, if ``apart``.
     """
+
+    reads_here = False
 
     def __post_init__(self) -> None:
         REGISTRY[self.path] = self
@@ -166,18 +171,42 @@ def _loaded_module(file: KernelSource, arch: str, unit: tuple[str, ...]) -> Any:
     return ObjectCode.from_cubin(cubin, symbol_mapping={name: symbol.encode() for name, symbol in symbols.items()})
 
 
-def headers(text: str) -> Iterator[str]:
-    """Every header of ours that ``text`` includes, at any depth, once each and in a fixed order."""
+def headers(text: str, reads_here: bool) -> Iterator[str]:
+    """Every file that NVRTC could read for a text, at any depth, once each and in a fixed order; and for each name that it
+    could find and that is not there, that it is not.
+
+    Raises:
+        ConfigError: a file is named by a macro.
+    """
+    ours = str(INCLUDE_DIR)
     seen: set[str] = set()
-    todo = _INCLUDE.findall(text)
+    todo = [("" if reads_here else ours, text)]
     while todo:
-        name = todo.pop(0)
-        if name in seen:
-            continue
-        seen.add(name)
-        content = (INCLUDE_DIR / name).read_text()
-        yield name + "\n" + content
-        todo += _INCLUDE.findall(content)
+        folder, text = todo.pop(0)
+        lines = "\n".join(line for line in text.replace("\\\n", "").split("\n") if "include" in line)
+        if computed := _COMPUTED.search(lines):
+            raise ConfigError(
+                f"{computed[0].strip()}: what is compiled for a GPU is kept by the files that it includes, and a macro names "
+                "this one; write its name, between quotes"
+            )
+        for mark, name in _NAMED.findall(lines):
+            for where in (folder, ours) if mark == '"' else (ours,):
+                place = os.path.join(where, name)
+                if place not in seen:
+                    seen.add(place)
+                    content = _text_of(place)
+                    yield f"{mark}{name}\n{content}"
+                    if content is not None:
+                        todo.append((os.path.dirname(place), content))
+
+
+def _text_of(place: str) -> str | None:
+    """None where there is no such file."""
+    try:
+        with open(place, errors="replace") as file:
+            return file.read()
+    except OSError:
+        return None
 
 
 @functools.cache
@@ -188,8 +217,16 @@ def _toolchain() -> str:
         from cuda.bindings import nvrtc
     except ImportError as error:
         raise DeviceError("compiling kernels needs cuda-core: pip install 'hinterland[cuda]'") from error
-    _, major, minor = nvrtc.nvrtcVersion()
-    return f"nvrtc {major}.{minor} cuda-core {metadata.version('cuda-core')}"
+    try:
+        _, major, minor = nvrtc.nvrtcVersion()
+    except RuntimeError as error:  # the library is not there, or is another one's
+        reason = str(error).splitlines()[0]
+        raise DeviceError(f"compiling kernels needs NVRTC ({reason}): pip install 'hinterland[cuda]'") from error
+    try:
+        patch = metadata.version("nvidia-cuda-nvrtc")  # which the library itself does not tell
+    except metadata.PackageNotFoundError:
+        patch = "of a toolkit"
+    return f"nvrtc {major}.{minor} ({patch}) cuda-core {metadata.version('cuda-core')}"
 
 
 def translate(file: KernelSource, arch: str, unit: tuple[str, ...]) -> tuple[Any, Any, str]:
@@ -197,7 +234,7 @@ def translate(file: KernelSource, arch: str, unit: tuple[str, ...]) -> tuple[Any
     from cuda.core import Program, ProgramOptions
 
     _toolchain()  # or a sentence on what is missing
-    options = ProgramOptions(arch=arch, include_path=str(INCLUDE_DIR), **_FLAGS)
+    options = ProgramOptions(arch=arch, include_path=str(INCLUDE_DIR), no_source_include=not file.reads_here, **_FLAGS)
     said = io.StringIO()
     try:
         program = Program(file.source(), "c++", options)

@@ -1,0 +1,64 @@
+"""What compilers get of a user's kernel: its text, and before it what it may use without including it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ..runtime.errors import ConfigError, HinterlandError
+from ..runtime.jit import KernelSource
+from .signature import Signature
+
+# Not between quotes, by which a folder of that name beside the user would be found first.
+_PRELUDE = """#define HINTERLAND_ARRAY_KINDS {kinds}
+#include <hinterland/kernels/on_cpu.hpp>
+#include <hinterland/kernels/array.hpp>
+using hinterland::kernels::array;
+#if defined(__CUDACC_RTC__)
+using hinterland::int16_t;
+using hinterland::int32_t;
+using hinterland::int64_t;
+using hinterland::int8_t;
+using hinterland::uint16_t;
+using hinterland::uint32_t;
+using hinterland::uint64_t;
+using hinterland::uint8_t;
+#endif
+"""
+# Names of CUDA's, if the text does not have them from CUDA.
+_HALVES = """#include <hinterland/kernels/halves.hpp>
+using hinterland::kernels::__half;
+using hinterland::kernels::__nv_bfloat16;
+using hinterland::kernels::bfloat16;
+using hinterland::kernels::half;
+"""
+_CUDA_HALVES = re.compile(r"#\s*include\s*[<\"]cuda_(fp|bf)16\.h")
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Text(KernelSource):
+    """A text with a kernel.
+
+    Args:
+        signature: of the kernel.
+        opening: lines before the text, which include files of ours alone.
+        text: the user's.
+    """
+
+    signature: Signature
+    opening: str
+    text: str
+
+    @classmethod
+    def of(cls, signature: Signature, text: str, kinds: int, opening: str) -> Text:
+        """That of a kernel for these kinds of arrays. ``opening``: what comes before it, besides what all have."""
+        halves = _HALVES if signature.has_halves and not _CUDA_HALVES.search(text) else ""
+        opening = _PRELUDE.format(kinds=kinds) + halves + opening
+        return cls(signature.name, (signature.name,), signature=signature, opening=opening, text=text)
+
+    def source(self) -> str:
+        """Lines of the text keep their numbers."""
+        return f'{self.opening}#line 1 "{self.path}.cu"\n{self.text}\n'
+
+    def refused(self, arch: str, reason: str) -> HinterlandError:
+        return ConfigError(f"{self.path} does not compile for {arch}:\n{reason}")
