@@ -16,11 +16,39 @@ inline constexpr bool kIsBool = stdlib::is_same_v<T, bool>;
 template <class T>
 inline constexpr int kBits = 8 * static_cast<int>(sizeof(T));
 
+#define HINTERLAND_OF_FLOATS(name)                                   \
+  HINTERLAND_FN float name(float value) { return ::name##f(value); } \
+  HINTERLAND_FN double name(double value) { return ::name(value); }
+HINTERLAND_OF_FLOATS(exp)
+HINTERLAND_OF_FLOATS(exp2)
+HINTERLAND_OF_FLOATS(expm1)
+HINTERLAND_OF_FLOATS(log)
+HINTERLAND_OF_FLOATS(log2)
+HINTERLAND_OF_FLOATS(log10)
+HINTERLAND_OF_FLOATS(log1p)
+HINTERLAND_OF_FLOATS(sin)
+HINTERLAND_OF_FLOATS(cos)
+HINTERLAND_OF_FLOATS(tan)
+HINTERLAND_OF_FLOATS(asin)
+HINTERLAND_OF_FLOATS(acos)
+HINTERLAND_OF_FLOATS(atan)
+HINTERLAND_OF_FLOATS(tanh)
+HINTERLAND_OF_FLOATS(floor)
+HINTERLAND_OF_FLOATS(ceil)
+HINTERLAND_OF_FLOATS(trunc)
+HINTERLAND_OF_FLOATS(rint)
+#undef HINTERLAND_OF_FLOATS
+
 // Where torch leaves open what becomes of a float that a whole number cannot hold, it is the nearest that it can, and NaN is 0.
+// Of uint8 torch says it: of what is before the point the last eight bits. What has none gives 0.
 template <class To, class From>
 HINTERLAND_FN To to(From value) {
   if constexpr (kIsBool<To>) {
     return value != From{0};
+  } else if constexpr (kIsFloat<From> && stdlib::is_same_v<To, uint8_t>) {
+    const From whole = trunc(value);
+    const From last = whole - 256 * floor(whole / 256);  // all exact
+    return last == last ? static_cast<uint8_t>(last) : uint8_t{0};
   } else if constexpr (kIsFloat<From> && !kIsFloat<To>) {
     using Limits = stdlib::numeric_limits<To>;
     // 2^bits, the first number that is too large, is a float, which the greatest whole number need not be.
@@ -115,29 +143,6 @@ HINTERLAND_FN T sign(T a) {
   return static_cast<T>((T{0} < a) - (a < T{0}));
 }
 
-#define HINTERLAND_OF_FLOATS(name)                                   \
-  HINTERLAND_FN float name(float value) { return ::name##f(value); } \
-  HINTERLAND_FN double name(double value) { return ::name(value); }
-HINTERLAND_OF_FLOATS(exp)
-HINTERLAND_OF_FLOATS(exp2)
-HINTERLAND_OF_FLOATS(expm1)
-HINTERLAND_OF_FLOATS(log)
-HINTERLAND_OF_FLOATS(log2)
-HINTERLAND_OF_FLOATS(log10)
-HINTERLAND_OF_FLOATS(log1p)
-HINTERLAND_OF_FLOATS(sin)
-HINTERLAND_OF_FLOATS(cos)
-HINTERLAND_OF_FLOATS(tan)
-HINTERLAND_OF_FLOATS(asin)
-HINTERLAND_OF_FLOATS(acos)
-HINTERLAND_OF_FLOATS(atan)
-HINTERLAND_OF_FLOATS(tanh)
-HINTERLAND_OF_FLOATS(floor)
-HINTERLAND_OF_FLOATS(ceil)
-HINTERLAND_OF_FLOATS(trunc)
-HINTERLAND_OF_FLOATS(rint)
-#undef HINTERLAND_OF_FLOATS
-
 template <class T>
 HINTERLAND_FN T sqrt(T a) {
   return root_of(a);
@@ -155,16 +160,16 @@ HINTERLAND_FN T sigmoid(T a) {
   return reciprocal(sum_of(T{1}, exp(-a)));
 }
 
-// NaN where either is. (In two steps, which compilers turn into vectors; one condition of both they do not.)
+// NaN where either is; the first of two zeros. (In two steps, which compilers turn into vectors; one condition of both they do not.)
 template <class T>
 HINTERLAND_FN T maximum(T a, T b) {
-  const T greater = a > b ? a : b;
-  return a != a ? a : greater;
+  const T greater = a < b ? b : a;
+  return b != b ? b : greater;
 }
 template <class T>
 HINTERLAND_FN T minimum(T a, T b) {
-  const T less = a < b ? a : b;
-  return a != a ? a : less;
+  const T less = b < a ? b : a;
+  return b != b ? b : less;
 }
 
 // By which the least whole number cannot be divided.
@@ -196,7 +201,7 @@ HINTERLAND_FN T floor_divide(T a, T b) {
     const T rest = fmod(a, b);
     T whole = quotient_of(sub(a, rest), b);
     if (rest != T{0} && (b < T{0}) != (rest < T{0})) whole = sub(whole, T{1});
-    if (whole == T{0}) return quotient_of(a, b) < T{0} ? -T{0} : T{0};
+    if (whole == T{0}) return product_of(quotient_of(a, b), T{0});  // of the quotient's sign
     const T down = floor(whole);
     return sub(whole, down) > T{0.5} ? add(down, T{1}) : down;
   } else {
@@ -245,9 +250,12 @@ template <class T>
 HINTERLAND_FN T bitwise_left_shift(T a, T b) {
   return b < T{0} || b >= T{kBits<T>} ? T{0} : static_cast<T>(static_cast<uint64_t>(a) << b);
 }
+// By as many bits as there are, by more and by less than none all go but the sign.
 template <class T>
 HINTERLAND_FN T bitwise_right_shift(T a, T b) {
-  return static_cast<T>(a >> (b < T{0} || b >= T{kBits<T>} ? T{kBits<T> - 1} : b));
+  const bool all = b < T{0} || b >= T{kBits<T>};
+  const T rest = static_cast<T>(a >> (all ? T{kBits<T> - 1} : b));
+  return all && T(-1) > T{0} ? T{0} : rest;
 }
 
 template <class T>

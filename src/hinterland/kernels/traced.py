@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -132,6 +133,12 @@ class Value:
             kwargs.pop("inplace", None)
         return _call(func.__name__, args, kwargs)
 
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
+        raise _numpys(func.__name__)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise _numpys("array")
+
     def __getattr__(self, name: str) -> Callable[..., Value]:
         if name.startswith("__"):
             raise AttributeError(name)
@@ -167,6 +174,12 @@ class Value:
 
     __int__ = __index__
 
+    def __hash__(self) -> NoReturn:
+        raise ConfigError(
+            "a function is called once for all elements, so that no set and no dict has one of them; use comparisons, as "
+            "(x == 1) | (x == 2)"
+        )
+
     def __iter__(self) -> Any:
         raise ConfigError("the elements of a row come by their numbers, row[0], or all together, as row.sum()")
 
@@ -198,6 +211,12 @@ def trace(name: str, function: Callable[..., Any], dtypes: Sequence[torch.dtype]
     return result
 
 
+def _numpys(name: str) -> ConfigError:
+    here = _ALIASES.get(name, name)
+    instead = f"use torch.{here}" if here in _FUNCTIONS else "help(hl.map) says what it may use"
+    return ConfigError(f"a function of elements uses torch's functions, and np.{name} is numpy's; {instead}")
+
+
 def cast(value: Any, dtype: torch.dtype) -> Value:
     """A value as another type."""
     if isinstance(value, Value) and value.dtype == dtype:
@@ -217,7 +236,12 @@ def _call(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
 def _called(fault: str, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     try:
         return function(*args, **kwargs)
-    except TypeError:
+    except (AttributeError, TypeError) as error:
+        if re.search(r"'Value'|\bValue\.__|type Value\b", str(error)):
+            raise ConfigError(
+                f"{error}: a Value stands for an element of an array; use operators and torch's functions of elements, as "
+                "torch.sqrt(x) and not np.sqrt(x), which help(hl.map) lists"
+            ) from error
         try:
             inspect.signature(function).bind(*args, **kwargs)
         except TypeError as error:
@@ -237,7 +261,7 @@ def _known(name: str) -> Callable[..., Value]:
 def _operand(name: str, given: Any) -> Value | Constant:
     if isinstance(given, Value | Constant):
         return given
-    if isinstance(given, np.generic):
+    if isinstance(given, np.generic | np.ndarray) and given.ndim == 0:
         given = given.item()
     if isinstance(given, torch.Tensor) and given.dim() == 0 and given.layout == torch.strided and not given.is_meta:
         return _number(name, given.item(), given.dtype)
@@ -342,7 +366,13 @@ def _clamp(input: Any, min: Any = None, max: Any = None) -> Value:
     if min is None and max is None:
         raise ConfigError("clamp takes min, max or both")
     value = input if min is None else _apply("maximum", input, min)
-    return value if max is None else _apply("minimum", value, max)
+    value = value if max is None else _apply("minimum", value, max)
+    _typed("clamp", [value] * 3)  # or torch has none of this type
+    return value
+
+
+def _relu(input: Any) -> Value:
+    return cast(_apply("maximum", input, 0), _typed("relu", [_operand("relu", input)]))
 
 
 def _to(input: Value, dtype: torch.dtype) -> Value:
@@ -405,7 +435,7 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "mean": _mean,
     "min": _min,
     "pow": _pow,
-    "relu": lambda input: _apply("maximum", input, 0),
+    "relu": _relu,
     "rsub": lambda input, other: _apply("sub", other, input),
     "sum": _sum,
     "to": _to,
@@ -415,13 +445,13 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
 
 def _add_operators() -> None:
     def forward(name: str) -> Callable[..., Value]:
-        return lambda self, other: _call(name, (self, other), {})
+        return lambda self, other, *more: _call(name, (self, other, *more), {})
 
     def backward(name: str) -> Callable[..., Value]:
         return lambda self, other: _call(name, (other, self), {})
 
     def alone(name: str) -> Callable[..., Value]:
-        return lambda self: _call(name, (self,), {})
+        return lambda self, *more: _call(name, (self, *more), {})
 
     for word, name in _OPERATORS.items():
         setattr(Value, f"__{word}__", forward(name))
