@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 
 import pytest
 
+import hinterland as hl
 from hinterland import cli
-from hinterland.runtime import inspection
+from hinterland.runtime import inspection, jit
+from hinterland.runtime.errors import DeviceError
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
@@ -58,6 +61,28 @@ def test_a_dump(build, tmp_path, monkeypatch):
     file = tmp_path / "text" / "sm_90" / "datasets" / "generate" / "fill_features.ptx"
     assert status == 0 and json.loads(out)["dumped"] == [str(file)] and "fill_features" in file.read_text()
     assert "no SASS is written" in err and "pip install nvidia-cuda-nvdisasm" in err
+
+
+@pytest.mark.parametrize(
+    ("lack", "reason"),
+    (
+        (lambda m: m.setattr("cuda.bindings.nvrtc.nvrtcVersion", not_found), "needs NVRTC (Failure finding libnvrtc.so.13)"),
+        (lambda m: m.setitem(sys.modules, "cuda.core", None), "needs cuda-core"),
+    ),
+    ids=("nvrtc", "cuda-core"),
+)
+def test_a_library_that_is_missing(build, monkeypatch, lack, reason):
+    jit._toolchain.cache_clear()
+    lack(monkeypatch)
+    status, out, err = build()
+    assert status == 1 and not out and err == f"hinterland: compiling kernels {reason}: pip install 'hinterland[cuda]'\n"
+    kernel = hl.kernel("__global__ void k(int* x) {}")._text(1)
+    with pytest.raises(DeviceError, match=re.escape(reason)):  # as a launch does
+        kernel.key("sm_90")
+
+
+def not_found():
+    raise RuntimeError("Failure finding libnvrtc.so.13\nand where it was looked for")
 
 
 def test_a_kernel_file_that_does_not_exist(build):

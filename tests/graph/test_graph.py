@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 
 import numpy as np
@@ -127,6 +128,7 @@ def test_gpu_placement_without_a_gpu_is_host_memory():
 def test_gpu_placement_where_the_gpu_cannot_be_used(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(devices, "cuda_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "cuda.core", None)
     with pytest.raises(DeviceError, match=r"placement 'gpu' of indices needs cuda-core.*pip install 'hinterland\[cuda\]'"):
         small(placement={"indices": "gpu"})
 

@@ -97,6 +97,7 @@ def _wait_for_gpus() -> None:
 
 def _started() -> Any:
     """The driver's functions, once it is started and this thread has a CUDA context."""
+    devices.require_cuda("memory that GPUs read")
     from cuda.bindings import driver
 
     checked(driver.cuInit(0), "start the CUDA driver")

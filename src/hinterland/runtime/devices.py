@@ -18,24 +18,40 @@ if TYPE_CHECKING:
 
 @functools.cache
 def cuda_available() -> bool:
-    """Whether torch sees a GPU and cuda-core can launch on it."""
-    if not torch.cuda.is_available():
-        return False
-    try:
-        import cuda.core  # noqa: F401
-        from cuda.bindings import driver  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    """Whether torch sees an NVIDIA GPU, and cuda-core and the driver can launch on it."""
+    return not _lacking()
 
 
 def require_cuda(what: str) -> None:
     """Raises DeviceError unless GPUs can be used; ``what`` begins the sentence, as in ``"placement='gpu'"``."""
-    if cuda_available():
-        return
-    if torch.cuda.is_available():
-        raise DeviceError(f"{what} needs cuda-core to launch kernels: pip install 'hinterland[cuda]'")
-    raise DeviceError(f"{what} needs an NVIDIA GPU, and torch {torch.__version__} sees none on this machine")
+    if not cuda_available():
+        raise DeviceError(f"{what} needs {_lacking()}")
+
+
+def _sees_gpus() -> bool:
+    """Whether torch has GPUs of NVIDIA's: by its names for them, AMD's are "cuda" too."""
+    return torch.version.hip is None and torch.cuda.is_available()
+
+
+def _lacking() -> str:
+    """What is missing here for a GPU to be used, and how to come by it; empty where nothing is."""
+    if torch.version.hip is not None:
+        return f"an NVIDIA GPU, and torch {torch.__version__} is one for AMD's (ROCm); here everything runs on the CPU"
+    if not torch.cuda.is_available():
+        return f"an NVIDIA GPU, and torch {torch.__version__} sees none on this machine"
+    try:
+        import cuda.core  # noqa: F401
+        from cuda.bindings import driver
+    except ImportError:
+        return "cuda-core to launch kernels: pip install 'hinterland[cuda]'"
+    try:
+        driver.cuDriverGetVersion()
+    except RuntimeError as error:
+        return (
+            f"NVIDIA's driver, and libcuda.so.1 is not to be had ({error}); install the driver, or give it to the container "
+            "(docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+        )
+    return ""
 
 
 def idle_at(device: torch.device) -> float:
@@ -47,8 +63,8 @@ def idle_at(device: torch.device) -> float:
 
 def keeps_on_gpu(what: str) -> bool:
     """Whether what is to lie in GPU memory can. Not on a machine without a GPU: there host memory takes its part, so that the
-    same program runs. Raises DeviceError, as ``require_cuda`` does, where torch sees a GPU and cuda-core is missing."""
-    if torch.cuda.is_available():
+    same program runs. Raises DeviceError, as ``require_cuda`` does, where torch sees a GPU that cannot be used."""
+    if _sees_gpus():
         require_cuda(what)
     return cuda_available()
 

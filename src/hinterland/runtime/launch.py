@@ -31,6 +31,7 @@ def _current(device: torch.device) -> Iterator[None]:
 @functools.cache
 def _function(file: KernelSource, instance: str, device: torch.device) -> int:
     """The driver's handle of a kernel."""
+    devices.require_cuda(f"{instance} on {device}")  # a torch for AMD's calls its GPUs cuda, too
     with _current(device):
         return int(file.kernel(instance, device).handle)
 
