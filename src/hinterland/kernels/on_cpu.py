@@ -155,13 +155,8 @@ def _read_once(opening: str, compiler: tuple[str, ...]) -> str:
 
     about = hashlib.sha256("\0".join((opening, *compiler, _version(compiler), *_more(compiler))).encode())
     entry = jit.cache_dir() / f"headers-cpu-{about.hexdigest()[:32]}"
-    jit.keep(entry, look)
-    files, read = jit.code_of(entry)
-    if any(_state(name) != state for name, state in files.items()):
-        entry.unlink(missing_ok=True)
-        jit.keep(entry, look)
-        _, read = jit.code_of(entry)
-    return read.decode()
+    jit.keep(entry, look, lambda states: all(_state(name) == state for name, state in states.items()))
+    return jit.code_of(entry)[1].decode()
 
 
 def _state(name: str) -> str:
@@ -170,7 +165,7 @@ def _state(name: str) -> str:
         found = os.stat(name)
     except OSError:
         return ""
-    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
+    return f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def _compile(name: str, source: str, compiler: tuple[str, ...]) -> bytes:

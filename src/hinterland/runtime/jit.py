@@ -132,12 +132,22 @@ class KernelFile(KernelSource):
         return text + f"\nusing namespace hinterland;\nusing namespace hinterland::{capability};\n" if capability else text
 
 
-def keep(entry: Path, make: Callable[[], tuple[dict[str, str], bytes, str]]) -> None:
-    """Has a cache entry on disk: what ``make`` gives (symbols, code, what the compiler said), unless a whole one is there."""
+def keep(
+    entry: Path,
+    make: Callable[[], tuple[dict[str, str], bytes, str]],
+    holds: Callable[[dict[str, str]], bool] = lambda symbols: True,
+) -> None:
+    """Has a cache entry on disk: what ``make`` gives (symbols, code, what the compiler said), unless a whole one is there whose
+    symbols hold."""
+
+    def is_there() -> bool:
+        loaded = _load(entry)
+        return loaded is not None and holds(loaded[0])
+
     _check_folder(entry.parent)
-    if _load(entry) is None:
+    if not is_there():
         with _lock(entry):
-            if _load(entry) is None:  # the process that held the lock may have built it
+            if not is_there():  # the process that held the lock may have built it
                 _store(entry, *make())
 
 
