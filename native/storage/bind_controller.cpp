@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "core/owner.hpp"
 #include "storage/controller.hpp"
 #include "storage/faults.hpp"
 #include "storage/file_namespace.hpp"
@@ -66,14 +67,14 @@ Faults faults_of(const nb::dict& given) {
 }
 
 // `hosts`: the queue pairs of each.
-void make(Controller* self, const std::vector<Queues>& hosts, const Regions& regions, Blocks blocks, unsigned threads) {
+std::shared_ptr<Controller> make(const std::vector<Queues>& hosts, const Regions& regions, Blocks blocks, unsigned threads) {
   std::vector<Region> all;
   for (const auto& [address, bytes] : regions) all.push_back({address, bytes});
   std::vector<QueueView> views;
   for (const auto& [base, count, submission_size, completion_size] : hosts)
     for (const QueueView& view : QueueLayout(count, submission_size, completion_size).views(reinterpret_cast<char*>(base)))
       views.push_back(view);
-  new (self) Controller(std::move(views), std::move(all), std::move(blocks), threads);
+  return made_here<Controller>(std::move(views), std::move(all), std::move(blocks), threads);
 }
 
 nb::list stats_of(Controller& controller) {
@@ -122,7 +123,7 @@ void bind_namespaces(nb::module_& m) {
   m.def(
       "file_blocks",
       [](const std::filesystem::path& path, bool writable, unsigned depth, bool claims) -> Blocks {
-        return std::make_shared<FileNamespace>(path.string(), writable, depth, bare_device(path.string()), claims);
+        return made_here<FileNamespace>(path.string(), writable, depth, bare_device(path.string()), claims);
       },
       nb::arg("path"), nb::arg("writable"), nb::arg("depth"), nb::arg("claims") = true,
       "Of a file, a block device or a bare one (bare_device). Each thread has at most `depth` transfers in flight. What is "
@@ -161,7 +162,7 @@ void bind_controller(nb::module_& m) {
                          "Host threads that serve NVMe queue pairs. `queues`: of each host (address of the region, count,\n"
                          "submission_size, completion_size), as queue_layout() has it. `regions`: (address, bytes) of the\n"
                          "memory that commands may name. All of it must stay until stop().")
-      .def("__init__", make, nb::arg("queues"), nb::arg("regions"), nb::arg("blocks"), nb::arg("threads"))
+      .def(nb::new_(&make), nb::arg("queues"), nb::arg("regions"), nb::arg("blocks"), nb::arg("threads"))
       .def("start", &Controller::start, Unlocked(), "Serves the queues from slot 0 on; their memory is zero.")
       .def("stop", &Controller::stop, Unlocked(), "Afterwards no memory is touched. What has not completed never will.")
       .def("acquire", &Controller::acquire, Unlocked(), "Threads are awake until as many release().")

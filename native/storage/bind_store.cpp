@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "bindings.hpp"
+#include "core/owner.hpp"
 #include "storage/block_device.hpp"
 #include "storage/pinned.hpp"
 #include "storage/planned.hpp"
@@ -105,13 +106,11 @@ auto visiting(const Visit& visit) {
 
 void bind_pages(nb::module_& m) {
   nb::class_<Store>(m, "Store", "Pages of files in host memory, and what moves them.")
-      .def(
-          "__init__",
-          [](Store* self, int64_t bytes, int64_t line_bytes, int threads, unsigned depth, const std::string& engine) {
-            const GilReleased released;
-            new (self) Store(bytes, line_bytes, threads, depth, engine_of(engine));
-          },
-          nb::arg("bytes"), nb::arg("line_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("engine"))
+      .def(nb::new_([](int64_t bytes, int64_t line_bytes, int threads, unsigned depth, const std::string& engine) {
+             const GilReleased released;
+             return made_here<Store>(bytes, line_bytes, threads, depth, engine_of(engine));
+           }),
+           nb::arg("bytes"), nb::arg("line_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("engine"))
       .def(
           "open",
           [](Store& self, const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base) {
@@ -139,6 +138,8 @@ void bind_pages(nb::module_& m) {
       .def("end_run", apart(&Store::end_run))
       .def(
           "counts", [](Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
+      .def("require_same_process", &Store::require_same_process)
+      .def_prop_ro("is_own", &Store::is_own, "Whether this process made it: a forked one has its parent's.")
       .def_prop_ro("bytes", &Store::bytes)
       .def_prop_ro("line_bytes", &Store::line_bytes)
       .def_prop_ro("num_slots", &Store::num_slots)
@@ -184,15 +185,13 @@ void bind_expected(nb::module_& m, nb::class_<TableOfStore>& table) {
 
 void bind_pinned(nb::module_& m) {
   nb::class_<Pinned>(m, "PinnedPages", "Pages of a store that stay in memory.")
-      .def(
-          "__init__",
-          [](Pinned* self, const TableOfStore& table, uintptr_t numbers, int64_t count) {
-            table.store.require_same_process();
-            const GilReleased released;
-            const auto* const rows = reinterpret_cast<const int64_t*>(numbers);
-            new (self) Pinned(table.store, pages_of(table.store, table.all(), rows, count));
-          },
-          nb::keep_alive<1, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"))
+      .def(nb::new_([](const TableOfStore& table, uintptr_t numbers, int64_t count) {
+             table.store.require_same_process();
+             const GilReleased released;
+             const auto* const rows = reinterpret_cast<const int64_t*>(numbers);
+             return made_here<Pinned>(table.store, pages_of(table.store, table.all(), rows, count));
+           }),
+           nb::keep_alive<0, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"))
       .def("release", &Pinned::release)
       .def_prop_ro("pages", &Pinned::pages)
       .def_prop_ro("left_out", &Pinned::left_out);

@@ -21,7 +21,7 @@ class Controller {
  public:
   // std::invalid_argument where queues cannot be served. Queues go to the threads in turn.
   Controller(std::vector<QueueView> queues, std::vector<Region> regions, std::shared_ptr<Namespace> blocks, unsigned threads);
-  ~Controller() { stop(); }
+  ~Controller() { stop(); }  // Not in a forked process (made_here)
   Controller(const Controller&) = delete;
   Controller& operator=(const Controller&) = delete;
 

@@ -1,13 +1,12 @@
 #include "storage/nvme_device.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <map>
 #include <thread>
 
+#include "core/owner.hpp"
 #include "storage/nvme_transfers.hpp"
 #include "storage/vfio_device.hpp"
 
@@ -154,14 +153,14 @@ std::shared_ptr<BlockDevice> bare_device(const std::string& name, const std::str
 
   struct Open {
     std::weak_ptr<NvmeDevice> device;
-    pid_t process;
+    Owner owner;
   };
   static std::mutex guard;
   static std::map<std::string, Open> all;
   const std::lock_guard held(guard);
   Open& open = all[root + address];
   if (auto found = open.device.lock()) {
-    if (open.process != ::getpid())
+    if (!open.owner.is_here())
       throw StorageError(name + " is open in the process from which this one was forked; a device has one at a time");
     if (found->namespace_number() != number)
       throw StorageError(name + " is open already for its namespace " + std::to_string(found->namespace_number()) +
@@ -169,12 +168,9 @@ std::shared_ptr<BlockDevice> bare_device(const std::string& name, const std::str
     return found;
   }
   auto device = std::make_unique<VfioDevice>(address, root);
-  const pid_t process = ::getpid();
-  std::shared_ptr<NvmeDevice> made(new NvmeDevice(std::move(device), "the NVMe controller " + std::string(address), number, {}),
-                                   [process](NvmeDevice* one) {
-                                     if (process == ::getpid()) delete one;  // a forked process leaves it to its parent
-                                   });
-  open = {made, process};
+  auto made =
+      made_here<NvmeDevice>(std::move(device), "the NVMe controller " + std::string(address), number, NvmeDevice::Patience{});
+  open = {made, {}};
   return made;
 }
 

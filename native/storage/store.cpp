@@ -37,7 +37,7 @@ int64_t thread_cpu_ns() {
 }
 
 Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Engine engine)
-    : process_(::getpid()), line_shift_(std::countr_zero(static_cast<uint64_t>(line_bytes))), bytes_(bytes), depth_(depth) {
+    : line_shift_(std::countr_zero(static_cast<uint64_t>(line_bytes))), bytes_(bytes), depth_(depth) {
   // A slot's frame, word, status, transfer, next use and how often it is kept, and its part of a set.
   const int64_t set = kWays * (line_bytes + static_cast<int64_t>(sizeof(uint64_t) + 3 * sizeof(uint32_t) + sizeof(Move))) + 4;
   const int64_t sets = bytes / set;
@@ -61,12 +61,6 @@ Store::Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Eng
 }
 
 Store::~Store() {
-  if (process_ != ::getpid()) {  // the threads and the transfers are the parent's
-    if (reader_.joinable()) reader_.detach();
-    for (Ring& ring : rings_) static_cast<void>(ring.transfers.release());
-    static_cast<void>(frames_.release());
-    return;
-  }
   if (reader_.joinable()) {
     reader_.request_stop();
     reader_.join();
@@ -79,8 +73,7 @@ Store::~Store() {
 }
 
 void Store::require_same_process() const {
-  if (process_ != ::getpid())
-    throw StorageError("this array was opened before the process was forked; open it anew in the new process");
+  if (!is_own()) throw StorageError("this array was opened before the process was forked; open it anew in the new process");
 }
 
 StoredFile& Store::Move::file() const { return *volume->files[member]; }
@@ -189,7 +182,7 @@ void Store::leave(Volume& volume) {
     const std::unique_lock held(volumes_mutex_);
     const auto at = std::ranges::find(volumes_, &volume, [](const auto& one) { return one.get(); });
     closed = std::move(*at);
-    if (process_ == ::getpid()) closed->end_writing();  // before others know that it is closed
+    closed->end_writing();  // before others know that it is closed
     volumes_.erase(at);
   }
   detach(not_had(*closed));

@@ -27,6 +27,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/owner.hpp"
 #include "hinterland/storage/cache.hpp"
 #include "storage/descriptor.hpp"
 #include "storage/expected.hpp"
@@ -64,9 +65,10 @@ class Store {
   // Frames and all that finds them take `bytes` at the most. A line is a power of two from 512 bytes to 64 KiB. `depth`:
   // transfers in flight for each of the threads. OutOfMemory, or StorageError where kUring is asked for and not to be had.
   Store(int64_t bytes, int64_t line_bytes, int threads, unsigned depth, Engine engine);
-  ~Store();  // What was written since the last flush is lost
+  ~Store();  // What was written since the last flush is lost. Not in a forked process (made_here)
 
-  // StorageError in a forked process, which has none of the threads, and shares what the kernel knows of the parent's transfers.
+  // A forked process has none of the threads, and shares what the kernel knows of the parent's transfers: StorageError.
+  bool is_own() const { return owner_.is_here(); }
   void require_same_process() const;
 
   // Where the first byte of a volume (volume.hpp) of files, or bare devices by their names (bare_device), lies in the store's space.
@@ -257,7 +259,7 @@ class Store {
   std::string sentence(storage::Page page, bool writes, uint32_t status) const;
   void serve_read_ahead(std::stop_token stops);
 
-  const pid_t process_;
+  const Owner owner_;
   Lines lines_{};
   int line_shift_;
   int64_t bytes_;

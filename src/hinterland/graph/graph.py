@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -20,6 +21,7 @@ from .lists import NeighborLists, OverLists
 from .order import Order, renumber, reordered
 
 _turning = threading.Lock()  # two threads that ask for a transpose get the same one, and its memory is taken once
+os.register_at_fork(after_in_child=_turning._at_fork_reinit)  # type: ignore[attr-defined]  # who had it is not in the child
 
 
 class Graph(OverLists, Shown):

@@ -40,6 +40,7 @@ MAPPINGS = ("host", "mapped", "registered", "heap")
 
 _held: weakref.WeakSet[Buffer] = weakref.WeakSet()
 _lock = threading.RLock()
+os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # who had it is not in the child
 
 
 class Buffer:

@@ -54,7 +54,20 @@ class Watch:
         self._taken = -1  # the item that the consumer has
         self._marked: tuple[str, float] | None = None  # a device, and since when it has not reached the mark put then
         self.stalled = False  # something has not ended in time, and may never
+        self._process = os.getpid()
         self.came()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this process began it: in one that was forked since, no stage works, and what they held stays held."""
+        return os.getpid() == self._process
+
+    def require_own(self) -> None:
+        """PipelineStalled in a forked process."""
+        if not self.is_own:
+            raise PipelineStalled(
+                "the threads of this iteration are in the process from which this one was forked; begin another here"
+            )
 
     @contextmanager
     def over(self, stage: str, number: int) -> Iterator[Work]:

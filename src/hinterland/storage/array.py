@@ -7,7 +7,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self
 from weakref import WeakSet
@@ -493,11 +493,14 @@ class StorageArray(StoredTable):
         self.cache.flush()
 
     def close(self) -> None:
-        """Flushes what was written, unpins what is pinned, and lets the file go.
+        """Flushes what was written, unpins what is pinned, and lets the file go. In a forked process the array is let go alone:
+        its pages and what they are ahead of the file are the parent's.
 
         Raises:
             StorageError: as ``flush``; the array stays open then.
         """
+        if not self.cache.native.is_own:
+            self._closed = True
         if self._closed:
             return
         if self._mode == "r+":
@@ -509,8 +512,7 @@ class StorageArray(StoredTable):
                 pinned.unpin()
             if self.cache.expecting is self._table:
                 self.cache.expecting = None
-                with suppress(StorageError):  # in a forked process, where nothing is expected
-                    self._table.expect(_core.ExpectedBatches(0))
+                self._table.expect(_core.ExpectedBatches(0))
             self._closed = True
         self.cache.native.close(self._position)
 

@@ -173,6 +173,7 @@ class Factored:
                 thread.start()
             with watching(epoch.watch, self._home):
                 while first < total:
+                    epoch.watch.require_own()
                     end = epoch.end_of_round(first)
                     epoch.publish(first, self._ready())
                     averaged = self._average(epoch.gradients(first, end))
@@ -180,9 +181,10 @@ class Factored:
                     first = end
                     yield averaged
         finally:
-            epoch.close()
+            if epoch.watch.is_own:
+                epoch.close()
+                _join(threads, PATIENCE)
             self._iterated = False
-            _join(threads, PATIENCE)
 
     def _require_replicas(self) -> None:
         """Waits for threads that were still at work when the iteration before was left."""

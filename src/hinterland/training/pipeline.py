@@ -83,13 +83,15 @@ class Pipeline:
             with watching(watch, self.device):
                 yield from self._items(channels[-1], watch)
         finally:
-            for channel in channels:
-                channel.close()
-            for worker in filter(_Worker.is_alive, workers):  # Ctrl-C may come before all are started
-                worker.join(PATIENCE)
+            if watch.is_own:
+                for channel in channels:
+                    channel.close()
+                for worker in filter(_Worker.is_alive, workers):  # Ctrl-C may come before all are started
+                    worker.join(PATIENCE)
 
     def _items(self, channel: _Channel, watch: Watch) -> Iterator[Any]:
         while True:
+            watch.require_own()
             try:
                 item, ready = channel.get(watch.glance)
             except TimeoutError:
