@@ -23,7 +23,7 @@ HINTERLAND_STRUCT(storage::BlockRange, namespace_id, block_bytes, base, blocks);
 HINTERLAND_STRUCT(storage::Cache<storage::Clock>, words, statuses, sets, frames, num_sets, line_bytes, pages);
 HINTERLAND_STRUCT(storage::DeviceStore, cache, blocks, channels, num_channels, control, timeout_ns, hole_first, hole_end,
                   hole_met);
-HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, padding2);
+HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, beside, beside_at, padding2);
 HINTERLAND_STRUCT(storage::ReadParams, array, elements, at, count, to, sum);
 HINTERLAND_STRUCT(storage::WriteParams, array, elements, at, count, run, values);
 HINTERLAND_STRUCT(storage::FlushParams, store);

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland.runtime.errors import ConfigError, StorageError
+from hinterland.runtime.errors import ConfigError, IndexOutOfRange, StorageError
 
 SMALL = "4.5MiB"  # of which queues take most: 50 lines of 4 KiB are left
 # Which lanes come together differs: some take the first branch, some the second, some neither, and some go round more often.
@@ -213,15 +213,43 @@ def test_a_cache_without_room(device: torch.device, tmp_path: Path) -> None:
         hl.kernel(ADD, cache="1MiB")(a, a, c)
 
 
-def test_beside_an_array_nothing_is_written(device: torch.device, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at", (-1, 31, 2000, 2**40, -(2**40)))
+def test_beside_an_array_nothing_is_written(at: int, device: torch.device, tmp_path: Path) -> None:
+    """What lies outside is said, by the array's name and its number; the rest is in the file, and nothing is kept for later."""
     whole = np.arange(3000, dtype=np.int32)
     whole.tofile(tmp_path / "x.bin")
-    one_more = hl.kernel("__global__ void k(array<int> x) { x[int64_t{threadIdx.x} - 1] = -1; }")
-    inner = {"dtype": torch.int32, "shape": (31,), "offset": 4000}
-    with opened(tmp_path / "x.bin", **inner) as x, pytest.raises(StorageError, match="could not be written"):
-        one_more(x, device=device, grid=1, block=33)
-    found = np.fromfile(tmp_path / "x.bin", dtype=np.int32)
-    assert np.array_equal(found[:1000], whole[:1000]) and np.array_equal(found[1031:], whole[1031:])
+    put = hl.kernel(
+        """
+        __global__ void put(array<int> y, array<int> x, int64_t outside) {
+          const int64_t i = threadIdx.x;
+          y[i] = -3;
+          x[i == 7 ? outside : i] = -1;
+        }""",
+        cache=SMALL,
+    )
+    inner = {"dtype": torch.int32, "shape": (31,), "cache": hl.StorageCache("1MiB")}
+    y, x = (hl.StorageArray.open(tmp_path / "x.bin", "r+", offset=offset, **inner) for offset in (8000, 4000))
+    with y, x:
+        for _ in range(2):
+            with pytest.raises(IndexOutOfRange, match=rf"put writes x\[{at}\], and x .*x\.bin.* has 31 elements"):
+                put(y, x, at, device=device, grid=1, block=31)
+        x.flush()
+        put(y, x, 7, device=device, grid=1, block=31)
+    wanted = whole.copy()
+    wanted[1000:1031], wanted[2000:2031] = -1, -3
+    assert np.array_equal(np.fromfile(tmp_path / "x.bin", dtype=np.int32), wanted)
+
+
+@pytest.mark.parametrize("at", (20_000, 2**40, -(2**40)))
+def test_what_is_read_behind_a_file(at: int, device: torch.device, tmp_path: Path) -> None:
+    get = hl.kernel("__global__ void get(array<const int> x, int* to, int64_t at) { *to = x[at]; }")
+    to = torch.zeros(1, dtype=torch.int32, device=device)
+    with opened(saved(tmp_path / "x.npy", np.arange(3000, dtype=np.int32)), "r") as x:
+        for _ in range(2):
+            with pytest.raises(IndexOutOfRange, match=r"before or behind .*x\.npy"):
+                get(x, to, at, grid=1, block=1)
+            get(x, to, 2999, grid=1, block=1)
+            assert to.item() == 2999
 
 
 def test_a_full_disk(device: torch.device, small_disk: Path) -> None:

@@ -161,7 +161,7 @@ class array {
     if (static_cast<uint64_t>(at) < static_cast<uint64_t>(words.size))
       array.write(at, value);
     else
-      array.refuse(words.size - 1);
+      array.leave_out(at);
   }
 #endif
 

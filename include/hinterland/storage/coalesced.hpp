@@ -20,8 +20,8 @@ class Coalesced : Written<T, Store> {
 
   HINTERLAND_FN T read(int64_t at) const { return access<Reads>(at, T{}); }
   HINTERLAND_FN void write(int64_t at, T value) const { access<Writes>(at, value); }
-  // A write near element at[] that is not to be, which ends in the store's status word.
-  HINTERLAND_FN void refuse(int64_t at) const { this->store->fail(this->page_of(at), kOutOfRange | kOfWrite); }
+  // In place of a write of an element that the array does not have.
+  HINTERLAND_FN void leave_out(int64_t at) const { this->store->leave_out(this->home, at); }
 
   // Has the lines of a lane's run read, as far as there is room for them now.
   HINTERLAND_FN void prefetch(int64_t begin, int64_t end) const {

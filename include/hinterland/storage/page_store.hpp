@@ -26,7 +26,9 @@ struct StoreControl {
   uint64_t expired;  // when deadlines were last looked at
   int64_t padding1[15];
   uint64_t reads, writes;  // lines that the device was told to read and write; what it was told again is not counted again
-  int64_t padding2[14];
+  uint64_t beside;         // the first array that was written to where it has no element: its position + 1; 0 if none was
+  int64_t beside_at;       // and the element's number
+  int64_t padding2[12];
 };
 
 // What the processor that runs this says, and does while it waits.
@@ -149,6 +151,11 @@ struct PageStore {
 
   HINTERLAND_FN void fail(Page page, uint32_t status) const { atomic_cas(control->status, uint64_t{0}, page << 16 | status); }
   HINTERLAND_FN bool failed() const { return atomic_load(control->status) != 0; }
+
+  // A write of an element that the array at a position does not have is left out, and the host is told of the first.
+  HINTERLAND_FN void leave_out(uint64_t array, int64_t at) const {
+    if (atomic_cas(control->beside, uint64_t{0}, array + 1) == 0) control->beside_at = at;
+  }
 
   HINTERLAND_FN PageDevice<Pages, Data> device(int64_t channel, uint64_t deadline) const {
     return {cache, channels[channel], blocks, deadline};

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, Literal
@@ -12,7 +13,7 @@ import torch
 
 from .. import _core
 from ..runtime import arguments, devices
-from ..runtime.errors import ConfigError, StorageError
+from ..runtime.errors import ConfigError, IndexOutOfRange, StorageError
 from ..runtime.launch import launch_packed
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
@@ -25,6 +26,16 @@ from .source import Text
 
 _MOST_THREADS = 1024  # of a block
 _MOST_BLOCKS = 2**31 - 1
+_made: weakref.WeakSet[Kernel] = weakref.WeakSet()
+
+
+def _anew_in_child() -> None:
+    """A thread that called a kernel while the process was forked is not in the child, nor those that serve its cache."""
+    for kernel in _made:
+        kernel._one_at_a_time, kernel._store = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_anew_in_child)
 
 
 class Kernel(Shown):
@@ -42,6 +53,7 @@ class Kernel(Shown):
         self._on_cpu: dict[int, int] = {}  # addresses of what was compiled for it
         self._store: tuple[tuple[torch.device, list[StorageArray]], DeviceStore] | None = None
         self._one_at_a_time = threading.Lock()
+        _made.add(self)
 
     @property
     def name(self) -> str:
@@ -68,6 +80,7 @@ class Kernel(Shown):
             ConfigError: too few arguments or too many, one of another type, on another device, not in one piece, or one that
                 the kernel may not write; or the text does not compile, which says where.
             DeviceError: the GPU refuses; or there is no GPU, and no C++ compiler either.
+            IndexOutOfRange: it wrote an element that an array on storage does not have. Everything else is written.
             StorageError: what lies on storage could not be read or written. Otherwise what was written is in the files, on the
                 disk, when this returns. All that could be written is also where something could not be, which is lost.
         """
@@ -87,8 +100,24 @@ class Kernel(Shown):
             if not given.stored:
                 self._run(given, where, blocks, block)
                 return
-            with self._cached(given, where) as store, store.live():
-                self._run(given, where, blocks, block)
+            with self._cached(given, where) as store:
+                with store.live():
+                    self._run(given, where, blocks, block)
+                self._require_within(given, store.take_beside())
+
+    def _require_within(self, given: Given, beside: tuple[int, int] | None) -> None:
+        """IndexOutOfRange where the kernel wrote an element that its array does not have (``DeviceStore.take_beside``)."""
+        if beside is None:
+            return
+        home, at = beside
+        for place, array in given.stored:
+            parameter, words = self.signature.parameters[place], given.values[place]
+            if parameter.writable and words.home == home and not 0 <= at < words.size:
+                raise IndexOutOfRange(
+                    f"{self.name} writes {parameter.name}[{at}], and {parameter.name} ({array.path}) has {words.size} "
+                    "elements: what lies outside was not written, and all else was; compare numbers with "
+                    f"{parameter.name}.size()"
+                )
 
     def release(self) -> None:
         """Frees the cache of what was read from storage, which otherwise stays for the next call."""
@@ -115,6 +144,8 @@ class Kernel(Shown):
         """The cache through which the kernel reads and writes arrays on storage, and their words in it. It stays for the next
         call with the same arrays; where they are open for writing it does not, since it would not see what is written."""
         arrays = [array for _, array in given.stored]
+        for array in arrays:
+            array.cache.native.require_same_process()
         volumes = list(dict.fromkeys(array.volume for array in arrays))
         may_change = any(array.mode != "r" for array in arrays)
         caches = {id(array.cache): array.cache for array in given.written}
@@ -160,12 +191,13 @@ class Kernel(Shown):
                 f"{self.name}: of {self.cache} bytes queues take {queues.device_bytes}, and the cache has none; give more, as "
                 "cache='256MiB'"
             )
-        return DeviceStore(backings, device, budget, line_bytes, mode=mode, hole=hole, **queues._asdict())
+        # What is not written now is lost: kept for later it would overwrite what is written until then.
+        return DeviceStore(backings, device, budget, line_bytes, mode=mode, gives_up=True, hole=hole, **queues._asdict())
 
     def _close(self) -> None:
         before, self._store = self._store, None
         if before is not None:
-            before[1].close(gives_up=True)  # kept for later it would overwrite what is written until then
+            before[1].close()
 
     def _facts(self) -> dict[str, Any]:
         return {"kernel": self.signature.text}

@@ -17,7 +17,7 @@ import torch
 from .. import _core
 from ..memory.allocator import Buffer, allocate
 from ..runtime import arguments
-from ..runtime.errors import ConfigError, HinterlandError, StorageError
+from ..runtime.errors import ConfigError, HinterlandError, IndexOutOfRange, StorageError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
@@ -26,6 +26,7 @@ from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
 from .array import MODES, StorageArray
 from .cache import StorageStats
+from .names import reading
 from .writes import flush
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
@@ -37,7 +38,7 @@ _MOST_STAGING = 1 << 30  # of host memory that is registered at once
 _BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
 _PAGE_SHIFT, _LEAST_PAGE_BITS = 23, 17  # of the page in it, and of its number; what is above them counts turns
 _OF_WRITE = _core.STATUS_OF_WRITE
-_NOT_ANSWERED = 0x371  # a status: include/hinterland/storage/nvme.hpp
+_NOT_ANSWERED, _OUT_OF_RANGE = 0x371, 0x080  # statuses: include/hinterland/storage/nvme.hpp
 _LONGEST_LINE = 65536  # of which backings have whole ones
 _LONG_LINE = 8192  # from which on a command needs a list of PRPs
 _ALIGNED = 4096  # frames begin at a page
@@ -259,6 +260,7 @@ class DeviceStore(Shown):
         threads: of the host that serve the queues, if the controller is this store's own; else its threads and ``mode`` hold.
         timeout: seconds that a command may take.
         mode: ``"r"``, or ``"r+"`` where kernels write as well. A file has one writer at a time, and any number of readers.
+        gives_up: whether what cannot be written is lost when it is closed, instead of kept for another try.
         hole: ``(number, first, end)``: bytes of the backing of this number that are zeros, and that nobody else writes
             (:func:`hole_of`). Their lines are not read before they were written; a bit for each is within the budget, of
             which the bits take a sixteenth at the most: what lies behind is read.
@@ -281,6 +283,7 @@ class DeviceStore(Shown):
         threads: int = 4,
         timeout: float = 30.0,
         mode: Literal["r", "r+"] = "r",
+        gives_up: bool = False,
         hole: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         self.mode = arguments.one_of("mode", backing.mode if isinstance(backing, Controller) else mode, MODES)
@@ -339,7 +342,8 @@ class DeviceStore(Shown):
         self.words = store.on(device)
         self.controller.join(self._shared, (base, channels, depth, depth), (base + layout["bytes"], staging + lists))
         self._running, self._runs, self._has_failed, self._failed_commands = threading.Lock(), 0, False, 0
-        self._open, self._gives_up = True, False
+        self._beside: tuple[int, int] | None = None
+        self._open, self._gives_up, self._process = True, gives_up, os.getpid()
         if self.controller is not backing:
             self.controller.start()
 
@@ -414,6 +418,7 @@ class DeviceStore(Shown):
 
         Raises:
             StorageError: a page could not be read, and what kernels found there was zeros; or written, as :meth:`flush` says.
+            IndexOutOfRange: a page that is none of the backing's was to be read.
         """
         self._begin_run()
         try:
@@ -461,12 +466,22 @@ class DeviceStore(Shown):
                     torch.cuda.synchronize(self.device)  # other streams as well
                 flush(self.address, self.num_slots, self.device)
 
+    def take_beside(self) -> tuple[int, int] | None:
+        """Of the first element that kernels wrote to an array that does not have it, the array's ``home`` and the element's
+        number, once; such writes are left out."""
+        beside, self._beside = self._beside, None
+        return beside
+
     def _check(self) -> None:
         """StorageError if a page could not be read or written since a run began alone."""
+        control = _Control.read(self._control)
+        if control.beside:
+            self._beside = control.beside - 1, control.beside_at
+            self._control[_Control.beside.offset :][:8].zero_()
         failed = sum(one["failed"] for one in self.controller.served())
         self._has_failed |= failed != self._failed_commands  # of what was asked for ahead, perhaps, and nobody wanted it
         self._failed_commands = failed
-        status = int(self._control[:8].view(torch.int64)[0])
+        status = control.status
         if status == 0:
             return
         self._has_failed = True
@@ -475,6 +490,11 @@ class DeviceStore(Shown):
         unwritten = ((lines & (_DIRTY | _FAILED)) == _DIRTY | _FAILED).nonzero()[:, 0]
         if len(unwritten) and code == _NOT_ANSWERED and not writes:  # who waited for room waited for these
             page, code, writes = int(lines[unwritten[0]]) >> _PAGE_SHIFT & self._pages, int(self._statuses[unwritten[0]]), True
+        if code & 0x7FF == _OUT_OF_RANGE and not writes:
+            raise IndexOutOfRange(
+                f"a kernel has read what lies before or behind {self.controller.names}; look for an index below 0 or beyond "
+                "the end of its array"
+            )
         raise StorageError(self._failure(page, code, writes))
 
     def _failure(self, page: int, code: int, writes: bool) -> str:
@@ -507,22 +527,20 @@ class DeviceStore(Shown):
         0."""
         return _Array(home=self.controller.begins[number] + position, store=self.address)
 
-    def close(self, gives_up: bool = False) -> None:
+    def close(self) -> None:
         """Flushes what was written, and leaves the controller, whose threads end with its last store. No kernel may use the
-        store any more.
-
-        Args:
-            gives_up: what cannot be written is lost.
+        store any more. In a forked process it is let go alone: threads and files are the parent's.
 
         Raises:
             StorageError: as :meth:`flush`; the store stays open then, unless it gives up.
         """
+        if os.getpid() != self._process:
+            self._open = False
         if self._open:
-            self._gives_up = gives_up
             try:
                 self.flush()
             except StorageError:
-                if gives_up:
+                if self._gives_up:
                     self._stop()
                 raise
             self._stop()
@@ -591,8 +609,12 @@ def read_elements(
 
 def hole_of(path: str, begin: int) -> tuple[int, int]:
     """The bytes from ``first`` to ``end`` of a file, from byte ``begin`` on, where nothing was ever written, so that they are
-    zeros, as in a new array's. ``end`` is behind the file's where all the rest is so. None if the file system does not say."""
-    with open(path, "rb") as file:
+    zeros, as in a new array's. ``end`` is behind the file's where all the rest is so. None if the file system does not say.
+
+    Raises:
+        StorageError: it cannot be opened.
+    """
+    with reading(path), open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         first = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
         if first >= size:
