@@ -10,6 +10,8 @@ import pytest
 import scipy.sparse
 from scipy.sparse.csgraph import shortest_path
 
+from hinterland.cli.demo import demo as demo_command
+
 from . import forked
 
 
@@ -55,6 +57,14 @@ def test_the_demo_on_a_file_of_another_format(tmp_path):
     done = demo(tmp_path, "--graph", str(tmp_path / "small.npz"), "--json")
     assert done.returncode == 0, done.stderr
     check(json.loads(done.stdout), graph)
+
+
+@pytest.mark.parametrize("why", ["", "built where liburing was missing; install liburing-dev"])
+def test_the_demo_says_how_files_are_read(monkeypatch, capsys, why):
+    monkeypatch.setattr("hinterland._core.uring_refusal", lambda: why)
+    demo_command(None, 6)
+    said = f"and not by io_uring: {why}" if why else "files would be read by io_uring"
+    assert f"{said}\n" in capsys.readouterr().out
 
 
 def test_the_demo_for_people(tmp_path):

@@ -253,6 +253,7 @@ void bind_tables(nb::module_& m) {
 }  // namespace
 
 void bind_store(nb::module_& m) {
+  m.def("uring_refusal", uring_refusal, "Why there is no io_uring here, and what to do; empty where there is.");
   bind_pages(m);
   bind_devices(m);
   bind_tables(m);

@@ -7,8 +7,7 @@ namespace hinterland::native {
 std::unique_ptr<Transfers> make_transfers(unsigned depth, Engine engine) {
   std::unique_ptr<Transfers> made;
   if (engine != Engine::kThreads) made = make_uring(depth);
-  if (!made && engine == Engine::kUring)
-    throw StorageError("io_uring is not to be had: the kernel refuses it, or this library was built without liburing");
+  if (!made && engine == Engine::kUring) throw StorageError("io_uring is not to be had: " + uring_refusal());
   return made ? std::move(made) : make_pread_pool(depth);
 }
 

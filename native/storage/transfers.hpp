@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 namespace hinterland::native {
 
@@ -56,5 +57,8 @@ std::unique_ptr<Transfers> make_transfers(unsigned depth, Engine engine = Engine
 // The two; the first is null where the kernel refuses it, or this library was built without liburing.
 std::unique_ptr<Transfers> make_uring(unsigned depth);
 std::unique_ptr<Transfers> make_pread_pool(unsigned depth);
+
+// Why there is no io_uring here, and what to do; empty where there is.
+std::string uring_refusal();
 
 }  // namespace hinterland::native

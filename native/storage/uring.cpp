@@ -4,6 +4,9 @@
 
 namespace hinterland::native {
 std::unique_ptr<Transfers> make_uring(unsigned) { return nullptr; }
+std::string uring_refusal() {
+  return "this library was built where liburing was missing; install liburing-dev (dnf: liburing-devel) and build it again";
+}
 }  // namespace hinterland::native
 
 #else
@@ -12,6 +15,8 @@ std::unique_ptr<Transfers> make_uring(unsigned) { return nullptr; }
 #include <sys/uio.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <vector>
 
 namespace hinterland::native {
@@ -119,6 +124,18 @@ class Uring : public Transfers {
 }  // namespace
 
 std::unique_ptr<Transfers> make_uring(unsigned depth) { return Uring::make(depth); }
+
+std::string uring_refusal() {
+  io_uring ring{};
+  const int failed = -io_uring_queue_init(1, &ring, 0);
+  if (failed == 0) return io_uring_queue_exit(&ring), "";
+  const std::string refused = std::string("the kernel refuses it (") + std::strerror(failed) + "); ";
+  if (failed == EMFILE || failed == ENFILE) return refused + "close some files, or raise the limit (ulimit -n)";
+  if (failed == ENOMEM) return refused + "raise the limit of locked memory (ulimit -l)";
+  return refused +
+         "where the kernel is of 5.1 or newer, allow it by sysctl kernel.io_uring_disabled=0, and in a container by its "
+         "seccomp profile";
+}
 
 }  // namespace hinterland::native
 

@@ -21,6 +21,7 @@ from .memory import UnifiedTensor
 from .memory.limits import host_memory
 from .probe import link
 from .runtime import devices
+from .runtime.engine import why_threads
 from .runtime.errors import GraphError, VerificationError
 from .runtime.units import format_bytes
 
@@ -50,7 +51,8 @@ def run(
     Returns:
         What was found, in JSON types; bytes, seconds, and bytes a second. ``graph``, ``tiers`` (what lies where), ``runs``
         (one a source, with the vertices on each level), ``gather``, ``link`` (the copy engine's rate and the shares of it
-        that were reached; None without a GPU), ``bytes`` (all that was read from host memory), ``python``.
+        that were reached; None without a GPU), ``storage`` (the engine that would read files, and why it is not io_uring),
+        ``bytes`` (all that was read from host memory), ``python``.
 
     Raises:
         VerificationError: a result is wrong.
@@ -80,6 +82,7 @@ def run(
         "gather": gathered,
         "bytes": sum(run["bytes"] for run in runs) + gathered["bytes"],
         "link": _link(ceiling, runs, gathered),
+        "storage": {"engine": "threads" if (why := why_threads()) else "io_uring", "why": why},
         "seconds": time.perf_counter() - began,
         "python": PYTHON.format(
             graph=f"hl.load_graph({str(path)!r})" if path else f'hl.generate("kronecker", scale={made["scale"]})',

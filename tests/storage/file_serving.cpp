@@ -421,6 +421,9 @@ int main() {
   check_read_only();
   check_truncation();
   check_no_space();
+#if !PLAIN && !HINTERLAND_URING
+  CHECK(hinterland::native::uring_refusal().find("install liburing-dev") != std::string::npos, "how to have io_uring");
+#endif
 #if PLAIN
   check_errors();
   check_short_transfers();

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
+from hinterland import _core
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 
 from ..together import by_threads
@@ -362,25 +363,31 @@ except hl.runtime.errors.StorageError as refused:
 """
 
 
-def refusing(path: Path, number: int, argument: int = 0, bit: int = 0, error: int = errno.ENOSYS) -> str:
+def refusing(path: Path, number: int, argument: int = 0, bit: int = 0, error: int = errno.ENOSYS) -> tuple[str, str]:
+    """What is said on both outputs."""
     given = [str(one) for one in (number, argument, bit, error, path)]
-    done = subprocess.run([sys.executable, "-c", REFUSING, *given], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-W", "always", "-c", REFUSING, *given], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout, done.stderr
 
 
 def test_a_file_system_without_direct_io(tmp_path: Path) -> None:
     """openat() with O_DIRECT is an error: all goes through the system's cache."""
     table(tmp_path / "x.npy")
     openat = {"x86_64": 257, "aarch64": 56}[platform.machine()]
-    assert refusing(tmp_path / "x.npy", openat, 2, os.O_DIRECT, errno.EINVAL) == "io_uring\n"
+    assert refusing(tmp_path / "x.npy", openat, 2, os.O_DIRECT, errno.EINVAL) == ("io_uring\n", "")
 
 
-def test_a_kernel_without_io_uring(tmp_path: Path) -> None:
+@pytest.mark.skipif("liburing" in _core.uring_refusal(), reason="built without liburing")
+@pytest.mark.parametrize(("error", "why"), [(errno.ENOSYS, "Function not implemented"), (errno.EPERM, "not permitted")])
+def test_a_kernel_without_io_uring(tmp_path: Path, error: int, why: str) -> None:
+    """Said once, with the reason, where nobody asked for threads."""
     table(tmp_path / "x.npy")
     io_uring_setup = 425
-    found = refusing(tmp_path / "x.npy", io_uring_setup)
-    assert found.startswith("threads\n") and "io_uring is not to be had" in found
+    found, warned = refusing(tmp_path / "x.npy", io_uring_setup, error=error)
+    assert found.startswith("threads\n") and "io_uring is not to be had: the kernel refuses it" in found and why in found
+    assert warned.count("files on storage are read by threads") == 1
+    assert why in warned and "kernel.io_uring_disabled=0" in warned and "liburing" not in warned
 
 
 def test_prefetch_is_used_and_may_be_abandoned(tmp_path: Path) -> None:

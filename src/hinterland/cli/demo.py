@@ -65,6 +65,7 @@ def _text(found: dict[str, Any]) -> str:
     ]
     if found["link"]:
         lines += [f"Link      the copy engine moves {format_rate(found['link']['h2d'])} from host to GPU", ""]
+    lines += [f"Storage   {found['storage']['why'] or 'files would be read by io_uring'}", ""]
     lines += ["Python    the same in five lines", *(f"          {line}" for line in found["python"].splitlines())]
     return "\n".join(lines)
 

@@ -16,6 +16,7 @@ import torch
 
 from .. import _core
 from ..machine.model import Disk
+from ..runtime.engine import why_threads
 from ..runtime.errors import StorageError
 from ..runtime.units import format_bytes
 
@@ -55,6 +56,8 @@ def _measure(folder: Path, file: str, size: int, limit: float) -> tuple[Disk, li
     left_out = []
     if not direct:
         left_out.append(f"disk {folder}: its file system has no direct I/O, so its figures are the page cache's")
+    if why := why_threads():
+        left_out.append(f"disk {folder}: {why}")
     return Disk(str(folder), direct, read_rate, write_rate, random), left_out
 
 

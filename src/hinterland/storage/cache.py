@@ -12,6 +12,7 @@ import torch
 
 from .. import _core
 from ..runtime import arguments
+from ..runtime.engine import warn_of_threads
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.shown import Shown, Size
@@ -80,7 +81,7 @@ class StorageCache(Shown):
         line_bytes: of a page, a power of two from 512 to 65536. What is read is whole pages: small ones waste less where rows
             are small and far apart, large ones ask the disk less often.
         engine: ``"io_uring"``; ``"threads"`` that read and write one page each at a time; ``"auto"`` is io_uring where
-            the kernel offers it.
+            the kernel offers it and the library was built with liburing, and a warning says so once where it is not.
 
     Raises:
         ConfigError: a line of another size, or another engine.
@@ -99,6 +100,8 @@ class StorageCache(Shown):
         arguments.one_of("engine", engine, ENGINES)
         threads = torch.get_num_threads() + 1  # and one that reads ahead
         self.native = _core.Store(parse_bytes(host_budget), line_bytes, threads, _DEPTH, engine)
+        if engine == "auto" and self.engine == "threads":
+            warn_of_threads()
         self.expecting: _core.StoredTable | None = None  # that of the array which has told what is to come
         self.writing = Lock()  # a kernel's that writes to its arrays: another kernel's cache would not see what this one's has
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
+from ..runtime.engine import warn_of_threads
 from ..runtime.errors import ConfigError, StorageError
 from ..runtime.shown import Shown
 from .array import StorageArray
@@ -122,6 +123,8 @@ def under_way(path: str | os.PathLike[str], *, engine: str = "auto", seed: int =
     """
     device = _core.bare_device(path)  # open until the end
     blocks = _blocks_of(path, device, 4096)
+    if engine == "auto":
+        warn_of_threads()
     generator = torch.Generator().manual_seed(seed)
     found = {}
     for depth in UNDER_WAY:
