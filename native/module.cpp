@@ -3,15 +3,40 @@
 #include <nanobind/stl/string.h>
 #include <pthread.h>
 
+#include <exception>
+
 #include "bindings.hpp"
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
 #include "core/team.hpp"
 #include "params.hpp"
 
+namespace {
+
+std::terminate_handler terminate_before;
+
+// What take_gil() does for our code, for that of others, as torch's: a thread that Python ends as the process does, and whose
+// stack has a frame that nothing may leave so, sleeps until the process is gone.
+void terminate() {
+  const bool is_main = ::gettid() == ::getpid();
+  if (!is_main && Py_IsInitialized() == 0 && std::current_exception() == nullptr)
+    for (;;) ::pause();
+  terminate_before();
+}
+
+// What daemon threads hold as the process ends is no leak, of which nanobind would tell.
+void end() {
+  for (const nanobind::handle thread : nanobind::module_::import_("threading").attr("enumerate")())
+    if (nanobind::cast<bool>(thread.attr("daemon"))) nanobind::set_leak_warnings(false);
+}
+
+}  // namespace
+
 NB_MODULE(_core, m) {
   namespace hn = hinterland::native;
   hn::register_errors();
+  terminate_before = std::set_terminate(terminate);
+  nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(end));
   pthread_atfork(nullptr, nullptr, [] {
     hn::forked = true;
     hn::set_num_threads(1);

@@ -12,6 +12,8 @@ import torch
 
 import hinterland as hl
 
+QUIET = "-W", "ignore:files on storage are read by threads"  # which is said where there is no io_uring
+
 READERS = """
 import atexit, gc, sys, types
 held = {}
@@ -61,7 +63,7 @@ def test_what_is_read_at_exit_is_there(tmp_path):
     graph = hl.generate("kronecker", scale=8, edge_factor=8, seed=1, device="cpu")
     hl.save_graph(graph, tmp_path / "graph.hl")
     shared = set(os.listdir("/dev/shm"))
-    command = [sys.executable, "-c", READERS, str(tmp_path / "ones.npy"), str(tmp_path / "graph.hl")]
+    command = [sys.executable, *QUIET, "-c", READERS, str(tmp_path / "ones.npy"), str(tmp_path / "graph.hl")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     sums = {"heap": 30000, "registered": 30000, "file": 30000, "graph": int(graph.indices.sum())}
@@ -71,8 +73,6 @@ def test_what_is_read_at_exit_is_there(tmp_path):
     assert set(os.listdir("/dev/shm")) <= shared and sorted(os.listdir(tmp_path)) == ["graph.hl", "ones.npy"]
 
 
-# Torch's own functions abort a process that ends while daemon threads are in them, with or without this library, so the threads
-# call nothing of torch here.
 DAEMONS = """
 import threading, time, torch, hinterland as hl
 from hinterland.memory.gather import OneRange, RowCopy
@@ -96,9 +96,30 @@ while min(turns) < 50:
 """
 
 
+# Through torch's own functions, which abort a process that ends while Python ends a thread in them.
+STORED = """
+import sys, threading, time, torch, hinterland as hl
+sys.setswitchinterval(1e-5)  # so that many are in torch at the end
+array, turns = hl.StorageArray.open(sys.argv[1], host_budget="1MiB"), [0] * 24
+
+def read(i):
+    while True:
+        array[i : 20 + i]
+        turns[i] += 1
+
+for i in range(len(turns)):
+    threading.Thread(target=read, args=(i,), daemon=True).start()
+while min(turns) < 20:
+    time.sleep(0.01)
+"""
+
+
 @pytest.mark.parametrize("turn", [0, *(pytest.param(turn, marks=pytest.mark.nightly) for turn in range(1, 9))])
-def test_daemon_threads_may_read_until_the_end(turn):
-    done = subprocess.run([sys.executable, "-c", DAEMONS], capture_output=True, text=True, timeout=300)
+@pytest.mark.parametrize("program", [DAEMONS, STORED], ids=["memory", "storage"])
+def test_daemon_threads_may_read_until_the_end(tmp_path, program, turn):
+    np.save(tmp_path / "x.npy", np.ones((1000, 30), dtype=np.float32))
+    command = [sys.executable, *QUIET, "-c", program, str(tmp_path / "x.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
 
 
