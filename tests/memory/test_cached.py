@@ -71,13 +71,29 @@ def state(ring: Clock) -> tuple[list[int], list[bool], int]:
 
 
 @pytest.fixture(scope="session")
-def lanes(tmp_path_factory):
-    """``_core.admit_rows`` by a warp of 32 emulated lanes."""
+def library(tmp_path_factory):
+    """What clock_lanes.cpp has."""
     library = tmp_path_factory.mktemp("lanes") / "clock.so"
     paths = ["-I", str(TESTS / "lanes"), "-I", str(INCLUDE_DIR), "-I", str(TESTS.parent / "native")]
     flags = ["-std=c++20", "-O1", "-shared", "-fPIC", "-fsanitize=undefined", "-fno-sanitize-recover", *paths]
     subprocess.run(["g++", *flags, str(TESTS / "memory" / "clock_lanes.cpp"), "-o", str(library)], check=True)
-    return lambda params: ctypes.CDLL(str(library)).admit_rows(ctypes.c_void_p(params))
+    return ctypes.CDLL(str(library))
+
+
+@pytest.fixture(scope="session")
+def lanes(library):
+    """``_core.admit_rows`` by a warp of 32 emulated lanes."""
+    return lambda params: library.admit_rows(ctypes.c_void_p(params))
+
+
+@pytest.mark.parametrize("row", [-1, 300, 1 << 50])
+def test_a_claim_of_row_numbers_that_were_changed_meanwhile(library, row):
+    """Nobody wrote down whose it was, and memory may hold anything there."""
+    ring = Clock(SlotPlan(300, 0, 64), CPU)
+    ring.admit(torch.arange(40))
+    before = state(ring)
+    library.give(ctypes.c_void_p(ring._admit.address), ctypes.c_int64(7), ctypes.c_int64(row))
+    assert state(ring) == before
 
 
 @settings(max_examples=80)

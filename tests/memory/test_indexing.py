@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import hinterland as hl
 from hinterland import UnifiedTensor
@@ -122,6 +123,8 @@ def test_calls_that_torch_users_make(device):
         (u[1::2, -1], t[1::2, -1]),
         (u[None, 2], t[None, 2]),
         (u[np.int64(-2)], t[-2]),
+        (u[torch.tensor(True)], t[torch.tensor(True)]),
+        (u[torch.tensor(False), 1], t[torch.tensor(False), 1]),
         (u[np.array([1, -1], dtype=np.int16)], t[[1, -1]]),
         (u[np.array([1, 2], dtype=np.uint64)], t[[1, 2]]),
         (u[range(1, 3)], t[1:3]),
@@ -241,7 +244,8 @@ def test_other_tables_give_rows_by_all_forms(other):
     ):
         assert torch.equal(table[index], t[list(index) if isinstance(index, range) else index]), index
     assert torch.equal(table[::-2], t.flip(0)[::2])
-    for index in (None, (torch.tensor([0]), torch.tensor([1])), t > 3, True):
+    alone = torch.tensor(True), torch.tensor(False), np.array(True), (torch.tensor(True), 1)  # masks without a dimension
+    for index in (None, (torch.tensor([0]), torch.tensor([1])), t > 3, True, *alone):
         with pytest.raises(ConfigError, match="gives rows first"):
             table[index]
     for index in (6, (0, 4), torch.ones(3, dtype=torch.bool)):
@@ -262,6 +266,45 @@ def test_other_tables_are_written_by_rows(other):
         assert torch.equal(table[:], t)
     with pytest.raises(ConfigError, match="whole rows"):
         table[:, 1] = 0
+    for index in (torch.tensor(True), torch.tensor(False), True):
+        with pytest.raises(ConfigError, match="gives rows first"):
+            table[index] = 1
+    assert torch.equal(table[:], t)
+
+
+class Changing(TorchDispatchMode):
+    """What another thread does to row numbers once they were looked at."""
+
+    def __init__(self, index):
+        super().__init__()
+        self.index = index
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        found = function(*args, **(kwargs or {}))
+        if function is torch.ops.aten.any.default:
+            self.index.fill_(1 << 40)
+        return found
+
+
+def test_row_numbers_are_read_once(other):
+    t, table = other
+    wanted = torch.tensor([4, -6, 0])
+
+    def call(use):
+        index = wanted.clone()
+        with Changing(index):
+            return use(index)
+
+    assert torch.equal(call(lambda index: table[index]), t[wanted])
+    assert sum(call(table.count).rows.values()) == 3
+    if isinstance(table, hl.StorageArray):
+        call(table.prefetch)
+        call(table.pin).unpin()
+        assert call(lambda index: table.expect([index])) == 1
+    if not isinstance(table, hl.memory.CachedTensor):
+        t[wanted] = 0
+        call(lambda index: table.scatter_(index, torch.zeros(3, 4)))
+        assert torch.equal(table[:], t)
 
 
 def test_other_tables_are_no_tensors_and_say_what_is(other):

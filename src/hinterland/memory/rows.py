@@ -276,12 +276,19 @@ class RowTable(TensorLike, Shown, ABC):
 
 def row_numbers(index: Index, rows: int) -> torch.Tensor:
     """Row numbers of a table of ``rows`` rows as int64 from 0 on, in one dimension; IndexOutOfRange names the first bad one."""
-    index = RowTable._index(index).view(-1).long()  # a table may have more rows than int32 counts
-    wrong = (index < -rows) | (index >= rows)
+    found, wrong = resolved(RowTable._index(index).view(-1).long(), rows)  # a table may have more rows than int32 counts
     if bool(wrong.any()):
         at = int(wrong.nonzero()[0])
-        raise faults.out_of_range(at, int(index[at]), rows, int(wrong.sum()))
-    return torch.where(index < 0, index + rows, index)
+        value = int(found[at])
+        raise faults.out_of_range(at, value if value >= 0 else value - rows, rows, int(wrong.sum()))
+    return found
+
+
+def resolved(index: torch.Tensor, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The row numbers ``index`` (int64) of a table of ``rows`` rows, counted from its first row on, and which of them it does
+    not have. Whatever another thread does to ``index`` meanwhile, what is returned is what was checked."""
+    found = torch.where(index < 0, index + rows, index)
+    return found, (found < 0) | (found >= rows)
 
 
 def expanded(value: Any, shape: torch.Size | None, dtype: torch.dtype, device: torch.device | None = None) -> torch.Tensor:

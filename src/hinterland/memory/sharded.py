@@ -21,7 +21,7 @@ from .count import TierCount
 from .faults import out_of_range
 from .gather_stats import require_dict
 from .ranks import Ranks, naming_lost_ranks
-from .rows import Index, RowTable, as_words, room_for, row_numbers
+from .rows import Index, RowTable, as_words, resolved, room_for, row_numbers
 
 REMOTE = "remote"  # the tier of rows that another machine has
 
@@ -188,8 +188,8 @@ class ShardedTensor(Shown):
         stats: dict[str, Any] | None,
     ) -> None:
         rows, nodes = self.shards.rows, self.shards.nodes
-        bad = (index < -rows) | (index >= rows)
-        owner, number = self.shards.find(torch.where(index < 0, index + rows, index))
+        found, bad = resolved(index, rows)
+        owner, number = self.shards.find(found)
         if here is not None:
             owner.masked_fill_(here, nodes)  # asked of nobody
         owner, order = owner.sort(stable=True)
@@ -204,14 +204,14 @@ class ShardedTensor(Shown):
         order = order[: sum(sent)]
         wanted = number.new_empty(sum(asked))
         self._trade(wanted, number[order], asked, sent)
-        found = self.part.gather(wanted, max_blocks=max_blocks, check="async", stats=stats)
+        given = self.part.gather(wanted, max_blocks=max_blocks, check="async", stats=stats)
         width = self.row_bytes
         if stats is not None:
             away = sum(sent) - sent[self.ranks.node]
             stats["network"] = {"rows": away, "bytes": away * width}
         if width:
-            taken = found.new_empty(len(order), *found.shape[1:])
-            as_bytes = (taken.view(-1).view(torch.uint8), found.view(-1).view(torch.uint8))
+            taken = given.new_empty(len(order), *given.shape[1:])
+            as_bytes = (taken.view(-1).view(torch.uint8), given.view(-1).view(torch.uint8))
             self._trade(*as_bytes, [n * width for n in sent], [n * width for n in asked])
             _place(taken, order, out)
 
