@@ -2,6 +2,7 @@
 
 #include <nanobind/nanobind.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace hinterland::native {
@@ -31,7 +32,10 @@ void translate(const std::exception_ptr& error, void*) {
 
 }  // namespace
 
-void throw_errno(const std::string& what, int code) { throw StorageError(what + ": " + std::strerror(code)); }
+void throw_errno(const std::string& what, int code) {
+  const bool too_many = code == EMFILE || code == ENFILE;
+  throw StorageError(what + ": " + std::strerror(code) + (too_many ? "; close some, or raise the limit (ulimit -n)" : ""));
+}
 
 void register_errors() { nanobind::register_exception_translator(translate, nullptr); }
 

@@ -77,6 +77,19 @@ def test_a_file_without_content(tmp_path):
         resumed(path)
 
 
+def test_a_checkpoint_that_would_run_code(tmp_path):
+    """One whose checksum is right: torch's own advice, to run it all the same, is not given."""
+
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    checkpoint.save(tmp_path / "run.pt", {"model": Trap()})
+    with pytest.raises(FormatError, match=r"run.pt: is no checkpoint \(it holds posix.mkdir, which is neither .*\); remove it"):
+        checkpoint.load(tmp_path / "run.pt")
+    assert not (tmp_path / "sprung").exists()
+
+
 @pytest.mark.parametrize("wrong", [{}, {"model": {"convs.0.weight": torch.zeros(1)}}, {"history": 3}, {"totals": {"what": 1}}])
 def test_a_checkpoint_with_the_wrong_keys(tmp_path, monkeypatch, wrong):
     path = tmp_path / "run.pt"

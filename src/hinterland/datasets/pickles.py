@@ -7,7 +7,6 @@ under the names of both its generations, and stand-ins for PyG's classes, which 
 from __future__ import annotations
 
 import _codecs
-import re
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ import torch
 from ..graph.formats.arrays import damaged
 from ..graph.formats.files import require_memory, size_of
 from ..runtime.errors import FormatError
+from ..runtime.files import refusal, why_unsafe
 
 
 class _StandIn:
@@ -73,7 +73,9 @@ def load(path: str) -> Any:
     except (MemoryError, KeyboardInterrupt):
         raise
     except Exception as error:  # unpickling raises whatever a damaged byte leads to
-        raise FormatError(f"{path}: no torch file that can be read safely: {_reason(error)}; fetch the file again") from error
+        raise refusal(path, error) or FormatError(
+            f"{path}: no torch file that can be read safely: {why_unsafe(error)}; fetch the file again"
+        ) from error
 
 
 def _unmapped(path: str) -> int:
@@ -99,15 +101,6 @@ def _only(allowed: list[Any]) -> Iterator[None]:
             yield
     finally:
         torch.serialization.add_safe_globals(before)
-
-
-def _reason(error: Exception) -> str:
-    """What is wrong, without torch's advice to run what the file asks for."""
-    text = " ".join(str(error).split())
-    if unknown := re.search(r"nsupported (?:\w+: )?GLOBAL (\S+)", text):
-        return f"it holds {unknown[1]}, which is neither a number, a tensor nor an array"
-    inner = re.search(r"WeightsUnpickler error: (.{1,200})", text)
-    return f"{type(error).__name__}: {(inner[1] if inner else text)[:200]}"
 
 
 def load_dict(path: str) -> dict[Any, Any]:

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 from ..runtime.errors import OutOfMemory
+from ..runtime.files import refused
 from ..runtime.units import format_bytes, parse_bytes
 
 _UNLIMITED = 1 << 60  # what version 1 control groups say when there is no limit is near 2^63
@@ -93,8 +94,16 @@ def _limits(root: Path, path: str, limit_name: str, usage_name: str, cache_name:
 
 
 def meminfo(name: str) -> int:
-    """Bytes that the system reports under ``name``, for example ``MemTotal``; larger than any memory if it has no such line."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
+    """Bytes that the system reports under ``name``, for example ``MemTotal``; larger than any memory if it has no such line.
+
+    Raises:
+        StorageError: it cannot be asked: no descriptor is left.
+    """
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError as error:
+        raise refused("/proc/meminfo", "read", error) from error
+    for line in lines:
         if line.startswith(name + ":"):
             return int(line.split()[1]) * 1024
     return _UNLIMITED

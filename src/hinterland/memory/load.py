@@ -16,6 +16,7 @@ import torch
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, StorageError
+from ..runtime.files import refusal, refused, why_unsafe
 
 _HEADER = 1 << 16  # bytes of a .npy header that are looked at; real ones have about 100
 NUMPY = b"\x93NUMPY"
@@ -61,7 +62,7 @@ def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple
     except StorageError:
         raise
     except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+        raise refused(path, "read", error) from error
     if head.startswith(NUMPY):
         stored = _numpy(path, head, offset)
     elif head.startswith(ZIP) and offset == 0 and dtype is None:
@@ -172,11 +173,14 @@ def _numpy(path: str, head: bytes, offset: int) -> Stored:
 def _torch(path: str) -> Stored:
     try:
         tensor = torch.load(path, mmap=True, weights_only=True, map_location="cpu")
-        with zipfile.ZipFile(path) as archive:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
             records = [entry for entry in archive.infolist() if Path(entry.filename).parent.name == "data"]
+            file.seek(records[0].header_offset if records else 0)
+            header = file.read(_LOCAL)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise FormatError(f"{path} is no torch file that can be read safely: {reason}") from error
+        raise refusal(path, error) or FormatError(
+            f"{path} is no torch file that can be read safely: {why_unsafe(error)}; save the tensor alone, by torch.save"
+        ) from error
     if not isinstance(tensor, torch.Tensor):
         raise FormatError(f"{path} holds a {type(tensor).__name__} and not one tensor; save the tensor alone")
     if not tensor.is_contiguous() or tensor.is_sparse or tensor.is_quantized:
@@ -185,9 +189,6 @@ def _torch(path: str) -> Stored:
         raise FormatError(f"{path} holds a lazily conjugated or negated view; save tensor.resolve_conj().resolve_neg()")
     if len(records) != 1 or records[0].compress_type != zipfile.ZIP_STORED:
         raise FormatError(f"{path} keeps its tensor in {len(records)} records or compressed; save it again by torch.save")
-    with open(path, "rb") as file:
-        file.seek(records[0].header_offset)
-        header = file.read(_LOCAL)
     if len(header) != _LOCAL or not header.startswith(ZIP):
         raise FormatError(f"{path}: damaged record header at offset {records[0].header_offset}")
     name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")

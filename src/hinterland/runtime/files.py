@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -29,6 +30,8 @@ def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
     """The operating system's refusal in a sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         remedy = "the disk or the quota is full: free space or write elsewhere; nothing was left under this name"
+    elif error.errno in (errno.EMFILE, errno.ENFILE):
+        remedy = "close some, or raise the limit (ulimit -n)"
     elif error.errno == errno.ENOENT:
         remedy = "check the path"
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -44,6 +47,25 @@ def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
     else:
         remedy = "check the disk"
     return StorageError(f"{path}: cannot be {doing}: {error.strerror or error}; {remedy}")
+
+
+def refusal(path: str | Path, error: Exception) -> StorageError | None:
+    """The operating system's refusal to let a library read a file, where that is what ``error`` of the library means; None
+    where the content is wrong."""
+    if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a place before the file's begin is content
+        return refused(path, "read", error)
+    if (words := os.strerror(errno.EMFILE)) in str(error):  # of torch's reader, which has no numbers
+        return refused(path, "read", OSError(errno.EMFILE, words))
+    return None
+
+
+def why_unsafe(error: Exception) -> str:
+    """What torch's safe reader says of a file, without its advice to run what the file asks for."""
+    text = " ".join(str(error).split())
+    if unknown := re.search(r"nsupported (?:\w+: )?GLOBAL (\S+)", text):
+        return f"it holds {unknown[1]}, which is neither a number, a tensor nor an array"
+    inner = re.search(r"WeightsUnpickler error: (.{1,200})", text)
+    return f"{type(error).__name__}: {(inner[1] if inner else text)[:200]}"
 
 
 class Output:

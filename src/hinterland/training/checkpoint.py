@@ -7,6 +7,7 @@ It is what ``torch.save`` writes, a zip archive, with a checksum of everything b
 from __future__ import annotations
 
 import io
+import pickle
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ import torch
 
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError, FormatError
-from ..runtime.files import refused, replacing
+from ..runtime.files import refused, replacing, why_unsafe
 
 _VERSION = 3
 _SUM = 16  # characters of the checksum
@@ -73,6 +74,8 @@ def no_checkpoint(path: str | Path, error: Exception) -> FormatError:
     """What to raise for a file that cannot be gone on from."""
     said = str(error).splitlines()[0][:100] if str(error) else "it is cut off"  # an empty file's error has no words
     reason = f"it has no {said}" if isinstance(error, KeyError) else said
+    if isinstance(error, pickle.UnpicklingError):
+        reason = why_unsafe(error)
     return FormatError(f"{path}: is no checkpoint ({reason}); remove it to begin anew")
 
 

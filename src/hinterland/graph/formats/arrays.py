@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from ...runtime.errors import FormatError, HinterlandError
+from ...runtime.files import refusal
 from .content import LARGEST_VERTEX, store_ids
 from .files import read_into, size_of
 
@@ -42,7 +43,9 @@ def damaged(path: str, what: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200]  # NumPy's may quote a whole header
-        raise FormatError(f"{path}: {what} cannot be read ({type(error).__name__}: {reason}); the file is damaged") from error
+        raise refusal(path, error) or FormatError(
+            f"{path}: {what} cannot be read ({type(error).__name__}: {reason}); the file is damaged"
+        ) from error
 
 
 class ArrayFile:
