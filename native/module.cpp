@@ -24,8 +24,10 @@ void terminate() {
   terminate_before();
 }
 
-// What daemon threads hold as the process ends is no leak, of which nanobind would tell.
+// What daemon threads hold as the process ends is no leak, of which nanobind would tell, nor what a forked child leaves as it is
+// (core/owner.hpp).
 void end() {
+  if (hinterland::native::forked) nanobind::set_leak_warnings(false);
   for (const nanobind::handle thread : nanobind::module_::import_("threading").attr("enumerate")())
     if (nanobind::cast<bool>(thread.attr("daemon"))) nanobind::set_leak_warnings(false);
 }

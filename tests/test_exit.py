@@ -123,6 +123,27 @@ def test_daemon_threads_may_read_until_the_end(tmp_path, program, turn):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+FORKED = """
+import os, signal, sys, torch, hinterland as hl
+array = hl.StorageArray.open(sys.argv[1])
+array.prefetch(torch.arange(1000))
+kernel = hl.kernel("__global__ void k(array<const float> x, float* y) { *y = x[0]; }")
+kernel(array, torch.zeros(1), grid=1, block=1)
+process = os.fork()
+if process == 0:
+    signal.alarm(30)
+    sys.exit()
+assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+"""
+
+
+def test_a_forked_child_comes_to_its_end(tmp_path):
+    np.save(tmp_path / "x.npy", np.ones((1000, 30), dtype=np.float32))
+    command = [sys.executable, *QUIET, "-c", FORKED, str(tmp_path / "x.npy")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_a_tensor_outlives_its_table():
     table = hl.UnifiedTensor.from_tensor(torch.arange(1000.0))
     tensor = table.cpu()

@@ -123,8 +123,8 @@ void bind_pages(nb::module_& m) {
       .def("close", apart(&Store::close), nb::arg("position"))
       .def("forget_pages", apart(&Store::forget_pages), nb::arg("position"),
            "The files there were written by another way: what the cache has of them is read anew.")
-      .def("descriptors", &Store::descriptors, nb::arg("position"))
-      .def("take_failures", &Store::take_failures, "Sentences on copies that have failed a read, each once.")
+      .def("descriptors", apart(&Store::descriptors), nb::arg("position"))
+      .def("take_failures", apart(&Store::take_failures), "Sentences on copies that have failed a read, each once.")
       .def(
           "read",
           [](Store& self, int64_t position, int64_t offset, uintptr_t to, int64_t bytes) {
@@ -137,7 +137,12 @@ void bind_pages(nb::module_& m) {
       .def("begin_run", apart(&Store::begin_run))
       .def("end_run", apart(&Store::end_run))
       .def(
-          "counts", [](Store& self, uintptr_t to) { *reinterpret_cast<StoreCounts*>(to) = self.counts(); }, nb::arg("to"))
+          "counts",
+          [](Store& self, uintptr_t to) {
+            self.require_same_process();
+            *reinterpret_cast<StoreCounts*>(to) = self.counts();
+          },
+          nb::arg("to"))
       .def("require_same_process", &Store::require_same_process)
       .def_prop_ro("is_own", &Store::is_own, "Whether this process made it: a forked one has its parent's.")
       .def_prop_ro("bytes", &Store::bytes)

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
 #include <stdexcept>
 
 #include "core/errors.hpp"
@@ -15,7 +14,7 @@ namespace {
 
 constexpr uint64_t kPage = storage::kMemoryPageBytes;
 
-[[noreturn]] void fail(const std::string& path) { throw StorageError(path + ": " + std::strerror(errno)); }
+[[noreturn]] void fail(const std::string& path) { throw_errno("cannot open " + path, errno); }
 
 }  // namespace
 

@@ -242,7 +242,7 @@ void Store::visit_rings(const Visit& visit) {
   }
 }
 
-std::vector<int> Store::descriptors(int64_t position) const {
+std::vector<int> Store::descriptors(int64_t position) {
   std::vector<int> found;
   for (const auto& file : opened_at(position).files) found.push_back(file->buffered.get());
   return found;

@@ -82,7 +82,7 @@ class Store {
   void forget_pages(int64_t position);
 
   // The descriptors of the open files of the volume at `position`, to open them anew.
-  std::vector<int> descriptors(int64_t position) const;
+  std::vector<int> descriptors(int64_t position);
   // The bytes of the volume at `position`, from `offset` on, as they are on the disk. StorageError where it has fewer.
   void read(int64_t position, int64_t offset, void* to, int64_t bytes);
   // A sentence for each copy that has failed a read since it was opened, each once.

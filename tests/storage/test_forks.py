@@ -59,7 +59,8 @@ a.expect([rows[:100]])
 
 def again():
     global a
-    refused(lambda: a[3], StorageError, "opened before the process was forked; open it anew")
+    for use in (lambda: a[3], a.stats, lambda: a.prefetch(rows), lambda: a.open_paths):
+        refused(use, StorageError, "opened before the process was forked; open it anew")
     a = opened()
     assert torch.equal(a[rows], x)
     a.prefetch(rows)
