@@ -46,6 +46,7 @@ void Pinned::read(const std::vector<Page>& pages) {
 }
 
 void Pinned::release() {
+  if (!store_.is_own()) return;
   for (const int64_t slot : slots_) store_.let_go(slot);
   slots_.clear();
   file_.reset();

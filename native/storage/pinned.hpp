@@ -18,7 +18,7 @@ class Pinned {
   Pinned(const Pinned&) = delete;
   Pinned& operator=(const Pinned&) = delete;
 
-  void release();  // Not in a forked process (made_here)
+  void release();  // In a forked process nothing: the pages are its parent's
 
   int64_t pages() const { return static_cast<int64_t>(slots_.size()); }
   // Those for which a set had no room any more: they come and go as others do.
