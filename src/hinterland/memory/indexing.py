@@ -88,9 +88,8 @@ def is_rows(parts: Sequence[Any]) -> bool:
 def require_rows_first(parts: Sequence[Any]) -> None:
     """ConfigError for what tables whose rows lie in several places do not take in one step."""
     first, *rest = parts
-    if _dims(first) != 1 or any(
-        isinstance(part, torch.Tensor) for part in rest
-    ):  # 0 of None, True and a mask without dimension
+    # None, True and a mask without dimensions have 0.
+    if _dims(first) != 1 or any(isinstance(part, torch.Tensor) for part in rest):
         raise ConfigError(
             "this table gives rows first: take table[rows], and what else is wanted of these, as table[rows][:, columns]"
         )
