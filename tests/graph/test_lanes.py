@@ -13,8 +13,8 @@ PROGRAMS = sorted(path for path in TESTS.rglob("*_lanes.cpp") if "int main()" in
 
 
 def headers(source):
-    """The names of our headers that a program includes, at any depth."""
-    return {listed[1:].split("\n")[0] for listed in jit.headers(source.read_text(), reads_here=False)}  # before the name, its mark
+    """The names of the headers that a program includes, at any depth; each comes after a quotation mark or "<"."""
+    return {listed[1:].split("\n")[0] for listed in jit.headers(source.read_text(), reads_here=False)}
 
 
 @needs_compiler

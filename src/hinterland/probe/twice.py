@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 _TIMES = ("latency", "sort")  # figures that are times; all others are rates
-_FAR = 1.5  # times: idle machines stay within this but for the disk's single reads. Measured on two cores: docs/probe.md
-_BUSY = 0.2  # of the cores: chosen, not measured
+# Chosen, not measured:
+_FAR = 1.5  # times
+_BUSY = 0.2  # of the cores
 _LOOK = 0.25  # seconds
 
 
