@@ -180,6 +180,30 @@ def test_ctrl_c_in_a_finalizer_is_not_lost(environment):
     assert (done.returncode, done.stderr) == (130, "hinterland: interrupted\n")
 
 
+@pytest.mark.parametrize("imported", ["numpy.lib", "numpy.exceptions", "pandas", "torch.distributed", "pyarrow.compute"])
+def test_ctrl_c_within_an_import_is_heard_after_it(environment, imported):
+    """Raised there it had been lost (numpy.lib), or had come as an error of a module that was imported in part."""
+    pytest.importorskip(imported)
+    script = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        f"        if name == {imported!r}:\n"
+        "            sys.meta_path.remove(self)\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from hinterland import cli\n"
+        "def command(there):\n"
+        f"    import {imported}, time\n"
+        "    time.sleep(60)\n"
+        "cli._run = command\n"
+        "cli.main()\n"
+    )
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (130, "hinterland: interrupted\n")
+
+
 def test_sigterm_ends_with_143_and_leaves_what_was_there(here, environment, tmp_path):
     """SIGTERM is what SLURM and docker stop send. It comes while the features are written."""
     out = tmp_path / "out"

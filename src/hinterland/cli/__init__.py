@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from types import FrameType
 from typing import NoReturn
 
 COMMANDS = (
@@ -44,8 +45,20 @@ class _Stopped(BaseException):
         self.number = number
 
 
-def _stop(number: int, frame: object) -> None:
+def _stop(number: int, frame: FrameType | None) -> None:
+    """Raises, but for while something is imported: modules that begin may drop it, end the process, or stay there in half."""
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return _again(number)
+        frame = frame.f_back
     raise _Stopped(number)
+
+
+def _again(number: int) -> None:
+    """The signal comes again in a moment."""
+    again = threading.Timer(0.01, os.kill, (os.getpid(), number))
+    again.daemon = True  # a command that ends before has ended
+    again.start()
 
 
 _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
@@ -54,9 +67,7 @@ _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 def _stop_later(lost: sys.UnraisableHookArgs) -> None:
     """Python drops what is raised in a finalizer: a signal that came there comes again once that is done."""
     if isinstance(lost.exc_value, _Stopped):
-        again = threading.Timer(0.01, os.kill, (os.getpid(), lost.exc_value.number))
-        again.daemon = True  # a command that ends before has ended
-        again.start()
+        _again(lost.exc_value.number)
     else:
         sys.__unraisablehook__(lost)
 
