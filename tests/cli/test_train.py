@@ -288,6 +288,17 @@ def test_bad_arguments_before_anything_is_loaded(command, arguments, status, sen
     assert found == status and out == "" and sentence in " ".join(err.replace("│", "").split())
 
 
+def test_options_that_would_do_nothing_are_refused(command, folder, tmp_path):
+    status, _, err = command(folder, "--host-budget", "1MiB")
+    assert status == 1 and "host_budget='1MiB' bounds the pages of a data set on storage" in err
+    blind = datasets.open(folder)
+    blind.splits = {"train": blind.splits["train"]}
+    datasets.save(blind, tmp_path / "blind")
+    for option in ((), ("--full-graph",)):
+        status, _, err = command(tmp_path / "blind", "--patience", "3", *option)
+        assert status == 1 and "patience=3 waits for a lower validation loss" in err
+
+
 def test_bad_data_sets(command, tmp_path):
     status, _, err = command(tmp_path / "absent")
     assert status == 1 and "absent: cannot be read: No such file or directory" in err

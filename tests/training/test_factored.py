@@ -446,6 +446,15 @@ def test_bad_arguments(data):
         step=lambda model, batch: model.gnn(batch.x, batch.sample).sum(0)[:0].new_ones(64),
     )
     loader = made(data, ["cpu"]).loader
+    kept = "leave out cache= and gpu_budget=, and keep rows in features.tiered"
+    for options, sentence in (
+        ({"cache": "auto"}, f"the loader's cache is filled between two steps of its own, which are not made here; {kept}"),
+        ({"gpu_budget": "1MiB"}, rf"the loader's cache has a budget \(gpu_budget=\), which plans rows for one GPU, .*; {kept}"),
+        ({"cache": "1MiB"}, "which plans rows for one GPU"),
+    ):
+        cached = Loader(loader.sampler, loader.seeds, BATCH, features=data.features, device="cpu", **options)
+        with pytest.raises(ConfigError, match=sentence):
+            Factored(cached, lambda device: loader.sampler, nn.Linear(2, 2), loss_of, ["cpu", "cpu"])
     with pytest.raises(ConfigError, match="no parameter that requires a gradient"):
         Factored(loader, None, nn.Linear(2, 2).requires_grad_(False), loss_of, ["cpu"])
     with pytest.raises(ConfigError, match=r"sampler_on\(cpu\) gave a sampler on meta"):

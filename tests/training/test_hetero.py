@@ -81,7 +81,8 @@ def a_chain(features):
     order = torch.randperm(400, generator=torch.Generator().manual_seed(1))
     splits = dict(zip(("train", "valid", "test"), order.split([200, 100, 100]), strict=True))
     held = {kind: tables[kind] for kind in features}
-    return datasets.HeteroDataset(graphs, held, {"item": 400, "tag": 100, "word": 200}, labels, splits, 4, "item")
+    counts = {"item": 400, "tag": 100, "word": 200}
+    return datasets.HeteroDataset(graphs, held, counts, labels, splits, 4, "item", messages="in")
 
 
 @pytest.mark.parametrize("model", ["sage", "gat"])

@@ -14,10 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 
+import hinterland as hl
 from hinterland import datasets
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError, StorageError
 from hinterland.training import checkpoint as checkpoints
-from hinterland.training import train
+from hinterland.training import train, train_full
 from hinterland.training import train as training
 from hinterland.training.models import GNN
 
@@ -198,6 +199,34 @@ def test_patience(dataset):
     assert len(found.history) == found.best["epoch"] + 3 < 200
     again = train(dataset, "sage", **{**SMALL, "lr": 0.05, "dropout": 0.0}, epochs=found.best["epoch"])
     assert same(again.model.state_dict(), found.model.state_dict())
+
+
+@pytest.mark.parametrize("trained", [train, train_full])
+@pytest.mark.parametrize("splits", [("train",), ("train", "test")])
+def test_patience_without_validation_is_refused(dataset, trained, splits):
+    blind = dataclasses.replace(dataset, splits={name: dataset.splits[name] for name in splits})
+    with pytest.raises(ConfigError, match="patience=2 waits for a lower validation loss, .*give it a split 'valid', or leave"):
+        trained(blind, "sage", hidden=4, epochs=1, patience=2)
+
+
+def test_messages_go_the_way_that_is_said(tmp_path):
+    """Vertex i of a file's edges i -> 100 + i alone knows the class of 100 + i."""
+    (tmp_path / "pairs.el").write_text("".join(f"{i} {100 + i}\n" for i in range(100)))
+    graph, labels = hl.load_graph(tmp_path / "pairs.el"), torch.arange(200) % 4
+    features = torch.cat([torch.eye(4)[labels[:100]], torch.zeros(100, 4)])
+    parts = (features, labels, {"train": torch.arange(100, 200)}, 4)
+    options = {"fanouts": (2,), "hidden": 8, "epochs": 30, "lr": 0.1, "dropout": 0.0, "device": "cpu"}
+    accuracy = {
+        messages: train(datasets.Dataset(graph, *parts, messages=messages), **options).history[-1]["accuracy"]
+        for messages in ("in", "out")
+    }
+    assert accuracy["out"] == 1 and accuracy["in"] < 0.5
+    unsaid = datasets.Dataset(graph, *parts, messages="in")
+    unsaid.messages = None
+    with pytest.raises(ConfigError, match="the graph is directed; say which way messages go"):
+        train(unsaid, **options)
+    with pytest.raises(ConfigError, match="the graph is directed; say which way messages go"):
+        train_full(unsaid, epochs=1)
 
 
 def test_the_validation_loss_has_the_decay_in_it(dataset):

@@ -56,8 +56,11 @@ class Home:
         str, typer.Option(help="Of features and graph: host, or storage, where batches read both from their files.")
     ] = "host"
     host_budget: Annotated[
-        str, typer.Option(metavar="SIZE", help="With --placement storage: memory for pages of both, in each process.")
-    ] = "1GiB"
+        str | None,
+        typer.Option(
+            metavar="SIZE", help="With --placement storage: memory for pages of both, in each process; by default 1GiB."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -224,8 +227,9 @@ def _check_types(path: Path, types: int, model: str, options: list[str]) -> None
 
 def _opened(path: Path, how: Settings, ranks: Ranks, features: Home, check_types: Callable[[int], None]) -> AnyDataset:
     from .. import datasets
-    from ..datasets.files import source_of
+    from ..datasets.files import HOST_BUDGET, source_of
     from ..training import open_shared
+    from ..training.given import check_patience
 
     def say(what: str) -> None:
         if ranks.is_first:
@@ -235,6 +239,8 @@ def _opened(path: Path, how: Settings, ranks: Ranks, features: Home, check_types
         source = source_of(path, None, None)
         if source.heterogeneous:
             check_types(len(source.vertices))
+        if source.heterogeneous or any(len(part) for part in source.splits.values()):  # others get random ones
+            check_patience(how.patience, source.splits)
         return source
 
     source = ranks.agreed(opened)
@@ -246,7 +252,7 @@ def _opened(path: Path, how: Settings, ranks: Ranks, features: Home, check_types
         _say_who_is_heard(say, loaded, len(_numbers(how.fanout)))
     if source.heterogeneous or any(len(part) for part in loaded.splits.values()):
         if features.placement == "storage":
-            _say_what_stays(say, path, loaded, features.host_budget)
+            _say_what_stays(say, path, loaded, features.host_budget or HOST_BUDGET)
         return loaded
     loaded = datasets.largest_component(loaded)
     loaded.splits = datasets.random_splits(loaded, how.seed)

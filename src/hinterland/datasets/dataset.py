@@ -21,6 +21,7 @@ from ..runtime.units import format_bytes
 
 EdgeType = tuple[str, str, str]
 SPLITS = ("train", "valid", "test")
+MESSAGES = ("in", "out")
 
 
 @dataclass
@@ -31,12 +32,20 @@ class Dataset(Shown):
         graph: the list of v holds the *in-neighbours* of v: the sources of the edges into v, from which v hears in a graph
             neural network and which a sampler draws from. In PyG's terms: the columns of ``edge_index``, by target (CSC).
             For an undirected graph that is the same as its out-neighbours; ``graph.transpose()`` has those of a directed one.
+            What ``load_graph`` and ``from_edges`` make of directed edges are lists of out-neighbours: see ``messages``.
         features: ``[num_vertices, F]``, float16, float32 or float64, in host memory; or on storage, as a StorageArray.
         labels: int64 ``[num_vertices]``, from 0 to ``num_classes - 1``; -1 for a vertex without a label.
         splits: ``"train"``, ``"valid"`` and ``"test"``: int64 vertex numbers. Empty where the files have none
-            (:func:`random_splits` draws some).
+            (:func:`random_splits` draws some). No other names.
         num_classes: how many classes there are.
         name: what it is called.
+        messages: which way messages go in the lists of the ``graph`` that is given; needed where it is directed. ``"in"``: a
+            vertex hears from those in its list. ``"out"``: its messages go out to those in its list, as they go along the edges
+            of a graph that ``load_graph`` has read; the attribute ``graph`` is then ``graph.transpose()``, and this one
+            ``"in"``.
+
+    Raises:
+        ConfigError: a part is none of a data set, a split has another name, or ``messages`` lacks where ``graph`` is directed.
     """
 
     graph: Graph
@@ -45,6 +54,13 @@ class Dataset(Shown):
     splits: dict[str, torch.Tensor]
     num_classes: int
     name: str = "dataset"
+    messages: str | None = None
+
+    def __post_init__(self) -> None:
+        require_graph(self.graph)
+        if _go_out(self.messages):
+            self.graph, self.messages = self.graph.transpose(), "in"
+        check_parts(self)
 
     @property
     def num_vertices(self) -> int:
@@ -74,13 +90,17 @@ class HeteroDataset(Shown):
     Attributes:
         graphs: by edge type ``(source, relation, target)``: the list of v, a vertex of the type ``target``, holds its
             in-neighbours, vertices of the type ``source``. A Graph has one number of vertices, so it is the larger of both
-            types'; lists beyond the target type's number are empty.
+            types'; lists beyond the target type's number are empty. ``from_edges(targets, sources)`` makes such lists.
         features: ``[V, F]`` by vertex type; types without features are left out.
         num_vertices: by vertex type.
         labels: int64 of the type ``target``, as in Dataset.
         splits: as in Dataset: vertices of the type ``target``.
         num_classes, name: as in Dataset.
         target: the vertex type that has labels.
+        messages: as in Dataset, of all graphs; needed where one is directed, as each is that joins two types.
+
+    Raises:
+        ConfigError: as of Dataset.
     """
 
     graphs: dict[EdgeType, Graph]
@@ -91,11 +111,16 @@ class HeteroDataset(Shown):
     num_classes: int
     target: str
     name: str = "dataset"
+    messages: str | None = None
     vertex_types: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
         arguments.instance("num_vertices", self.num_vertices, Mapping, "counts by type")
         self.vertex_types = list(self.num_vertices)
+        if _go_out(self.messages):
+            _require_graphs(self)
+            self.graphs, self.messages = {kind: graph.transpose() for kind, graph in self.graphs.items()}, "in"
+        check_parts(self)
 
     @property
     def edge_types(self) -> list[EdgeType]:
@@ -148,17 +173,19 @@ def check_parts(dataset: Dataset | HeteroDataset) -> None:
     Raises:
         ConfigError: names the part, what it is, and what it must be.
     """
+    messages = getattr(dataset, "messages", None)
     if isinstance(dataset, HeteroDataset):
-        for name, held in (("graphs", dataset.graphs), ("features", dataset.features)):
-            arguments.instance(name, held, Mapping, "by type, as HeteroDataset says")
-        for graph in dataset.graphs.values():
-            require_graph(graph)
+        _require_graphs(dataset)
+        arguments.instance("features", dataset.features, Mapping, "by type, as HeteroDataset says")
+        for relation, graph in dataset.graphs.items():
+            _require_messages(f"the graph of {arguments.shown(relation)}", graph, messages)
         for kind, count in dataset.num_vertices.items():
             arguments.whole_number(f"num_vertices[{kind!r}]", count, 0)
         tables = {f"features of {kind!r}": table for kind, table in dataset.features.items()}
         arguments.one_of("target", dataset.target, list(map(str, dataset.num_vertices)))
     else:
         require_graph(dataset.graph)
+        _require_messages("the graph", dataset.graph, messages)
         tables = {"features": dataset.features}
     for name, table in {**tables, "labels": dataset.labels}.items():
         if isinstance(table, torch.Tensor) and arguments.dense(name, table).ndim == 0:
@@ -167,11 +194,40 @@ def check_parts(dataset: Dataset | HeteroDataset) -> None:
     arguments.instance("splits", dataset.splits, Mapping, "as {'train': vertices} is")
     for name, part in dataset.splits.items():
         what = f"split {arguments.shown(name)}"
+        if name not in SPLITS:
+            raise ConfigError(unknown_split(name))
         if arguments.dense(what, part).ndim != 1 or part.dtype not in (torch.int32, torch.int64):
             raise ConfigError(
                 f"{what} is {arguments.shown(part)}; it must be a list of vertex numbers, int64 [n]; of a mask, give "
                 "mask.nonzero()[:, 0]"
             )
+
+
+def _go_out(messages: str | None) -> bool:
+    """Whether lists hold whom a vertex's messages go to."""
+    return messages is not None and arguments.one_of("messages", messages, MESSAGES) == "out"
+
+
+def _require_graphs(dataset: HeteroDataset) -> None:
+    arguments.instance("graphs", dataset.graphs, Mapping, "by type, as HeteroDataset says")
+    for graph in dataset.graphs.values():
+        require_graph(graph)
+
+
+def _require_messages(what: str, graph: Graph, messages: str | None) -> None:
+    """Refuses a directed graph of which nobody has said which way messages go."""
+    if graph.directed and messages is None:
+        raise ConfigError(
+            f"{what} is directed; say which way messages go: messages='in' if a vertex hears from those in its list, or "
+            "messages='out' if they go along the edges that load_graph and from_edges list by their sources"
+        )
+
+
+def unknown_split(name: object) -> str:
+    """What is said of a split that nothing would read, as "val"."""
+    meant = [split for split in SPLITS if str(name).lower().startswith(split[:2])]
+    remedy = f"call it {meant[0]!r}" if meant else f"the splits of a data set are {', '.join(map(repr, SPLITS))}"
+    return f"split {arguments.shown(name)} is none that is known; {remedy}"
 
 
 def require_one_type(dataset: Dataset) -> None:

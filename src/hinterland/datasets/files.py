@@ -44,6 +44,7 @@ FORMATS = {
     "ogb": Format("OGB node classification", ogb.matches, ogb.read),
     "shchur": Format("Shchur et al.", shchur.matches, shchur.read),
 }
+HOST_BUDGET = "1GiB"
 _CHOICES = ("igb", "igbh")  # whose labels are there twice
 
 
@@ -98,7 +99,7 @@ def open(
     num_classes: int | None = None,
     format: str | None = None,
     progress: Progress | None = None,
-    host_budget: int | str = "1GiB",
+    host_budget: int | str | None = None,
 ) -> AnyDataset:
     """A data set in memory, from a folder that ``convert`` or ``save`` made, or from the original files as they lie on disk.
 
@@ -115,8 +116,9 @@ def open(
         num_classes: for IGB, which of its labels: 19 (the default) or 2983.
         format: a name in ``FORMATS`` instead of what the content says: ``"igb"`` reads only the papers of IGBH.
         progress: called with (what, bytes done, bytes in all) as features are read; a terminal shows a line in any case.
-        host_budget: host memory for pages of features and graphs on storage, as in ``"4GiB"``: one cache for both, which keeps
-            what is read most. With graphs, half of it is for pages on their way to a GPU, where there is one.
+        host_budget: host memory for pages of features and graphs on storage, as in ``"4GiB"``; ``"1GiB"`` if None. It is one
+            cache for both, which keeps what is read most. With graphs, half of it is for pages on their way to a GPU, where
+            there is one. Refused where nothing lies on storage.
 
     Raises:
         FormatError: the files are damaged, truncated, or do not belong together; names the file and the value.
@@ -144,12 +146,17 @@ class Home:
     strict: bool
 
     @classmethod
-    def of(cls, placement: Placement, host_budget: int | str) -> Home:
+    def of(cls, placement: Placement, host_budget: int | str | None) -> Home:
         places, cache = placements(placement), None
         if any(isinstance(place, str) and place == "storage" for place in places.values()):
-            budget = parse_bytes(host_budget)
+            budget = parse_bytes(HOST_BUDGET if host_budget is None else host_budget)
             shared = places["indices"] == "storage" and devices.cuda_available()
             cache = StorageCache(budget // 2 if shared else budget)
+        elif host_budget is not None:
+            raise ConfigError(
+                f"host_budget={arguments.shown(host_budget)} bounds the pages of a data set on storage; give "
+                "placement='storage', or leave it out"
+            )
         return cls(places, cache, not isinstance(placement, str))
 
     def table(self, progress: Progress | None = None) -> Callable[[Rows, str], Any]:
@@ -194,9 +201,9 @@ def placed(source: Source, home: Home, symmetrize: bool, table: Callable[[Rows, 
     rest = (source.labels, source.splits, source.num_classes)
     if not source.heterogeneous:
         [graph] = graphs.values()
-        return Dataset(graph, features[source.target], *rest, source.name)
+        return Dataset(graph, features[source.target], *rest, source.name, messages="in")
     counts = {kind: vertices.count for kind, vertices in source.vertices.items()}
-    return HeteroDataset(graphs, features, counts, *rest, source.target, source.name)
+    return HeteroDataset(graphs, features, counts, *rest, source.target, source.name, messages="in")
 
 
 def convert(

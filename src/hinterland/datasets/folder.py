@@ -163,7 +163,7 @@ def _is_good(header: dict[str, Any]) -> bool:
             _is_name(kind) and _is_count(held["count"]) and isinstance(held["features"], bool) for kind, held in kinds.items()
         )
         and all(len(found) == 3 and all(map(_is_name, found)) and {*found[::2]} <= {*kinds} for found in types)
-        and all(map(_is_split, header["splits"]))
+        and all(map(_is_name, header["splits"]))
         and header["target"] in kinds
         and (header["heterogeneous"] or (len(kinds) == len(edges) == 1 and kinds[header["target"]]["features"]))
         and (header["version"] == 1 or all(Layout.from_json(header["arrays"][name]) for name in (*_array_names(header), SUMS)))
@@ -173,10 +173,6 @@ def _is_good(header: dict[str, Any]) -> bool:
 def _checksum(header: dict[str, Any]) -> str:
     """Of a header without its own."""
     return checksum(torch.frombuffer(bytearray(json.dumps(header, sort_keys=True).encode()), dtype=torch.uint8))
-
-
-def _is_split(value: object) -> bool:
-    return _is_name(value) and value not in ("labels", "features", "checksums")
 
 
 def _is_name(value: object) -> bool:
@@ -213,12 +209,9 @@ def _replaceable(overwrite: bool, folder: Path) -> bool:
 
 def write(source: Source, target: str, *, symmetrize: bool, overwrite: bool, progress: Progress | None) -> None:
     """Writes the data set to the folder ``target``, which appears when it is whole."""
-    for name in (*source.vertices, *(part for kind in source.relations for part in kind), *source.splits):
+    for name in (*source.vertices, *(part for kind in source.relations for part in kind)):
         if not _is_name(name):
             raise ConfigError(f"{target}: a type called {name!r}; names that files can have are letters, digits, _ and -")
-    for name in source.splits:
-        if not _is_split(name):
-            raise ConfigError(f"{target}: a split called {name!r}, which is the name of another file; call it otherwise")
     with replacing_folder(target, partial(_replaceable, overwrite)) as folder:
         _require_room(source, target, folder)
         several = source.heterogeneous

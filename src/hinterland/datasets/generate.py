@@ -160,8 +160,8 @@ def generate(
     for part in splits.values():
         labels[part] = communities[part].to(torch.int64)
     if len(sizes.vertices) == 1:
-        return Dataset(graphs[_EDGES], features[_NODE], labels, splits, classes, name)
-    return HeteroDataset(graphs, features, dict(sizes.vertices), labels, splits, classes, sizes.target, name)
+        return Dataset(graphs[_EDGES], features[_NODE], labels, splits, classes, name, messages="in")
+    return HeteroDataset(graphs, features, dict(sizes.vertices), labels, splits, classes, sizes.target, name, messages="in")
 
 
 def _scaled(shape: str | Shape, scale: float) -> Shape:

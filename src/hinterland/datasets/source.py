@@ -22,7 +22,7 @@ from ..graph.formats.content import Options
 from ..graph.formats.files import read_into, require_memory, size_of
 from ..graph.formats.npy import read_columns
 from ..runtime.errors import FormatError, GraphError
-from .dataset import SPLITS, EdgeType
+from .dataset import SPLITS, EdgeType, unknown_split
 
 FLOATS = (torch.float16, torch.float32, torch.float64)
 HOMOGENEOUS = ("node", "to", "node")
@@ -180,6 +180,8 @@ class Source:
             )
         for name, part in self.splits.items():
             place = self.places.get(name, self.path)
+            if name not in SPLITS:
+                raise FormatError(f"{place}: {unknown_split(name)}")
             outside = ((part < 0) | (part >= count)).nonzero()
             if len(outside):
                 raise FormatError(

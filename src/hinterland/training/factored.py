@@ -70,7 +70,8 @@ class Factored:
     There is one iteration at a time, since replicas belong to it.
 
     Args:
-        loader: of the batches: their seeds, order, rows, labels and timeout. Its position advances with each step.
+        loader: of the batches: their seeds, order, rows, labels and timeout. Its position advances with each step. It has no
+            ``cache=`` and no ``gpu_budget=``, which are of one GPU, and no ``stats=``.
         sampler_on: makes the sampler of a device, as ``lambda device: NeighborSampler(graph, [15, 10, 5], device=device)``.
             All must give the same samples.
         model: whose parameters are trained, on any device; best on the first.
@@ -105,6 +106,14 @@ class Factored:
         arguments.instance("model", model, nn.Module, "as make_model() gives")
         if loader.stats is not None:
             raise ConfigError("the loader's stats= are of batches that one device makes; leave them out for several")
+        if loader.asked_cache is not None:
+            why = "is filled between two steps of its own, which are not made here"
+            if loader.asked_cache.budget is not None:
+                why = "has a budget (gpu_budget=), which plans rows for one GPU, and all devices gather"
+            raise ConfigError(
+                f"the loader's cache {why}; leave out cache= and gpu_budget=, and keep rows in features.tiered(..., devices=) "
+                "and lists in what sampler_on samples from, as hl.prepare makes"
+            )
         round = len(self._devices) if round is None else round
         self.round = arguments.at_least_one("round", round, "averages no batch; use 1 or more")
         depth = 2 * self.round if depth is None else depth

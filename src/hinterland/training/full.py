@@ -29,7 +29,16 @@ from ..runtime.shown import Shown
 from .epoch_line import show_epoch
 from .finite import rows_at_once
 from .full_models import FULL_MODELS, SUMMED, FullGNN, make_full_model, sums
-from .given import Learning, LearningOptions, check_checkpoint, check_dataset, check_ranks, fingerprint, several_devices
+from .given import (
+    Learning,
+    LearningOptions,
+    check_checkpoint,
+    check_dataset,
+    check_patience,
+    check_ranks,
+    fingerprint,
+    several_devices,
+)
 from .loader import step_seed
 from .models import check_model
 from .rows import rows_of
@@ -161,6 +170,7 @@ def train_full(
             check_tunable(model, strategy, gpu_budget)
         check_checkpoint(checkpoint, None, resume)
         check_dataset(dataset, whole=True)
+        check_patience(settings.patience, dataset.splits)
         return settings
 
     with joined(several[0] if several else device, arguments.seconds("timeout", timeout)) as ranks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -137,6 +137,15 @@ def check_checkpoint(checkpoint: str | Path | None, checkpoint_every: int | None
     check_place(checkpoint)
     if os.path.exists(checkpoint) and not resume:
         raise ConfigError(f"{checkpoint}: holds a run already; resume it, or remove the file to begin anew")
+
+
+def check_patience(patience: int | None, splits: Mapping[str, Any]) -> None:
+    """Refuses to wait for a validation loss where nothing is validated."""
+    if patience is not None and not len(splits.get("valid", ())):
+        raise ConfigError(
+            f"patience={patience} waits for a lower validation loss, and the data set has no validation vertices; give it a "
+            "split 'valid', or leave out patience"
+        )
 
 
 def several_devices(

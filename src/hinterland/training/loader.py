@@ -215,7 +215,7 @@ class Loader:
             fault = "leaves no block to run; use 1 or more, or None for the default"
             blocks = arguments.at_least_one("gather_blocks", gather_blocks, fault)
             self.gather_blocks = by_type(lambda table: blocks, self.features)
-        asked = wanted(cache, gpu_budget)
+        self.asked_cache = asked = wanted(cache, gpu_budget)
         self._wanted = asked if len(self) else None
         if self._wanted is None:
             return

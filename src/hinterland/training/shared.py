@@ -56,7 +56,7 @@ def open_shared(
     num_classes: int | None = None,
     format: str | None = None,
     placement: str = "host",
-    host_budget: int | str = "1GiB",
+    host_budget: int | str | None = None,
 ) -> AnyDataset:
     """A data set whose features the processes of a torchrun job hold together; everything else each has for itself.
 
@@ -70,7 +70,7 @@ def open_shared(
             place stands a Source whose small parts were read already.
         placement: ``"host"``, or ``"storage"``: then each process reads rows of features and neighbours from the files itself,
             through a cache of its own, as ``datasets.open`` says.
-        host_budget: of that cache, in each process.
+        host_budget: of that cache, in each process, as in ``datasets.open``.
 
     Raises:
         FormatError, StorageError, OutOfMemory: as in ``datasets.open``; of features, in all ranks alike.

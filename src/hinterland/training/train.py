@@ -33,6 +33,7 @@ from .given import (
     TrainOptions,
     check_checkpoint,
     check_dataset,
+    check_patience,
     check_ranks,
     fingerprint,
     has_types,
@@ -143,6 +144,7 @@ def train(
         if wanted(split[1].get("cache"), split[1].get("gpu_budget")) is not None and devices is not None:
             raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
         check_dataset(dataset)
+        check_patience(split[0].patience, dataset.splits)
         if has_types(dataset):
             check_hetero_model(model)
         return split
