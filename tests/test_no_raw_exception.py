@@ -2,10 +2,12 @@
 
 Each argument of each function in turn is replaced by everything that is not what it takes: other types, numbers that no
 machine counts to, tensors without data. Functions of the user's are left out, since what they raise is the user's to see.
+At the end every function and class in an ``__all__`` is called so, by its signature, with a wrong kind of value for each.
 """
 
 from __future__ import annotations
 
+import inspect
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -19,8 +21,21 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland import datasets, graph, hotness, memory, sampling, traffic, training
-from hinterland.graph import Graph
+from hinterland import (
+    datasets,
+    fullgraph,
+    graph,
+    hotness,
+    kernels,
+    machine,
+    memory,
+    nn,
+    sampling,
+    storage,
+    traffic,
+    training,
+)
+from hinterland.graph import Graph, emogi
 from hinterland.memory import UnifiedTensor
 from hinterland.memory.tiers import plan_stored_tiers
 from hinterland.runtime.errors import HinterlandError
@@ -428,3 +443,214 @@ def test_a_wrong_argument_gets_a_sentence(name, made):
             except Exception as error:
                 raw.append(f"{argument}={bad!r:.60}: {type(error).__name__}: {error!s:.100}")
     assert not raw, "\n".join(raw)
+
+
+MODULES = (datasets, fullgraph, graph, hotness, kernels, machine, memory, nn, sampling, storage, traffic, training)
+ELSEWHERE = {
+    "probe": "measures the machine for a minute",
+    "launch": "starts processes; tests/fullgraph/test_processes.py has its bad arguments",
+    "mapped_limit": "asks a GPU",
+    "plan_mapping": "asks a GPU",
+    "from_igraph": "needs igraph; tests/graph/test_convert.py",
+    "set_mapped_limit": "is of the whole process; tests/memory/test_limits.py",
+    "ShardedTensor": "needs a process group; tests/memory/test_sharded.py",
+    "TieredShards": "needs a process group; tests/memory/test_sharded.py",
+    "Machine.from_json": "takes what a probe has written; see cases()",
+    **dict.fromkeys(("Graph.of", "HostRows.of", "TierCount.of"), "takes what is known to be right"),
+}
+
+
+def public() -> dict[str, Callable[..., Any]]:
+    """By their names the functions in every ``__all__``, the classes that say how they are made, and what else makes them."""
+    found = {f"emogi.{name}": getattr(emogi, name) for name in emogi.ALGORITHMS}
+    seen = set()
+    for module in (hl, *MODULES):
+        for name in module.__all__:
+            one, path = getattr(module, name), name if module is hl else f"{module.__name__.split('.')[-1]}.{name}"
+            if name in ELSEWHERE or id(one) in seen:
+                continue
+            seen.add(id(one))
+            if inspect.isfunction(one) or (inspect.isclass(one) and "Args:" in (one.__doc__ or "")):
+                found[path] = one
+            for maker, held in vars(one).items() if inspect.isclass(one) else ():
+                if isinstance(held, classmethod) and maker[0] != "_" and f"{name}.{maker}" not in ELSEWHERE:
+                    found[f"{path}.{maker}"] = getattr(one, maker)
+    return found
+
+
+PUBLIC = public()
+
+
+class Right:
+    """What parameters take: by their names, and where a function takes something else of a name, by that function's."""
+
+    def __init__(self, folder: Path) -> None:
+        import networkx
+        import scipy.sparse
+        from pyarrow import feather
+        from pyarrow import table as columns
+
+        index, labels, pairs = torch.arange(3), torch.tensor([0, 1] * 4), torch.tensor([[0, 1], [2, 5]])
+        plain = hl.from_edges(torch.arange(7), torch.arange(1, 8), num_vertices=8, symmetrize=True)
+        weighted, chain = hl.random_weights(plain, "float32"), hl.from_edges(index, index + 1)
+        table, splits = UnifiedTensor.from_tensor(torch.randn(8, 2)), {"train": torch.arange(4), "valid": torch.arange(4, 6)}
+        data, sampler = datasets.Dataset(plain, table, labels, splits, 2), sampling.NeighborSampler(plain, [2, 2])
+        bag = hl.UnifiedEmbeddingBag(8, 2, mode="sum")
+        p = hl.PartitionedGraph.from_graph(plain, 1, devices="cpu")
+        rows, loader = p.scatter(torch.ones(8, 2)), training.Loader(sampler, index, 2, features=table, labels=labels)
+        registered = UnifiedTensor.empty((3,), placement="registered")
+        small = datasets.Shape({"node": 200}, {"node": 2}, {("node", "to", "node"): 300}, (60, 9, 9), 2)
+        raw = {"path": folder / "edges.el", "dtype": torch.uint8, "shape": (4,)}
+        self.edges, self.set = folder / "edges.el", folder / "set"
+        self.edges.write_text("0 1\n1 2\n")
+        feather.write_feather(columns({"x": [1, 2, None]}), folder / "t.arrow")
+        datasets.save(data, self.set)
+        wrong = [
+            None,
+            "a text",
+            7,
+            -1,
+            -0.5,
+            [None],
+            object(),
+            hl.prepare(plain),
+            plain,
+            table,
+            torch.ones(8, dtype=torch.bool),
+        ]
+        self.wrong = [*wrong, torch.zeros(8, dtype=torch.complex64), torch.tensor([[0.5, 1], [2, 3]])]
+
+        held: dict[str, Any] = {"graph": plain, "source": 0, "sources": [0, 1], "src": index, "dst": index, "pairs": pairs}
+        held |= {"indptr": torch.tensor([0, 1, 2]), "indices": torch.tensor([1, 0]), "num_sources": 2, "num_targets": 2}
+        held |= {"path": self.edges, "target": folder / "out", "kind": "uniform", "what": registered, "nbytes": 10}
+        held |= {"dataset": data, "data": data, "features": table, "labels": labels, "graphs": {("a", "to", "a"): plain}}
+        held |= {"function": lambda x: x > 0, "how": "sum", "arrays": torch.zeros(8), "to": torch.zeros(3)}
+        held |= {
+            "tensor": torch.zeros(3),
+            "shape": (3,),
+            "dtype": torch.float32,
+            "device": torch.device("cpu"),
+            "devices": ["cpu"],
+        }
+        held |= {"table": table, "order": torch.arange(8), "scores": torch.arange(8.0), "probability": torch.rand(8)}
+        held |= {
+            "shares": [0.5],
+            "rows": 8,
+            "row_bytes": 8,
+            "budget": 4096,
+            "gpus": 1,
+            "mapping": "mapped",
+            "table_bytes": 1 << 30,
+        }
+        held |= {
+            "seeds": index,
+            "starts": index,
+            "length": 3,
+            "count": 3,
+            "fanouts": [2, 2],
+            "batch_size": 2,
+            "sampler": sampler,
+        }
+        held |= {"prepared": hl.prepare(plain), "sample": sampler.sample([0]), "rate": 1e9, "latency": 1e-6}
+        held |= {"counted": hl.bfs(plain, 0, device="cpu", stats=True).stats, "num_embeddings": 8, "embedding_dim": 2}
+        held |= {"embeddings": torch.zeros(8, 2), "params": list(bag.parameters()), "in_channels": 2, "out_channels": 4}
+        held |= {"p": p, "x": rows, "others": rows, "fn": lambda *rows: rows[0], "nn": torch.nn.Linear(2, 2), "loader": loader}
+        held |= {"name": "sage", "inputs": 2, "hidden": 4, "classes": 2, "layers": 2, "stages": [training.Stage("a", abs)]}
+        held |= {"model": training.make_model("sage", 2, 4, 2, 2), "step": abs, "sampler_on": lambda device: sampler}
+        self.by_name = {**held, "ranks": training.Ranks(0, 1, torch.device("cpu"), 1, 3.0)}
+
+        of: dict[str, dict[str, Any]] = {name: {"graph": weighted} for name in ("sssp", "sswp", "emogi.sssp")}
+        of |= {name: {"path": self.set} for name in ("datasets.open", "datasets.detect", "datasets.convert")}
+        of |= {"training.open_shared": {"path": self.set}, "query": {"path": folder / "t.arrow"}, "generate": {"vertices": 5}}
+        of |= {"StorageArray.open": raw, "UnifiedTensor.from_file": raw, "StorageArray.create": {"path": folder / "x.bin"}}
+        of |= {
+            "save_graph": {"path": folder / "out.hl"},
+            "reorder": {"by": "degree"},
+            "memory.copy": {"source": torch.zeros(3)},
+        }
+        of |= {"kernel": {"source": "__global__ void add(array<float> a, int64_t n) {}"}}
+        of |= {"from_networkx": {"graph": networkx.path_graph(3)}, "from_scipy": {"matrix": scipy.sparse.eye(3).tocsr()}}
+        of |= {"datasets.generate": {"shape": small}, "datasets.save": {"overwrite": True}}
+        of |= {"datasets.random_splits": {"train_per_class": 1, "valid_per_class": 1}}
+        of |= {"hotness.corrected_probability": {"counts": [torch.ones(8)] * 2}, "hotness.hit_rate": {"counts": torch.ones(8)}}
+        of |= {"hotness.renumber": {"scores": torch.arange(8.0)}, "PartitionedGraph.from_graph": {"devices": "cpu"}}
+        of |= {"training.make_full_model": {"name": "gcn"}, "training.Pipeline": {"source": [1]}}
+        of |= {"training.plan_cache": {"sampler": [2, 2]}, "training.train_full": {"model": "gcn", "epochs": 1, "hidden": 4}}
+        of |= {"training.train": {"model": "sage", "epochs": 1, "hidden": 4, "fanouts": (2,)}}
+        of |= {"graph.verify_bfs": {"result": hl.bfs(plain, 0)}}
+        of |= {"graph.verify_sssp": {"graph": weighted, "result": hl.sssp(weighted, 0)}}
+        of |= {"graph.verify_sswp": {"graph": weighted, "result": hl.sswp(weighted, 0)}}
+        of |= {"graph.verify_jaccard": {"result": graph.jaccard(plain, pairs)}}
+        of |= {"graph.verify_multi_source_bfs": {"result": hl.multi_source_bfs(plain, [0, 1])}}
+        of |= {"graph.strongly_connected_components": {"graph": chain}}
+        of |= {"graph.verify_strong_components": {"graph": chain, "result": graph.strongly_connected_components(chain)}}
+        found = {"components": hl.connected_components, "betweenness": hl.betweenness_centrality, "pagerank": hl.pagerank}
+        found |= {"hits": graph.hits, "leiden": graph.leiden, "communities": graph.louvain, "cores": graph.core_numbers}
+        found |= {"eigenvector": graph.eigenvector_centrality, "katz": graph.katz_centrality, "triangles": graph.triangles}
+        found |= {"weighted_pagerank": graph.weighted_pagerank}
+        self.of = of | {f"graph.verify_{name}": {"result": find(plain)} for name, find in found.items()}
+
+
+@pytest.fixture(scope="module")
+def right(tmp_path_factory):
+    return Right(tmp_path_factory.mktemp("right"))
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", PUBLIC)
+def test_a_wrong_kind_of_value_gets_a_sentence(name, right):
+    call, raw = PUBLIC[name], []
+    parameters = inspect.signature(call).parameters.values()
+    named = {one.name for one in parameters if one.kind is not one.VAR_KEYWORD}
+    own = right.of.get(name, {})
+    good = {one: ({**right.by_name, **own})[one] for one in named if _is_needed(call, one)} | own
+
+    def tried(**given):
+        """Positions go to those that have no names for the caller."""
+        placed = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.VAR_POSITIONAL)]
+        if any(one.kind is one.VAR_POSITIONAL for one in placed):
+            placed = [
+                one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD, one.VAR_POSITIONAL)
+            ]
+        call(*[given.pop(one.name) for one in placed if one.name in given], **given)
+
+    tried(**good)
+    for argument in sorted(named | own.keys()):
+        for wrong in right.wrong:
+            try:
+                tried(**{**good, argument: wrong})
+            except HinterlandError:
+                continue
+            except Exception as error:
+                raw.append(f"{argument}={wrong!r:.60}: {type(error).__name__}: {error!s:.100}")
+    assert not raw, "\n".join(raw)
+
+
+def _is_needed(call: Callable[..., Any], name: str) -> bool:
+    one = inspect.signature(call).parameters[name]
+    return one.default is one.empty
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "sentence"),
+    [
+        ("emogi.bfs", {"graph": "prepared"}, "graph is a Prepared, but must be a Graph; pass its .graph"),
+        ("emogi.cc", {"graph": None}, "graph is a NoneType, but must be a Graph; make one with"),
+        ("emogi.pagerank", {"damping": "x"}, "damping 'x' is not a number"),
+        ("emogi.pagerank", {"tolerance": [1]}, r"tolerance \[1\] is not a number"),
+        ("emogi.sssp", {"observe": "x"}, "observe='x' is no function"),
+        ("traffic.LinkModel.of", {"rate": "x"}, "rate 'x' is not a number"),
+        ("hotness.corrected_probability", {"counts": 5}, "counts are a list of two, as presample.* makes them, not 5"),
+        ("graph.verify_katz", {"alpha": "x"}, "alpha 'x' is not a number"),
+        ("from_edges", {"symmetrize": "no"}, "symmetrize 'no' is neither True nor False"),
+        ("nn.GCNConv", {"bias": None}, "bias None is neither True nor False"),
+        ("training.train", {"dataset": "prepared"}, "is no data set; open one with"),
+    ],
+)
+def test_the_sentences_of_some(name, changed, sentence, right):
+    call, own = PUBLIC[name], right.of.get(name, {})
+    needed = [one for one in inspect.signature(call).parameters if _is_needed(call, one) and one != "options"]
+    good = {one: right.by_name[one] for one in needed if one not in own} | own
+    changed = {one: right.by_name["prepared"] if value == "prepared" else value for one, value in changed.items()}
+    with pytest.raises(HinterlandError, match=sentence):
+        call(**{**good, **changed})

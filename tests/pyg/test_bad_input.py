@@ -120,3 +120,17 @@ def stores_of(data):
     features.put_tensor(data.x, group_name=None, attr_name="x", index=None)
     graphs.put_edge_index(data.edge_index, edge_type=None, layout="coo", size=(300, 300))
     return features, graphs
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"is_sorted": torch.zeros(3)}, "is_sorted a torch.float32 tensor .* is neither True nor False"),
+        ({"directed": "no"}, "directed 'no' is neither True nor False"),
+        ({"time_attr": [None]}, "time_attr is a list, but must be a str"),
+        ({"weight_attr": [None]}, "weight_attr is a list, but must be a str"),
+        ({"placement": [None]}, "placement is a list, but must be a str"),
+    ],
+)
+def test_options_of_another_kind(data, options, match):
+    refused(ConfigError, match, lambda: Sampler(data, [2], **options))

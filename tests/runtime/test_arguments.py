@@ -34,6 +34,22 @@ def test_what_is_no_whole_number_gets_one_line(value):
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 200
 
 
+def test_switches_are_pythons_numpys_and_tensors_of_one():
+    for value in (True, np.True_, torch.tensor(True), 1, np.int8(1)):
+        assert arguments.switch("on", value) is True
+    for value in (False, np.False_, torch.tensor(False), 0):
+        assert arguments.switch("on", value) is False
+    assert arguments.switches(a=np.True_, b=False) == [True, False]
+
+
+@pytest.mark.parametrize(
+    "value", [None, "no", 2, -1, 0.0, [], np.zeros(2, dtype=bool), torch.zeros(2), torch.tensor(True, device="meta"), object()]
+)
+def test_what_is_no_switch(value):
+    with pytest.raises(ConfigError, match="on .* is neither True nor False"):
+        arguments.switch("on", value)
+
+
 @pytest.mark.parametrize("value", [float("nan"), 0, -1, "3", None, 1j, 10**400], ids=lambda value: type(value).__name__)
 def test_what_is_no_time(value):
     with pytest.raises(ConfigError, match="timeout"):

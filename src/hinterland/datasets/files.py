@@ -127,6 +127,7 @@ def open(
         ConfigError: an option that cannot be used.
     """
     arguments.function("progress", progress)
+    symmetrize = arguments.switch("symmetrize", symmetrize)
     home = Home.of(placement, host_budget)
     return placed(source_of(path, format, num_classes), home, symmetrize, home.table(progress))
 
@@ -232,7 +233,7 @@ def convert(
         FormatError, OutOfMemory: as in ``open``.
     """
     arguments.function("progress", progress)
-    target = arguments.path("target", target)
+    target, symmetrize = arguments.path("target", target), arguments.switch("symmetrize", symmetrize)
     check_target(target, overwrite)
     source = source_of(path, format, num_classes)
     folder.write(source, target, symmetrize=symmetrize, overwrite=overwrite, progress=progress)
@@ -240,7 +241,7 @@ def convert(
 
 def check_target(target: str | os.PathLike[str], overwrite: bool = False) -> None:
     """Refuses a folder that ``convert`` and ``save`` will refuse, before a long run is for nothing."""
-    folder.check_place(arguments.path("target", target), overwrite)
+    folder.check_place(arguments.path("target", target), arguments.switch("overwrite", overwrite))
 
 
 def save(
@@ -261,7 +262,7 @@ def save(
         StorageError: as in ``convert``.
     """
     arguments.function("progress", progress)
-    target = arguments.path("target", target)
+    target, overwrite = arguments.path("target", target), arguments.switch("overwrite", overwrite)
     arguments.instance("dataset", dataset, (Dataset, HeteroDataset), "open or make one with hinterland.datasets")
     check_parts(dataset)
     try:

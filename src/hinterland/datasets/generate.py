@@ -147,6 +147,7 @@ def generate(
         ConfigError: no such shape, one whose parts do not name each other, or a scale or seed out of range.
         OutOfMemory: the data set does not fit.
     """
+    symmetrize = arguments.switch("symmetrize", symmetrize)
     sizes, name = _scaled(shape, scale), shape if isinstance(shape, str) else "generated"
     seed = arguments.whole_number("seed", seed, 0, 2**64 - 1)
     device, places = devices.as_device(device), placements(placement)

@@ -139,7 +139,7 @@ def tune(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "a
         OutOfMemory: no strategy fits.
         RankLost: another rank died, or gave no answer within the timeout of the process group.
     """
-    bench = _Bench.of(p, x, reduce, strategy)
+    again, bench = arguments.switch("again", again), _Bench.of(p, x, reduce, strategy)
     found: dict[Any, Tuned] = p.kept("tuned", dict)
     name = (bench.what, bench.strategy)
     if again or name not in found:

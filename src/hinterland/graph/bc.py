@@ -97,7 +97,7 @@ def betweenness_centrality(
         GraphError: an offset or neighbour met on the way is out of range, or there are more paths than a double counts.
         OutOfMemory: the search's state exceeds the free GPU memory.
     """
-    chosen = _sources(graph_of(graph), sources, seed)
+    chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
     scores, report = with_stats(functools.partial(_run, prepared, chosen), stats, prepared, "auto", summarise_all)
     _rescale(scores, chosen, normalized, prepared.graph.directed)
@@ -128,7 +128,7 @@ def edge_betweenness_centrality(
     Raises:
         ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`betweenness_centrality`.
     """
-    chosen = _sources(graph_of(graph), sources, seed)
+    chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", None, device)
     graph, on = prepared.graph, prepared.device
     with devices.on(on):

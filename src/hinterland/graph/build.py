@@ -16,6 +16,7 @@ import torch
 from .. import _core
 from ..memory import UnifiedTensor, report
 from ..memory.limits import require_host_memory, returning
+from ..runtime import arguments
 from ..runtime.errors import GraphError
 from . import arrays
 from .lists import NeighborLists
@@ -69,6 +70,7 @@ def build(
 
     ``runs``: the source is a parser's runs (``EdgeParser.runs``), which hold so many bytes; ``weights`` is then their type.
     """
+    remove_duplicates, sort_neighbors = arguments.switches(remove_duplicates=remove_duplicates, sort_neighbors=sort_neighbors)
     final = arrays.placements(placement)
     host = arrays.host_places(final)
     # What will be copied once more, without its duplicates, is on the heap first, too.

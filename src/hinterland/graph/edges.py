@@ -49,6 +49,9 @@ def from_edges(
             an undirected graph has no reverse.
         OutOfMemory: the graph, or what building it needs, does not fit.
     """
+    directed, symmetrize, drop_loops = arguments.switches(
+        directed=directed, symmetrize=symmetrize, remove_self_loops=remove_self_loops
+    )
     for name, array in (("src", src), ("dst", dst), ("weights", weights)):
         if array is not None or name != "weights":
             arrays.require_array(name, array)
@@ -65,7 +68,7 @@ def from_edges(
     elif (num_vertices := arguments.whole_number("num_vertices", num_vertices)) < 0:
         raise ConfigError(f"num_vertices cannot be negative: {num_vertices}")
     edges = _core.listed_edges(src.data_ptr(), dst.data_ptr(), src.numel(), src.element_size())
-    rules = _core.EdgeRules(mirror=symmetrize, drop_loops=remove_self_loops)
+    rules = _core.EdgeRules(mirror=symmetrize, drop_loops=drop_loops)
     try:
         lists = build(
             edges,
@@ -122,9 +125,10 @@ def simplify(
         OutOfMemory: the graph, or what building it needs, does not fit.
     """
     require_graph(graph)
+    symmetrize, drop_loops = arguments.switches(symmetrize=symmetrize, remove_self_loops=remove_self_loops)
     lists = rebuilt(
         graph.neighbor_lists,
-        _core.EdgeRules(mirror=symmetrize and graph.directed, drop_loops=remove_self_loops),
+        _core.EdgeRules(mirror=symmetrize and graph.directed, drop_loops=drop_loops),
         remove_duplicates=remove_duplicates,
         sort_neighbors=sort_neighbors,
         placement=graph.neighbor_lists.places if placement is None else placement,

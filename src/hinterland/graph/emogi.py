@@ -24,7 +24,7 @@ from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown, type_name
 from . import arrays
 from .bfs import check_source
-from .graph import Graph
+from .graph import Graph, require_graph
 from .migrating import migrating
 from .sssp import WEIGHT_CLASSES, distances_of, negative_weight, require_weights, unset_key
 from .traversal import Clock, smallest_outer
@@ -108,6 +108,7 @@ def bfs(
         GraphError: a neighbour met on the way is out of range.
         OutOfMemory: lists for ``"uvm"`` exceed what managed memory may take.
     """
+    require_graph(graph)
     source = check_source(graph, source)
     return search(Traversal(graph, "bfs", access, assignment, size, device), source)
 
@@ -148,6 +149,8 @@ def sssp(
         ConfigError: no weights, or of another type; otherwise as for :func:`bfs`.
         GraphError: a negative weight; otherwise as for :func:`bfs`.
     """
+    require_graph(graph)
+    arguments.function("observe", observe)
     source = check_source(graph, source)
     run = Traversal(graph, "sssp", access, assignment, size, device)
     assert run.weights is not None
@@ -192,6 +195,8 @@ def cc(
     Raises:
         GraphError: the graph is directed; otherwise as for :func:`bfs`.
     """
+    require_graph(graph)
+    arguments.function("observe", observe)
     if graph.directed:
         raise GraphError("EMOGI finds components of undirected graphs; make the graph with directed=False or symmetrize=True")
     return label(Traversal(graph, "cc", access, assignment, size, device), observe)
@@ -242,6 +247,9 @@ def pagerank(
         ConfigError: a damping or tolerance out of range; otherwise as for :func:`bfs`.
         GraphError: as for :func:`bfs`.
     """
+    require_graph(graph)
+    arguments.function("observe", observe)
+    damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
     if not 0 <= damping < 1 or not tolerance > 0:
         raise ConfigError(f"damping={damping!r} lies in [0, 1) and tolerance={tolerance!r} above 0; 0.85 and 0.001 are usual")
     run = Traversal(graph, "pagerank", access, assignment, size, device)

@@ -64,6 +64,7 @@ class Graph(OverLists, Shown):
         directed: bool = True,
         placement: str | Mapping[str, str] = "host",
     ) -> None:
+        directed = arguments.switch("directed", directed)
         self.neighbor_lists = NeighborLists.checked(indptr, indices, weights, placement, mirrored=not directed)
         self.directed = directed
         self.numbering: Order | None = None

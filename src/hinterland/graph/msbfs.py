@@ -92,7 +92,7 @@ def multi_source_bfs(
     given = graph_of(graph)
     inner = to_inner(given, check_sources(given, sources))
     prepared = prepared_for(graph, "msbfs", gpu_budget, device)
-    run = functools.partial(_run, prepared, inner, levels, mode)
+    run = functools.partial(_run, prepared, inner, arguments.switch("levels", levels), mode)
     found, report = with_stats(run, stats, prepared, mode, summarise_all)
     return MultiBfsResult(*found, report)
 

@@ -83,7 +83,8 @@ def recipe(
     if not 0 <= edge_factor <= 1 << 16:
         raise ConfigError(f"edge_factor {edge_factor} is not from 0 to {1 << 16}")
     given = _sizes(kind, scale=scale, vertices=vertices, rows=rows, cols=cols)
-    permuted = kind not in _LOCAL if permute is None else bool(permute)
+    permuted = kind not in _LOCAL if permute is None else arguments.switch("permute", permute)
+    directed = arguments.switch("directed", directed)
     share = _share("missing", missing, kind, "grid", 0.0) + _share("rewired", rewired, kind, "ring", _REWIRED)
 
     scale = given.get("scale")
@@ -92,10 +93,10 @@ def recipe(
         if rows * cols > 1 << 40:
             raise ConfigError(f"a grid of {rows} x {cols} has more than 2^40 vertices")
         edges = rows * (cols - 1) + (rows - 1) * cols
-        return Recipe(kind, edges, rows * cols, 0, cols, seed, bool(directed), permuted, share)
+        return Recipe(kind, edges, rows * cols, 0, cols, seed, directed, permuted, share)
     count = given["vertices"] if scale is None else 1 << scale
     columns = edge_factor if kind == "ring" else 1
-    return Recipe(kind, count * edge_factor, count, scale or 0, columns, seed, bool(directed), permuted, share)
+    return Recipe(kind, count * edge_factor, count, scale or 0, columns, seed, directed, permuted, share)
 
 
 def check_seed(seed: int) -> int:

@@ -188,7 +188,7 @@ def verify_katz(
     graph: Graph,
     result: CentralityResult,
     alpha: float = 0.1,
-    beta: float = 1.0,
+    beta: float | torch.Tensor = 1.0,
     tolerance: float = 1e-6,
     weighted: bool = False,
 ) -> None:
@@ -199,8 +199,10 @@ def verify_katz(
     """
     require_graph(graph)
     require_result(result, CentralityResult)
-    x = result.scores.cpu()
-    after = alpha * checked_product(graph, x, weighted, transposed=True) + beta
+    alpha, tolerance = arguments.number("alpha", alpha), arguments.number("tolerance", tolerance)
+    x, weighted = result.scores.cpu(), arguments.switch("weighted", weighted)
+    own = _given(beta, len(x)).cpu() if isinstance(beta, torch.Tensor) else arguments.number("beta", beta)
+    after = alpha * checked_product(graph, x, weighted, transposed=True) + own
     _require_close("a further step changes scores", x, after, max(tolerance, tolerance * alpha * float(x.abs().max())))
 
 
@@ -212,6 +214,7 @@ def verify_eigenvector(graph: Graph, result: CentralityResult, tolerance: float 
     """
     require_graph(graph)
     require_result(result, CentralityResult)
+    tolerance, weighted = arguments.number("tolerance", tolerance), arguments.switch("weighted", weighted)
     x = result.scores.cpu()
     after = checked_product(graph, x, weighted, transposed=True) + x
     _require_close("a further step changes scores", x, after / (float(after.norm()) or 1.0), tolerance)
@@ -225,7 +228,7 @@ def _begun(
     gpu_budget: int | str | None,
     device: _Device,
 ) -> tuple[Adjacency, float, int]:
-    tolerance = arguments.number("tolerance", tolerance)
+    tolerance, weighted = arguments.number("tolerance", tolerance), arguments.switch("weighted", weighted)
     limit = arguments.whole_number("max_iterations", max_iterations, 1, MOST_ITERATIONS)
     return Adjacency(graph, weighted and graph_of(graph).weight_type is not None, gpu_budget, device), tolerance, limit
 
@@ -241,11 +244,13 @@ def _require_one_sign(graph: Graph) -> None:
 
 
 def _start(matrix: Adjacency, given: torch.Tensor | None, otherwise: float) -> torch.Tensor:
-    if given is None:
-        return matrix.full(otherwise)
-    if arguments.dense("a vector", given).shape != (len(matrix),) or given.is_complex():
-        raise ConfigError(f"a vector has one real number for each of {len(matrix)} vertices, not shape {tuple(given.shape)}")
-    return matrix.inner(given)
+    return matrix.full(otherwise) if given is None else matrix.inner(_given(given, len(matrix)))
+
+
+def _given(vector: torch.Tensor, vertices: int) -> torch.Tensor:
+    if arguments.dense("a vector", vector).shape != (vertices,) or vector.is_complex():
+        raise ConfigError(f"a vector has one real number for each of {vertices} vertices, not shape {tuple(vector.shape)}")
+    return vector
 
 
 def _to_sum(x: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 from ..machine import measured_link
 from ..memory.count import COUNTS, METERED, TIERS, Metered, no_requests
 from ..memory.gather_stats import amplification
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..storage import StorageCache
 from ..storage.on_device import DeviceStore
 from .prepare import Prepared
@@ -121,6 +121,7 @@ def with_stats(
         prepared, mode: as of :func:`summarise`.
         summary: makes the stats; :func:`summarise_all` where ``run`` is several searches.
     """
+    asked = arguments.switch("stats", asked)
     if prepared.caches:
         return _with_storage(run, asked, prepared, mode, summary)
     with devices.on(prepared.device):

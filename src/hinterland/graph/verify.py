@@ -127,6 +127,7 @@ def verify_betweenness(graph: Graph, result: BetweennessResult, normalized: bool
     """
     require_graph(graph)
     require_result(result, BetweennessResult)
+    normalized = arguments.switch("normalized", normalized)
     scores, sources = result.scores.cpu(), result.sources
     vertices, count = graph.num_vertices, len(sources)
     if scores.dtype != torch.float64 or scores.shape != (vertices,):

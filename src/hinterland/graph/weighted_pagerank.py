@@ -96,6 +96,7 @@ def verify_weighted_pagerank(
     """
     require_graph(graph)
     require_result(result, PagerankResult)
+    damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
     vertices = graph.num_vertices
     x = result.scores.cpu().double()
     if x.shape != (vertices,):

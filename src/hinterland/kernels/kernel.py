@@ -44,6 +44,8 @@ class Kernel(Shown):
     def __init__(self, source: str, name: str | None, cache: int | str, opening: str = "") -> None:
         if not isinstance(source, str):
             raise ConfigError(f"a kernel is made of a text in CUDA C++, not of {arguments.shown(source)}")
+        if name is not None:
+            arguments.instance("name", name, str, "as that of a kernel in the text")
         self._source = source
         self._opening = opening  # lines before it, which include files of ours
         self.signature = signature.find(source, name)

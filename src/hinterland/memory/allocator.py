@@ -130,7 +130,7 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
         DeviceError: ``mapped`` without CUDA, or the driver refused.
         ConfigError: an unknown ``mapping``.
     """
-    nbytes = arguments.whole_number("a size in bytes", nbytes, 0)
+    nbytes, touch = arguments.whole_number("a size in bytes", nbytes, 0), arguments.switch("touch", touch)
     if not isinstance(mapping, str) or mapping not in MAPPINGS:
         remedy = "GPU memory is a plain tensor: t.cuda()"
         if isinstance(mapping, str) and mapping == "storage":

@@ -10,11 +10,19 @@ from itertools import pairwise
 
 import torch
 
+from ..runtime import arguments
+from ..runtime.errors import ConfigError
 from .allocator import boundaries
 
 
 def copy(to: torch.Tensor, source: torch.Tensor) -> None:
     """``to.copy_(source)`` of tensors of one shape, each contiguous if it lies across a boundary."""
+    for name, given in (("to", to), ("source", source)):
+        arguments.instance(name, given, torch.Tensor, "ut.cpu() is that of a UnifiedTensor")
+    try:
+        source = source.expand(to.shape)
+    except RuntimeError:
+        raise ConfigError(f"to is {arguments.shown(to)} and source {arguments.shown(source)}; give them one shape") from None
     cuts = {*_cuts(to), *_cuts(source)} if to.is_cuda or source.is_cuda else set()
     if not cuts:
         to.copy_(source)

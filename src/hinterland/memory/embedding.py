@@ -238,6 +238,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
             ConfigError: rows of another shape or type; a table that is to learn, in a file that is open for reading.
         """
         _check_sparse(sparse)
+        freeze, include_last_offset = arguments.switches(freeze=freeze, include_last_offset=include_last_offset)
         known = isinstance(embeddings, torch.Tensor | Table)
         if isinstance(embeddings, torch.Tensor):
             arguments.dense("embeddings", embeddings)

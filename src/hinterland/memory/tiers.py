@@ -114,7 +114,7 @@ def plan_tiers(
     """
     rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
     gpus, local = arguments.whole_number("gpus", gpus, 0), arguments.whole_number("local", local, 0)
-    peers = arguments.whole_number("peers", peers, 0)
+    peers, ordered = arguments.whole_number("peers", peers, 0), arguments.switch("ordered", ordered)
     in_each, dealt = (local + peers, 0) if gpus == 1 else (local, peers // gpus if gpus and not unlinked else 0)
 
     def fit(slot_bytes: int) -> tuple[int, int]:

@@ -44,10 +44,13 @@ class AttentionLayer(Layer):
         self.in_channels, self.out_channels = channels("in_channels", in_channels), channels("out_channels", out_channels)
         self.heads = arguments.at_least_one("heads", heads, "leaves nothing to attend with; use 1 or more")
         self.negative_slope, self.dropout = arguments.number("negative_slope", negative_slope), self.refuse_dropout(dropout)
-        self.concat, self.add_self_loops, self.residual = concat, add_self_loops, residual
+        self.concat, self.add_self_loops, self.residual = arguments.switches(
+            concat=concat, add_self_loops=add_self_loops, residual=residual
+        )
 
     def projection(self, bias: bool) -> GlorotLinear:
         """From a row to the heads' rows."""
+        bias = arguments.switch("bias", bias)
         return GlorotLinear(self.in_channels, self.heads * self.out_channels, bias=bias)
 
     def finish(self, bias: bool) -> None:
@@ -202,7 +205,7 @@ class GATv2Conv(AttentionLayer):
             edge_dim=edge_dim,
             residual=residual,
         )
-        self.share_weights = share_weights
+        self.share_weights = share_weights = arguments.switch("share_weights", share_weights)
         self.lin_l = self.projection(bias)
         self.lin_r = self.lin_l if share_weights else self.projection(bias)
         self.att = Parameter(torch.empty(1, self.heads, self.out_channels))

@@ -9,6 +9,7 @@ from torch.nn import Parameter
 from ..fullgraph import PartitionedGraph
 from ..fullgraph.aggregate import apply, normalized
 from ..fullgraph.reduce import Operation
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .layer import GlorotLinear, Layer, added, channels, new_bias
 from .parts import Given, of_parts
@@ -48,9 +49,10 @@ class GCNConv(Layer):
     ) -> None:
         super().__init__(strategy, options)
         self.in_channels, self.out_channels = channels("in_channels", in_channels), channels("out_channels", out_channels)
-        self.improved, self.cached, self.normalize = improved, cached, normalize
-        self.add_self_loops = normalize if add_self_loops is None else add_self_loops
-        if self.add_self_loops and not normalize:
+        self.improved, self.cached, self.normalize = arguments.switches(improved=improved, cached=cached, normalize=normalize)
+        adds = self.normalize if add_self_loops is None else arguments.switch("add_self_loops", add_self_loops)
+        self.add_self_loops = adds
+        if adds and not self.normalize:
             raise ConfigError(
                 "add_self_loops=True needs normalize=True; leave it out, and give the graph what loops it shall have"
             )

@@ -39,7 +39,7 @@ class GINConv(Layer):
         if not callable(nn):
             raise ConfigError(f"nn={arguments.shown(nn)} is no module; pass one, such as a torch.nn.Sequential")
         self.nn, self.initial_eps = nn, arguments.number("eps", eps)
-        if train_eps:
+        if arguments.switch("train_eps", train_eps):
             self.eps: torch.Tensor = Parameter(torch.empty(1))
         else:
             self.register_buffer("eps", torch.empty(1))

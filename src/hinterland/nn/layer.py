@@ -125,4 +125,4 @@ class GlorotLinear(torch.nn.Linear):
 
 
 def new_bias(size: int, wanted: bool) -> Parameter | None:
-    return Parameter(torch.zeros(size)) if wanted else None
+    return Parameter(torch.zeros(size)) if arguments.switch("bias", wanted) else None

@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ..fullgraph.host import HostRows, RowsOf
 from ..fullgraph.host_nodes import refuse_repeated
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 
 Given = Tensor | Sequence[Tensor] | HostRows
@@ -34,6 +35,12 @@ def each(fn: Callable[..., Any], x: Given, *others: Given) -> Any:
         ConfigError: the arguments are not of as many parts; or a module takes statistics over the rows (BatchNorm), which would
             be those of each part by itself.
     """
+    if not callable(fn):
+        raise ConfigError(f"fn={arguments.shown(fn)} is no function; pass a module, or a function of rows")
+    for one in (x, *others):
+        listed = isinstance(one, list | tuple) and all(isinstance(part, Tensor) for part in one)
+        if not listed and not isinstance(one, HostRows | Tensor):
+            raise ConfigError(f"{arguments.shown(one)} is no argument of fn; give the rows of one part, or a list of each's")
     if isinstance(x, HostRows):
         return of_parts(fn, x, *others)
     lists: list[Any] = [[one] if isinstance(one, Tensor) else one for one in (x, *others)]

@@ -53,11 +53,13 @@ class SAGEConv(Layer):
         super().__init__(strategy, options)
         self.in_channels, self.out_channels = channels("in_channels", in_channels), channels("out_channels", out_channels)
         self.aggr = arguments.one_of("aggr", aggr, AGGREGATIONS)
-        self.normalize, self.root_weight, self.project = normalize, root_weight, project
-        if project:
+        self.normalize, self.root_weight, self.project, bias = arguments.switches(
+            normalize=normalize, root_weight=root_weight, project=project, bias=bias
+        )
+        if self.project:
             self.lin = Linear(self.in_channels, self.in_channels)
         self.lin_l = Linear(self.in_channels, self.out_channels, bias=bias)
-        if root_weight:
+        if self.root_weight:
             self.lin_r = Linear(self.in_channels, self.out_channels, bias=False)
         self.reset_parameters()
 

@@ -61,9 +61,12 @@ class TransformerConv(Layer):
         self.in_channels, self.out_channels = channels("in_channels", in_channels), channels("out_channels", out_channels)
         self.heads = arguments.at_least_one("heads", heads, "leaves nothing to attend with; use 1 or more")
         self.dropout = self.refuse_dropout(dropout)
-        self.concat, self.root_weight, self.beta = concat, root_weight, beta and root_weight
+        self.concat, self.root_weight, beta, bias = arguments.switches(
+            concat=concat, root_weight=root_weight, beta=beta, bias=bias
+        )
+        self.beta = beta and self.root_weight
         width = self.heads * self.out_channels
-        own = width if concat else self.out_channels
+        own = width if self.concat else self.out_channels
         self.lin_key, self.lin_query, self.lin_value = (Linear(self.in_channels, width, bias=bias) for _ in range(3))
         self.lin_skip = Linear(self.in_channels, own, bias=bias)
         self.lin_beta = Linear(3 * own, 1, bias=False) if self.beta else None

@@ -13,7 +13,7 @@ from torch_geometric.sampler.base import SubgraphType
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from ..graph import arrays
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.warned import warn
 from ..sampling import HeteroSampler, NeighborSampler
@@ -65,6 +65,10 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         device: torch.device | str | int = "cpu",
         placement: str = "host",
     ) -> None:
+        is_sorted, directed = arguments.switches(is_sorted=is_sorted, directed=directed)
+        for name, given in (("time_attr", time_attr), ("weight_attr", weight_attr), ("placement", placement)):
+            if given is not None:
+                arguments.instance(name, given, str, "as 'time', 'weight' and 'host' are")
         if not directed:
             warn("directed=False is deprecated: use subgraph_type='induced'")
             subgraph_type = "induced"

@@ -89,6 +89,28 @@ def number(name: str, value: Any) -> float:
     raise ConfigError(f"{name} {shown(value)} is not a number; use one, as 0.5")
 
 
+def switch(name: str, value: Any) -> bool:
+    """``value`` as a bool, if it is True or False (Python's, numpy's, a tensor of one, or the numbers 1 and 0).
+
+    Raises:
+        ConfigError: it is something else, None and texts included.
+    """
+    if isinstance(value, bool):
+        return value
+    numpy = sys.modules.get("numpy")
+    try:
+        if (numpy is not None and isinstance(value, numpy.bool_)) or operator.index(value) in (0, 1):
+            return bool(value)
+    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
+        pass
+    raise ConfigError(f"{name} {shown(value)} is neither True nor False")
+
+
+def switches(**given: Any) -> list[bool]:
+    """Each of them by :func:`switch`."""
+    return [switch(name, value) for name, value in given.items()]
+
+
 def seconds(name: str, value: Any) -> float:
     """``value`` as a time in seconds above 0; infinity waits for ever.
 

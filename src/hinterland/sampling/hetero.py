@@ -97,7 +97,7 @@ class HeteroSampler:
         if weighted and not any("weights" in lists.placement for lists in rows.values()):
             raise ConfigError("weighted=True needs weights in one of the relations, as in Adjacency(..., weights=...)")
         self.replace, self.temporal_strategy = replace, temporal_strategy
-        self.disjoint = disjoint or self._temporal
+        self.disjoint = arguments.switch("disjoint", disjoint) or self._temporal
         self.seed = integer("seed", seed)
         self.device = devices.as_device(device)
         self._weights = {

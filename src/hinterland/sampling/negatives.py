@@ -57,7 +57,7 @@ def negative_edges(
         IndexOutOfRange: a source is no vertex.
         GraphError: there is no such pair: the graph is complete, or the source is a neighbour of all others. A list is broken.
     """
-    inner = graph_of(graph)
+    inner, exact = graph_of(graph), arguments.switch("exact", exact)
     count = arguments.whole_number("count", count)
     if count < 0:
         raise ConfigError(f"count {count} is not a number of pairs from 0 on")

@@ -92,7 +92,7 @@ class NeighborSampler:
         self._temporal = times is not None or edge_times is not None
         check_rule(replace, weighted, self._temporal, temporal_strategy)
         self.replace, self.weighted, self.temporal_strategy = replace, weighted, temporal_strategy
-        self.disjoint = disjoint or self._temporal
+        self.disjoint = arguments.switch("disjoint", disjoint) or self._temporal
         self.seed = integer("seed", seed)
         self._weights = weights_of(self.graph.neighbor_lists) if weighted else NO_WEIGHTS
         # The last: it allocates.
@@ -262,6 +262,7 @@ def check_fanouts(fanouts: Iterable[int]) -> list[int]:
 
 def check_rule(replace: bool, weighted: bool, temporal: bool, strategy: str) -> None:
     """Raises ConfigError where options contradict each other."""
+    arguments.switches(replace=replace, weighted=weighted)
     arguments.one_of("temporal_strategy", strategy, STRATEGIES)
     if strategy == "last" and not temporal:
         raise ConfigError("temporal_strategy 'last' takes the newest neighbours and needs times= or edge_times=")

@@ -13,7 +13,7 @@ from ..graph.prepare import Prepared, graph_of, prepared_for
 from ..graph.traversal import broken_list, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import devices
-from ..runtime.arguments import number, whole_number
+from ..runtime.arguments import number, switch, whole_number
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from ..runtime.params import struct
 from ..runtime.units import format_bytes
@@ -89,7 +89,7 @@ class WalkRule(NamedTuple):
             raise ConfigError(f"restart {restart!r} is not a probability from 0 to below 1; use 0.15, or 0 for none")
         if not 1 <= length <= _core.WALK_MOST_STEPS:
             raise ConfigError(f"length {length} is not between 1 and {_core.WALK_MOST_STEPS} steps")
-        weights = weights_of(graph.neighbor_lists) if weighted else NO_WEIGHTS
+        weights = weights_of(graph.neighbor_lists) if switch("weighted", weighted) else NO_WEIGHTS
         return cls(length, *weights, float(restart), integer("seed", seed))
 
 

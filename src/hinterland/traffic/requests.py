@@ -69,6 +69,7 @@ class LinkModel:
     @classmethod
     def of(cls, rate: float, latency: float, measured: bool = False) -> LinkModel:
         """A link that serves as many requests, in proportion to its rate, as an H200's."""
+        rate = arguments.number("rate", rate)
         return cls(rate, latency, measured=measured, requests=max(1.0, cls.requests * rate / cls.rate))
 
 

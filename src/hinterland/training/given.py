@@ -26,6 +26,7 @@ from .rows import rows_of
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # torch compares and gathers no others
 _LARGEST = torch.finfo(torch.float32).max  # what parameters are made of
 _TOO_SMALL = "is too small; use 1 or more"
+_PARTS = ("graph", "features", "labels", "splits", "num_classes")
 _PROBED = 1024  # vertices that a dataset's fingerprint looks at
 
 
@@ -128,6 +129,7 @@ def split_options(model: str, fanouts: Sequence[int], options: TrainOptions) -> 
 
 def check_checkpoint(checkpoint: str | Path | None, checkpoint_every: int | None, resume: bool) -> None:
     """Refuses a place that cannot be written, and to write over a run that may be wanted."""
+    resume = arguments.switch("resume", resume)
     if checkpoint_every is not None:
         arguments.at_least_one("checkpoint_every", checkpoint_every, _TOO_SMALL)
     if checkpoint is None:
@@ -173,7 +175,7 @@ def check_dataset(dataset: Any, whole: bool = False) -> None:
             "the dataset has several graphs, and whole graphs that are trained on have vertices and edges of one type; train "
             "on mini-batches"
         )
-    if not has_types(dataset) and not hasattr(dataset, "graph"):
+    if not has_types(dataset) and not all(hasattr(dataset, name) for name in _PARTS):
         given = arguments.shown(dataset)
         raise ConfigError(f"dataset={given} is no data set; open one with hinterland.datasets.open(path)")
     check_parts(dataset)

@@ -182,7 +182,8 @@ class Loader:
                 _check_rows(name if one is table else f"{name} of {kind!r}", one, seeds if kind == target else seeds[:0])
         self.sampler, self.seeds, self.batch_size = sampler, seeds.to("cpu", torch.int64), batch_size
         self.features, self.labels = features, labels
-        self.shuffle, self.drop_last, self.seed = shuffle, drop_last, int(seed)
+        self.shuffle, self.drop_last = arguments.switches(shuffle=shuffle, drop_last=drop_last)
+        self.seed = int(seed)
         self.device, self.rank, self.world_size = devices.as_device(device), rank, world_size
         # Through a weak reference: a loader that is let go gives its GPU memory back then, not when cycles are collected.
         me = weakref.proxy(self)

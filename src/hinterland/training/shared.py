@@ -78,6 +78,7 @@ def open_shared(
     """
     arguments.instance("ranks", ranks, Ranks, "as training.joined() gives")
     arguments.one_of("placement", placement, ("host", "storage"))
+    symmetrize = arguments.switch("symmetrize", symmetrize)
     with naming_lost_ranks(ranks.timeout):
         same = {"placement": placement, "symmetrize": symmetrize, "num_classes": num_classes, "format": format}
         place = path.path if isinstance(path, Source) else str(arguments.path("path", path))

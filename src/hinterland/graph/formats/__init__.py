@@ -161,6 +161,9 @@ def load_graph(
     """
     path, *copies = _copies(path)
     _require_usable(weight_dtype, directed=directed, sort_neighbors=sort_neighbors, transpose=transpose)
+    symmetrize, remove_self_loops, remove_duplicates = arguments.switches(
+        symmetrize=symmetrize, remove_self_loops=remove_self_loops, remove_duplicates=remove_duplicates
+    )
     entry, layout = _format(detect(path) if format is None else format, path)
     # Lists that become others have another inverse.
     others = symmetrize or remove_self_loops or remove_duplicates or sort_neighbors or directed is False
