@@ -239,7 +239,8 @@ class Graph(OverLists, Shown):
         Raises:
             GraphError: they are others, which ``check`` looks for where the lists are plain.
         """
-        if check and not self.is_compressed:
+        require_graph(other)
+        if arguments.switch("check", check) and not self.is_compressed:
             arrays.check_inverse(self.neighbor_lists.arrays, other.neighbor_lists.arrays)
         self._keep_transpose(other)
 

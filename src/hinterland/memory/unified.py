@@ -272,6 +272,7 @@ class UnifiedTensor(HostTable):
         on = devices.as_device("cpu" if device is None else device)
         dtype = self._dtype if dtype is None else dtype
         arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
+        copy = arguments.switch("copy", copy)
         if dtype != self._dtype and not copy:
             raise ConfigError(
                 f"the table holds {self._dtype}, and to() gives the same bytes; to({str(on)!r}, {dtype}, copy=True) is a copy"

@@ -51,8 +51,9 @@ def infer(
 
     Args:
         model: a GNN, as ``train`` and ``make_model`` make it, but for "pinsage".
-        data: what has ``graph`` and ``features``, as a Dataset; or a pair of them. Features are ``[num_vertices, width]``, a
-            tensor or a table with ``gather``.
+        data: what has ``graph`` and ``features``, as a Dataset; or a pair of them, whose graph lists whom a vertex hears from,
+            as a Dataset's does (of one that ``load_graph`` has read ``graph.transpose()``, if messages go along its edges).
+            Features are ``[num_vertices, width]``, a tensor or a table with ``gather``.
         out: where the result goes: a tensor ``[num_vertices, outputs]`` of the parameters' type; or the path of a ``.npy``
             file, which is written in blocks and appears when it is whole. None makes a tensor in host memory.
         device: where layers are computed; by default where the model lies. Elsewhere a copy of the model is.
