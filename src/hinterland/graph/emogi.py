@@ -251,7 +251,7 @@ def pagerank(
     arguments.function("observe", observe)
     damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
     if not 0 <= damping < 1 or not tolerance > 0:
-        raise ConfigError(f"damping={damping!r} lies in [0, 1) and tolerance={tolerance!r} above 0; 0.85 and 0.001 are usual")
+        raise ConfigError(f"damping={damping:g} lies in [0, 1) and tolerance={tolerance:g} above 0; 0.85 and 0.001 are usual")
     run = Traversal(graph, "pagerank", access, assignment, size, device)
     with run.timed():
         share = damping / run.offsets.diff().clamp(min=1)
