@@ -278,6 +278,8 @@ def cases() -> Cases:
         "NeighborSampler", sampling.NeighborSampler, graph=plain, fanouts=[2], times=None, edge_times=None, seed=0, device=None
     )
     case("NeighborSampler's strategy", partial(sampling.NeighborSampler, plain, [2]), temporal_strategy="uniform")
+    dated = {"graph": plain, "fanouts": [2], "times": torch.arange(plain.num_vertices)}
+    case("NeighborSampler's window", partial(sampling.NeighborSampler, **dated), time_window=3)
     case("NeighborSampler.sample", sampler.sample, seeds=index, batch=0, seed_times=None)
     case("NeighborSampler.sample in time", timed.sample, seeds=index, seed_times=index)
     case("NeighborSampler.over", sampler.over, prepared=hl.prepare(plain, algorithms="sampling"))

@@ -11,7 +11,7 @@ HINTERLAND_STRUCT(sampling::NumberEntry, key, number);
 HINTERLAND_STRUCT(sampling::VertexSet, num_vertices, node, tree, ends, entries, table_size, num_known, times);
 HINTERLAND_STRUCT(sampling::Relation, lists, source, target, fanouts, ends, row, col, edge, weights, most_weight, times);
 HINTERLAND_STRUCT(sampling::BatchControl, bad_seed, bad_list, num_edges, num_new);
-HINTERLAND_STRUCT(sampling::SampleRule, seed, batch, replace, newest);
+HINTERLAND_STRUCT(sampling::SampleRule, seed, batch, replace, newest, window);
 HINTERLAND_STRUCT(sampling::SampleParams, first, end, rule, num_types, num_relations, types, relations, control, team, limits,
                   begins, degrees, firsts, picks, keys, found, sums);
 HINTERLAND_STRUCT(sampling::WalkControl, team, bad_start, bad_list);

@@ -419,6 +419,7 @@ OPERATIONS: dict[str, Operation] = {
     "sample by weight, whole lists": sampled((-1, 2), weighted=True),
     "sample by weight with replacement": sampled(weighted=True, replace=True),
     "sample by time": sampled(times=torch.arange(VERTICES)),
+    "sample a window": sampled(times=torch.arange(VERTICES), time_window=VERTICES // 2),
     "sample the newest": sampled(times=torch.arange(VERTICES), temporal_strategy="last"),
     "sample disjoint": sampled(disjoint=True),
     "sampler after": after(lambda g, d: NeighborSampler(g, [4, 2], weighted=True, device=d).sample(torch.arange(9))),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -84,6 +86,17 @@ def test_times_and_weights(data):
     refused(ConfigError, "weight_attr='y' is no attribute of edges", lambda: Sampler(data, [2], weight_attr="y"))
     data.weight[3] = -1
     refused(GraphError, "weight_attr='weight' holds negative or infinite", lambda: Sampler(data, [2], weight_attr="weight"))
+    words = "time_window=3 counts back from the seeds' times; name times in time_attr="
+    refused(ConfigError, words, lambda: Sampler(data, [2], time_window=3))
+    refused(ConfigError, words, lambda: NeighborLoader(data, [2], time_window=3))
+    data.t = torch.zeros(300, dtype=torch.int64)
+    for wrong in (-1, 2.5, "1d", 2**63):
+        made = partial(Sampler, data, [2], time_attr="t", time_window=wrong)
+        refused(ConfigError, "time_window .* is not a whole number", made)
+    own = Sampler(data, [2], time_attr="t")
+    for loader in (NeighborLoader, LinkNeighborLoader):
+        made = partial(loader, data, [2], neighbor_sampler=own, time_attr="t", time_window=3)
+        refused(ConfigError, "give it to neighbor_sampler", made)
     refused(ValueError, "input_time", lambda: NeighborLoader(data, [2], input_time=torch.zeros(300).long()))
 
 

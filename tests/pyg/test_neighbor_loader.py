@@ -380,10 +380,10 @@ def test_times(data, device, strategy, own):
         assert batch.time[-1] == data.time[sources].max()
 
 
-def whole_in_time(data, times, seed, limit, hops):
-    """The edges within ``hops`` of a seed over edges that are not newer than the limit, by a search."""
+def whole_in_time(data, times, seed, limit, hops, window=None):
+    """Edges within ``hops`` of a seed, over those that are not newer than the limit, nor older than a window, by a search."""
     frontier, seen, found = {seed}, {seed}, []
-    old = times <= limit
+    old = times <= limit if window is None else (times <= limit) & (times >= limit - window)
     for _ in range(hops):
         met = (torch.isin(data.edge_index[1], torch.tensor(sorted(frontier))) & old).nonzero().view(-1)
         found += met.tolist()
@@ -416,6 +416,34 @@ def test_times_of_edges(data, device, strategy):
         (batch,) = batches_of(data, [2], device=device, **options)
         own = data.edge_time[data.edge_index[1] == target]
         assert batch.edge_time.tolist() == own[own <= 60].sort(descending=True).values[:2].tolist()
+
+
+@pytest.mark.parametrize("window", [0, 20, 1000])
+def test_a_window_of_times_of_edges(data, device, window):
+    """PyG's issue 10593: input_time - time_window <= edge_time <= input_time."""
+    data.edge_time = torch.randint(100, (data.num_edges,), generator=torch.Generator().manual_seed(3))
+    nodes, times = torch.arange(0, data.num_nodes, 2), torch.arange(150) % 90
+    options = {"input_nodes": nodes, "input_time": times, "time_attr": "edge_time", "time_window": window, "device": device}
+    for batch in batches_of(data, [-1, -1], **options):
+        check(batch, data)
+        batch = batch.cpu()
+        of = batch.batch[batch.edge_index[1]]
+        for i in range(batch.batch_size):
+            expected = whole_in_time(data, data.edge_time, int(nodes[batch.input_id[i]]), int(batch.seed_time[i]), 2, window)
+            assert sorted(batch.e_id[of == i].tolist()) == expected
+    for strategy in ("uniform", "last"):
+        for batch in batches_of(data, [2, 2], temporal_strategy=strategy, **options):
+            age = batch.seed_time[batch.batch[batch.edge_index[1]]] - batch.edge_time
+            assert ((age >= 0) & (age <= window)).all()
+
+
+def test_a_window_of_times_of_nodes(data, device):
+    number = 0
+    for batch in batches_of(data, time_attr="time", time_window=10, device=device):
+        age = (data.time[batch.n_id[: batch.batch_size].cpu()][batch.batch.cpu()] - batch.time.cpu())[batch.batch_size :]
+        assert ((age >= 0) & (age <= 10)).all()
+        number += len(age)
+    assert number > 0
 
 
 @pytest.mark.gpu

@@ -18,6 +18,16 @@ def small_graphs(draw):
     return hl.from_edges(*columns, num_vertices=vertices)
 
 
+def in_time(time, limit, window):
+    """Whether a neighbour of a time may be drawn."""
+    return time <= limit and (window is None or limit - window <= time)
+
+
+def later(of_vertices, vertex, of_edges, edge):
+    """The moment from which on a neighbour is there, by what times there are."""
+    return max(int(times[at]) for times, at in ((of_vertices, vertex), (of_edges, edge)) if times is not None)
+
+
 def same(one, other):
     """Whether two samples are equal in every field, wherever they lie."""
     for name in ("node", "row", "col", "edge"):
@@ -42,6 +52,7 @@ def check(
     times=None,
     edge_times=None,
     limits=None,
+    window=None,
     last=False,
 ):
     """Everything about a sample that is not random, for a graph that is not reordered."""
@@ -106,7 +117,7 @@ def check(
             positions = np.arange(indptr[node[v]], indptr[node[v] + 1])
             positions = positions[allowed[positions]]
             if limits is not None:
-                positions = positions[there_from[positions] <= limits[tree[v]]]
+                positions = [p for p in positions if in_time(int(there_from[p]), int(limits[tree[v]]), window)]
             got = drawn.get(v, [])
             assert set(got) <= set(positions)
             if fanout < 0:
@@ -132,7 +143,9 @@ def same_hetero(one, other):
     assert one.num_sampled_nodes == other.num_sampled_nodes and one.num_sampled_edges == other.num_sampled_edges
 
 
-def check_hetero(sample, graphs, seeds, fanouts, *, replace=False, disjoint=False, times=None, edge_times=None, limits=None):
+def check_hetero(
+    sample, graphs, seeds, fanouts, *, replace=False, disjoint=False, times=None, edge_times=None, limits=None, window=None
+):
     """Everything about a heterogeneous sample that is not random: a search that follows the edges that were drawn."""
     row, col, edge = ({k: v.cpu().numpy() for k, v in getattr(sample, n).items()} for n in ("row", "col", "edge"))
     found, numbers, trees = {t: [] for t in sample.node}, {t: {} for t in sample.node}, {t: [] for t in sample.node}
@@ -154,10 +167,10 @@ def check_hetero(sample, graphs, seeds, fanouts, *, replace=False, disjoint=Fals
             for v in range(*frontiers[dst]):
                 own = trees[dst][v] if disjoint else 0
                 positions = np.arange(indptr[found[dst][v]], indptr[found[dst][v] + 1])
-                if times is not None and src in times:
-                    positions = positions[times[src][indices[positions]] <= limits[own]]
-                if edge_times is not None and name in edge_times:
-                    positions = positions[edge_times[name][positions] <= limits[own]]
+                of_vertices, of_edges = (times or {}).get(src), (edge_times or {}).get(name)
+                if of_vertices is not None or of_edges is not None:
+                    there_from = {p: later(of_vertices, indices[p], of_edges, p) for p in positions}
+                    positions = [p for p in positions if in_time(there_from[p], int(limits[own]), window)]
                 count = len(positions) if fanout < 0 else fanout if replace and len(positions) else min(fanout, len(positions))
                 drawn = edge[name][read[name] : read[name] + count]
                 assert len(drawn) == count and set(drawn) <= set(positions)

@@ -143,6 +143,25 @@ def test_uniform_among_those_old_enough(device, replace):
     agree(coded(drawn, 6), {i * 6 + j: 1 / len(pairs) for i, j in pairs})
 
 
+@pytest.mark.parametrize("replace", [False, True])
+def test_uniform_within_a_window(device, replace):
+    times = torch.tensor([0, -9, -3, 1, -2, 0, -4, -3])  # of the star's centre and its seven neighbours
+    drawn = draws(torch.ones(7), 2, device, times=times, time_window=3, replace=replace)
+    recent = [i for i in range(7) if -3 <= times[1 + i] <= 0]
+    pairs = [(i, j) for i in recent for j in recent if replace or i != j]
+    agree(coded(drawn, 7), {i * 7 + j: 1 / len(pairs) for i, j in pairs})
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_weights_within_a_window_of_a_long_list(device, replace, monkeypatch):
+    """Ten of 600 neighbours lie in it, so most trials fail; weights still tell."""
+    times, weights = torch.full((601,), -100), torch.ones(600, dtype=torch.float64)
+    times[-10:], weights[-1] = -5, 3.0
+    monkeypatch.setattr(f"{__name__}.VERTICES", 4000)
+    drawn = draws(weights, 1, device, times=times, time_window=5, weighted=True, replace=replace)[:, 0]
+    agree(drawn, dict.fromkeys(range(590, 599), 1 / 12) | {599: 3 / 12})
+
+
 def test_batches_hops_and_vertices_draw_independently(device):
     drawn = draws(torch.ones(6), 1, device, batches=2, replace=True)[:, 0].reshape(2, VERTICES)
     agree(drawn[0] * 6 + drawn[1], dict.fromkeys(range(36), 1 / 36))  # the same vertex in two batches

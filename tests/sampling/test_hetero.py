@@ -57,6 +57,9 @@ CASES = {
     "last": {"times": True, "temporal_strategy": "last"},
     "temporal edges": {"edge_times": True},
     "last edges and vertices": {"edge_times": True, "times": True, "temporal_strategy": "last"},
+    "window": {"times": True, "time_window": 5},
+    "window of edges": {"edge_times": True, "time_window": 9},
+    "window of edges and vertices": {"edge_times": True, "times": True, "time_window": 9, "replace": True},
 }
 FANOUTS = {WRITES: [3, 2, 2], CITES: [4, 0, 3], WRITTEN: [2, -1, 1], FROM: [1, 1, 1]}
 
@@ -76,7 +79,7 @@ def check(sample, graphs, seeds, fanouts, options):
     given = {name: {key: t.numpy() for key, t in options.pop(name).items()} for name in TIMES if name in options}
     if given:
         limits = np.concatenate([TIMES["times"][kind].numpy()[chosen] for kind, chosen in seeds.items()])
-        options |= {**given, "limits": limits, "disjoint": True}
+        options |= {**given, "limits": limits, "window": options.pop("time_window", None), "disjoint": True}
     oracle.check_hetero(sample, graphs, seeds, fanouts, **options)
 
 
@@ -228,6 +231,8 @@ def test_broken_lists_are_named(device):
         ({"fanouts": {**FANOUTS, ("a", "b", "c"): [2]}}, ConfigError, "which is not among the graphs"),
         ({"fanouts": {**FANOUTS, CITES: [2]}}, ConfigError, "3 hops, those of .* 1; give all the same number"),
         ({"times": {"venue": torch.zeros(3).long()}}, ConfigError, "times of type 'venue'"),
+        ({"time_window": 3}, ConfigError, "time_window counts back from the seeds' times and needs times="),
+        ({"time_window": -1, "times": {"paper": torch.zeros(200).long()}}, ConfigError, "time_window -1 is not a whole number"),
         ({"times": {"paper": torch.zeros(3).long()}}, ConfigError, r"times have shape \(3,\)"),
         ({"edge_times": {("a", "b", "c"): torch.zeros(3).long()}}, ConfigError, r"edge_times of relation \('a', 'b', 'c'\)"),
         (

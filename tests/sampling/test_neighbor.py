@@ -37,6 +37,16 @@ CASES = {
     "last edges": {"edge_times": True, "temporal_strategy": "last"},
     "temporal edges and vertices": {"edge_times": True, "times": True},
     "last edges and vertices": {"edge_times": True, "times": True, "temporal_strategy": "last"},
+    "window": {"times": True, "time_window": 12},
+    "window, replace": {"times": True, "time_window": 12, "replace": True},
+    "window of edges": {"edge_times": True, "time_window": 20},
+    "window of edges, weighted": {"edge_times": True, "time_window": 20, "weighted": True},
+    "last in a window of edges and vertices": {
+        "edge_times": True,
+        "times": True,
+        "time_window": 7,
+        "temporal_strategy": "last",
+    },
 }
 
 
@@ -82,11 +92,11 @@ def sample(sampling, seeds, options, **more):
 
 def check(sample, graph, seeds, fanouts, options):
     options = dict(options)
-    last = options.pop("temporal_strategy", None) == "last"
+    last, window = options.pop("temporal_strategy", None) == "last", options.pop("time_window", None)
     given = {name: of(graph).numpy() for name, of in TIMES.items() if options.pop(name, False)}
     if given:
         options |= {**given, "limits": limits_of(graph, seeds).numpy(), "disjoint": True}
-    oracle.check(sample, graph, seeds, fanouts, last=last, **options)
+    oracle.check(sample, graph, seeds, fanouts, last=last, window=window, **options)
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +127,7 @@ def test_what_samples_are_on_every_processor(graph, device, case, fanouts, threa
     oracle.same(sample(here, seeds, options, batch=3), found)
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if "weighted" in name or "temporal" in name])
+@pytest.mark.parametrize("case", [name for name in CASES if {"weighted", "times", "edge_times"} & CASES[name].keys()])
 def test_long_lists(with_long_lists, device, case, lanes):
     options, seeds, fanouts = CASES[case], seeds_of(with_long_lists, 8), [6, 2]
     assert with_long_lists.degrees().max() > 6 * 8 * 32
@@ -345,6 +355,38 @@ def test_extreme_times(device):
     assert found.edge.tolist() == [0, 3]
 
 
+def test_a_window_is_of_the_later_time_where_vertices_and_edges_have_one(device):
+    star = hl.from_edges(torch.zeros(4, dtype=torch.int64), torch.arange(1, 5), num_vertices=5)
+    times = {"times": torch.tensor([0, 2, 9, 6, 11]), "edge_times": torch.tensor([8, 1, 3, 2])}  # from 8, 9, 6 and 11 on
+    drawn = {}
+    for window in (None, 0, 1, 2, 3, 4):
+        sampling = NeighborSampler(star, [-1], **times, time_window=window, device=device)
+        drawn[window] = sampling.sample([0], seed_times=[10]).edge.tolist()
+    assert drawn == {None: [0, 1, 2], 0: [], 1: [1], 2: [0, 1], 3: [0, 1], 4: [0, 1, 2]}
+
+
+def test_windows_at_the_ends_of_what_times_hold(device):
+    """What a window would begin at may be no int64."""
+    least, most = -(2**63), 2**63 - 1
+    star = hl.from_edges(torch.zeros(5, dtype=torch.int64), torch.arange(1, 6), num_vertices=6)
+    times = torch.tensor([least, least + 1, -1, 0, most])
+    for seed_time in (least, least + 1, -1, 0, 5, most):
+        for window in (0, 1, 2, 2**62, most - 1, most):
+            for fanout, strategy in ((-1, "uniform"), (5, "last")):
+                options = {"time_window": window, "temporal_strategy": strategy}
+                sampling = NeighborSampler(star, [fanout], edge_times=times, **options, device=device)
+                found = sampling.sample([0], seed_times=[seed_time])
+                expected = [e for e, time in enumerate(times.tolist()) if seed_time - window <= time <= seed_time]
+                assert sorted(found.edge.tolist()) == expected
+
+
+def test_without_a_window_samples_are_those_of_the_widest(graph, device):
+    seeds = seeds_of(graph, 30)
+    for options in ({"times": True}, {"edge_times": True, "weighted": True}, {"times": True, "temporal_strategy": "last"}):
+        plain, wide = (sampler(graph, [5, 3], options, device=device, time_window=window) for window in (None, 2**63 - 1))
+        oracle.same(sample(wide, seeds, options), sample(plain, seeds, options))
+
+
 @st.composite
 def small_cases(draw):
     graph = draw(oracle.small_graphs())
@@ -407,6 +449,11 @@ def test_broken_lists_are_named(device):
         ({"weighted": True, "weights": torch.tensor([1.0, float("inf")])}, GraphError, "a weight is inf"),
         ({"weighted": True, "weights": torch.tensor([1.0, 2.0]).half()}, ConfigError, "weights are torch.float16"),
         ({"weighted": True, "weights": torch.tensor([1.0, float("nan")])}, GraphError, "NaN"),
+        ({"time_window": 3}, ConfigError, "time_window counts back from the seeds' times and needs times= or edge_times="),
+        ({"time_window": -1, "times": torch.zeros(3).long()}, ConfigError, "time_window -1 is not a whole number from 0"),
+        ({"time_window": 2.5, "times": torch.zeros(3).long()}, ConfigError, "time_window 2.5 is not a whole number"),
+        ({"time_window": "1d", "edge_times": torch.zeros(2).long()}, ConfigError, "time_window '1d' is not a whole number"),
+        ({"time_window": 2**63, "times": torch.zeros(3).long()}, ConfigError, "time_window 9223372036854775808 is not"),
         ({"seed": 1.5}, ConfigError, "seed 1.5 is not a whole number"),
         ({"graph": 3}, ConfigError, "graph is a int"),
     ],

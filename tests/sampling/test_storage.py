@@ -106,6 +106,7 @@ SAMPLERS = {
     "temporal": lambda g, **d: neighbors(g, times=True, **d),
     "temporal edges, weighted": lambda g, **d: neighbors(g, edge_times=True, weighted=True, **d),
     "last": lambda g, **d: neighbors(g, times=True, temporal_strategy="last", **d),
+    "window of edges": lambda g, **d: neighbors(g, edge_times=True, time_window=9, **d),
     "walks": walks,
     "weighted walks": lambda g, **d: walks(g, weighted=True, restart=0.2, **d),
     "pinsage": pinsage,

@@ -59,18 +59,25 @@ int main() {
   for (const bool vertices_have : {false, true})
     for (const bool edges_have : {false, true}) {
       const memory::ArrayWords edge_times{name(kEdgeTimes), nullptr, nullptr, nullptr};
-      const sampling::ChoiceRule rule{false, false, vertices_have ? static_cast<const int64_t*>(name(kTimes)) : nullptr,
-                                      edges_have ? &edge_times : nullptr, 1.0};
-      const int64_t limit = 45;
-      const sampling::Candidates<Graph> from(graph, weights, rule, kVertices, {0, 0, kDegree}, limit);
-      for (int64_t i = 0; i < kDegree; ++i) {
-        int64_t time = 0;
-        if (edges_have) time = kOfEdges[i];
-        if (vertices_have) time = std::max(time, kOfVertices[kNeighbors[i]]);
-        const double weight = time <= limit ? static_cast<double>(i + 1) : 0.0;
-        if ((rule.temporal() && from.time(i) != time) || from.weight(i) != weight) {
-          std::printf("vertices have times: %d, edges: %d, neighbour %d\n", vertices_have, edges_have, static_cast<int>(i));
-          return 1;
+      for (const uint64_t window : {~uint64_t{0}, uint64_t{30}, uint64_t{0}}) {
+        const sampling::ChoiceRule rule{false,
+                                        false,
+                                        vertices_have ? static_cast<const int64_t*>(name(kTimes)) : nullptr,
+                                        edges_have ? &edge_times : nullptr,
+                                        1.0,
+                                        window};
+        const int64_t limit = 45;
+        const sampling::Candidates<Graph> from(graph, weights, rule, kVertices, {0, 0, kDegree}, limit);
+        for (int64_t i = 0; i < kDegree; ++i) {
+          int64_t time = 0;
+          if (edges_have) time = kOfEdges[i];
+          if (vertices_have) time = std::max(time, kOfVertices[kNeighbors[i]]);
+          const bool in_time = time <= limit && static_cast<uint64_t>(limit - time) <= window;
+          const double weight = in_time || !rule.temporal() ? static_cast<double>(i + 1) : 0.0;
+          if ((rule.temporal() && from.time(i) != time) || from.weight(i) != weight) {
+            std::printf("vertices have times: %d, edges: %d, neighbour %d\n", vertices_have, edges_have, static_cast<int>(i));
+            return 1;
+          }
         }
       }
     }

@@ -13,7 +13,7 @@
 //   newest               the least of minus the time.
 //
 // A neighbour is there from its edge's time on, or from its vertex's if that is later; of the two, those count that are given.
-// If that is after the limit, it counts as one of weight 0, and those are never drawn.
+// If that is after the limit, or further before it than the window, it counts as one of weight 0, and those are never drawn.
 #pragma once
 
 #include "hinterland/sampling/draw.hpp"
@@ -46,6 +46,7 @@ struct ChoiceRule {
   const int64_t* times;                  // of the vertices that lists name, or null
   const memory::ArrayWords* edge_times;  // of all edges, or null
   double most;                           // the largest weight
+  uint64_t window;                       // how long before the limit a neighbour's time may be
 
   HINTERLAND_FN bool temporal() const { return times != nullptr || edge_times != nullptr; }
 };
@@ -61,14 +62,20 @@ class Candidates {
 
   HINTERLAND_FN Candidates(const Graph& graph, const Weights& weights, const ChoiceRule& rule, int64_t num_sources,
                            const ListPlace& list, int64_t limit)
-      : graph_(graph), weights_(weights), rule_(rule), num_sources_(num_sources), list_(list), limit_(limit) {}
+      : graph_(graph),
+        weights_(weights),
+        rule_(rule),
+        num_sources_(num_sources),
+        list_(list),
+        limit_(limit),
+        oldest_(min_of(rule.window, age(stdlib::numeric_limits<int64_t>::min()))) {}
 
   HINTERLAND_FN int64_t degree() const { return list_.degree; }
 
   HINTERLAND_FN double weight(int64_t i) const {
     look_ahead(i);
     const double weight = weights_.read_alone(list_.begin + i);
-    return !rule_.temporal() || time(i) <= limit_ ? weight : 0.0;
+    return !rule_.temporal() || in_time(time(i)) ? weight : 0.0;
   }
 
   // The moment from which on neighbour i is there.
@@ -126,6 +133,10 @@ class Candidates {
       if (i % kAhead == 0 && i + kAhead < list_.degree) ask(i + kAhead, i + 2 * kAhead);
   }
 
+  // What is later than the limit is older, in numbers that wrap round, than anything before it: one comparison tells both.
+  HINTERLAND_FN uint64_t age(int64_t time) const { return static_cast<uint64_t>(limit_) - static_cast<uint64_t>(time); }
+  HINTERLAND_FN bool in_time(int64_t time) const { return age(time) <= oldest_; }
+
   // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
   HINTERLAND_FN int64_t vertex_time(int64_t i) const {
     const int64_t neighbor = neighbor_alone(graph_, list_, i);
@@ -139,6 +150,7 @@ class Candidates {
   int64_t num_sources_;
   ListPlace list_;
   int64_t limit_;
+  uint64_t oldest_;  // the largest age
 };
 
 // The least keys seen so far, ascending, and where they are from. Of equal keys the earlier one is less. All lanes of a warp

@@ -50,6 +50,7 @@ struct BatchControl {
 struct SampleRule {
   uint64_t seed, batch;
   int64_t replace, newest;
+  uint64_t window;  // how long before the limit of its tree a neighbour's time may be; ~0 is any time
 };
 
 // What a launch is given. It may be one of several of its batch.
@@ -99,8 +100,9 @@ class HopStep {
         target_(batch.types[relation_.target]),
         graph_(*relation_.lists),
         weights_(*relation_.lists, relation_.weights),
-        rule_{batch.rule.replace != 0, batch.rule.newest != 0, source_.times,
-              relation_.times.home == nullptr ? nullptr : &relation_.times, relation_.most_weight},
+        rule_{batch.rule.replace != 0, batch.rule.newest != 0,
+              source_.times,           relation_.times.home == nullptr ? nullptr : &relation_.times,
+              relation_.most_weight,   batch.rule.window},
         fanout_(relation_.fanouts[hop]),
         frontier_(hop == 0 ? 0 : target_.ends[hop - 1]),
         size_(target_.ends[hop] - frontier_) {}

@@ -43,7 +43,7 @@ class WalkDraws {
   HINTERLAND_FN WalkDraws(const Graph& graph, const WalkParams& task)
       : graph_(graph),
         weights_(*task.graph, task.weights),
-        rule_{true, false, nullptr, nullptr, task.most_weight},
+        rule_{true, false, nullptr, nullptr, task.most_weight, 0},
         draws_(task.seed, task.batch, Draws::kWalks),
         restart_(task.restart) {}
 

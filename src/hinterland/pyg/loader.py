@@ -49,6 +49,7 @@ _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not 
 _USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
 _DEPTH = 2  # batches that may wait after each stage: chosen, not measured
 _STAGES = 2
+_NO_WINDOW = "time_window= is of the sampler that the loader makes; give it to neighbor_sampler: Sampler(..., time_window=...)"
 _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
 
 
@@ -339,6 +340,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         device: where batches are made: by default the current GPU, or the CPU without one.
         stats: a dict to which each batch's ``stats``, an attribute that batches then have, are added as it is given out, and
             their number (docs/pyg.md). Batches are counted and waited for one by one.
+        time_window: how much older than its seed a node or edge may be, in the unit of ``time_attr``: those are followed whose
+            time lies in ``[seed time - time_window, seed time]``. None is any time.
 
     Raises:
         ConfigError, DeviceError, GraphError, IndexOutOfRange: as of Sampler; an input node or type that does not exist.
@@ -371,12 +374,16 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
         gpu_budget: int | str | None = None,
         device: torch.device | str | int | None = None,
         stats: dict[str, Any] | None = None,
+        time_window: int | None = None,
         **kwargs: Any,
     ) -> None:
         given = self._prepare(data, device, placement, cache, gpu_budget, stats, kwargs)
         if neighbor_sampler is None:
             how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted)
-            neighbor_sampler = Sampler(data, num_neighbors, *how, directed=directed, device=self.device, placement=placement)
+            where: dict[str, Any] = {"device": self.device, "placement": placement}
+            neighbor_sampler = Sampler(data, num_neighbors, *how, directed=directed, time_window=time_window, **where)
+        elif time_window is not None:
+            raise ConfigError(_NO_WINDOW)
         super().__init__(
             data,
             num_neighbors,
@@ -434,13 +441,17 @@ class LinkNeighborLoader(_Pipelined, torch_geometric.loader.LinkNeighborLoader):
         gpu_budget: int | str | None = None,
         device: torch.device | str | int | None = None,
         stats: dict[str, Any] | None = None,
+        time_window: int | None = None,
         **kwargs: Any,
     ) -> None:
         given = self._prepare(data, device, placement, cache, gpu_budget, stats, kwargs)
         edge_label_index = edge_label_index_of(given, edge_label_index)
         if neighbor_sampler is None:
             how = (subgraph_type, replace, disjoint, temporal_strategy, time_attr, weight_attr, is_sorted)
-            neighbor_sampler = Sampler(data, num_neighbors, *how, directed=directed, device=self.device, placement=placement)
+            where: dict[str, Any] = {"device": self.device, "placement": placement}
+            neighbor_sampler = Sampler(data, num_neighbors, *how, directed=directed, time_window=time_window, **where)
+        elif time_window is not None:
+            raise ConfigError(_NO_WINDOW)
         super().__init__(
             data,
             num_neighbors,

@@ -40,6 +40,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         device: where samples are made and returned. PyG's own loaders work on the CPU and want them there.
         placement: where the lists of neighbours go; as of UnifiedTensor, or ``"gpu"``: into the memory of ``device`` (host
             memory on a machine without a GPU).
+        time_window: how much older than its seed a node or edge may be, in the unit of ``time_attr``; None is any time.
 
     Raises:
         ConfigError: an option that cannot be used, or that does not fit the data.
@@ -64,6 +65,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         *,
         device: torch.device | str | int = "cpu",
         placement: str = "host",
+        time_window: int | None = None,
     ) -> None:
         is_sorted, directed = arguments.switches(is_sorted=is_sorted, directed=directed)
         for name, given in (("time_attr", time_attr), ("weight_attr", weight_attr), ("placement", placement)):
@@ -91,6 +93,11 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         with devices.on(self.device):
             self._lists = {t: self._given.lists(t, placement, is_sorted, self._backward) for t in self._given.edge_types}
         self._times, self._edge_times = self._read_times(time_attr)
+        if time_window is not None:
+            time_window = arguments.whole_number("time_window", time_window, 0)
+            if not self.is_temporal:
+                raise ConfigError(f"time_window={time_window} counts back from the seeds' times; name times in time_attr=")
+        self.time_window = time_window
         self._weighted = weight_attr is not None
         weights = {} if weight_attr is None else self._read_weights(weight_attr)
         self._graphs: dict[Any, Any] = {
@@ -106,7 +113,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, or another process, makes lists of its own from the data: memory that GPUs read belongs to one process."""
-        options = ("subgraph_type", "replace", "temporal_strategy", "sample_direction", "device")
+        options = ("subgraph_type", "replace", "temporal_strategy", "time_window", "sample_direction", "device")
         now = {name: getattr(self, name) for name in options} | self._made_with | {"disjoint": self._disjoint}
         return partial(type(self), **now), (self._given.data, self.num_neighbors)
 
@@ -327,6 +334,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
                 "weighted": self._weighted,
                 "disjoint": self.disjoint,
                 "temporal_strategy": self.temporal_strategy if self.is_temporal else "uniform",
+                "time_window": self.time_window,
                 "device": self.device,
             }
             times, edge_times = self._times, self._edge_times
@@ -342,7 +350,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         return self._engines[key]
 
     def _engine_key(self) -> Any:
-        return str(self._fanouts), self.replace, self.disjoint, self.temporal_strategy, self.device
+        return str(self._fanouts), self.replace, self.disjoint, self.temporal_strategy, self.time_window, self.device
 
 
 class Negatives(NegativeSampling):  # type: ignore[misc]

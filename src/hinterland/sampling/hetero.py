@@ -28,6 +28,7 @@ from .neighbor import (
     vertex_times_on,
     vertices_on,
     weights_of,
+    window_of,
 )
 from .sample import EdgeType, HeteroSample
 from .sample_stats import Drawn, Taken, with_stats
@@ -50,6 +51,7 @@ class HeteroSampler:
             the subtree's seed are drawn, vertices of other types always; samples are disjoint.
         edge_times: for some relations, int64 ``[num_edges]``, when each edge appeared; as for :class:`NeighborSampler`.
         temporal_strategy: ``"uniform"``, or ``"last"``, which takes the newest ones.
+        time_window: as for :class:`NeighborSampler`, of what has times.
         target: the type of seeds that come without one, as those of a Loader do.
 
     Attributes:
@@ -73,6 +75,7 @@ class HeteroSampler:
         times: Mapping[str, arrays.Array] | None = None,
         edge_times: Mapping[EdgeType, arrays.Array] | None = None,
         temporal_strategy: str = "uniform",
+        time_window: int | None = None,
         target: str | None = None,
         seed: int = 0,
         device: torch.device | str | int | None = None,
@@ -85,6 +88,7 @@ class HeteroSampler:
         self.fanouts = _fanouts(fanouts, list(self.graphs))
         self._temporal = times is not None or edge_times is not None
         check_rule(replace, weighted, self._temporal, temporal_strategy)
+        self._window = window_of(time_window, self._temporal)
         if unknown := (times or {}).keys() - self.num_vertices.keys():
             raise ConfigError(f"times of type {min(map(str, unknown))!r}, but the types are {', '.join(self.num_vertices)}")
         if target is not None:
@@ -183,7 +187,7 @@ class HeteroSampler:
                 for key in self.graphs
             ]
             number, newest = integer("batch", batch), self.temporal_strategy == "last"
-            rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest)
+            rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest, window=self._window)
             run = Batch(list(sets.values()), relations, rule, limits, self.device)
             run.begin()
             run.finish()

@@ -26,6 +26,7 @@ from .sample import Sample
 from .sample_stats import Drawn, Taken, with_stats
 
 STRATEGIES = ("uniform", "last")
+_ANY_TIME = 2**64 - 1  # as a window: no two times are further apart
 UNTIMED = "seed_times say how new neighbours may be, and need a sampler with times= or edge_times="
 _NO_INTEGERS = (torch.bool, torch.quint8, torch.qint8, torch.qint32)
 
@@ -63,13 +64,15 @@ class NeighborSampler:
             tensor, or a UnifiedTensor, which is read where it lies. Edges are then drawn among those that are not newer than
             the subtree's seed. With ``times`` as well a neighbour counts from the later of both.
         temporal_strategy: ``"uniform"``, or ``"last"``, which takes the newest ones, newest first.
+        time_window: how much older than the subtree's seed a neighbour may be, in the unit of the times: those are drawn whose
+            time lies in ``[seed time - time_window, seed time]``. None is any time.
         seed: of all random draws.
         device: where to sample; None is the current GPU, or the CPU on a machine without one.
 
     Raises:
         ConfigError: fanouts that are no list of numbers from -1 to 65535, an unknown strategy, ``last`` with ``replace`` or
             ``weighted``; no weights, or of a type that is not uint8, int32, int64, float32 or float64; times of another length
-            or type.
+            or type; a window without times, or that is no whole number from 0 on.
         GraphError: a weight is negative or infinite.
     """
 
@@ -84,6 +87,7 @@ class NeighborSampler:
         times: arrays.Array | None = None,
         edge_times: arrays.Array | None = None,
         temporal_strategy: str = "uniform",
+        time_window: int | None = None,
         seed: int = 0,
         device: torch.device | str | int | None = None,
     ) -> None:
@@ -91,6 +95,7 @@ class NeighborSampler:
         self.fanouts = check_fanouts(fanouts)
         self._temporal = times is not None or edge_times is not None
         check_rule(replace, weighted, self._temporal, temporal_strategy)
+        self._window = window_of(time_window, self._temporal)
         self.replace, self.weighted, self.temporal_strategy = replace, weighted, temporal_strategy
         self.disjoint = arguments.switch("disjoint", disjoint) or self._temporal
         self.seed = integer("seed", seed)
@@ -160,7 +165,7 @@ class NeighborSampler:
             vertices = VertexSet(prepared.graph.num_vertices, given, trees, self._times)
             relation = Relation(prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
             number, newest = integer("batch", batch), self.temporal_strategy == "last"
-            rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest)
+            rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest, window=self._window)
             run = Batch([vertices], [relation], rule, limits, self.device)
             run.begin()
             return PendingSample(run, prepared)
@@ -269,6 +274,15 @@ def check_rule(replace: bool, weighted: bool, temporal: bool, strategy: str) -> 
     if strategy == "last" and (replace or weighted):
         which = "replace" if replace else "weighted"
         raise ConfigError(f"temporal_strategy 'last' draws nothing at random; leave out {which}=True")
+
+
+def window_of(time_window: int | None, temporal: bool) -> int:
+    """How long before its seed's time a neighbour's may be, as kernels take it."""
+    if time_window is None:
+        return _ANY_TIME
+    if not temporal:
+        raise ConfigError("time_window counts back from the seeds' times and needs times= or edge_times=")
+    return arguments.whole_number("time_window", time_window, 0)
 
 
 def weights_of(lists: NeighborLists) -> tuple[int, float]:
