@@ -380,6 +380,21 @@ def test_times(data, device, strategy, own):
         assert batch.time[-1] == data.time[sources].max()
 
 
+def test_small_batches_wait_by_the_dozen_on_the_cpu(data, monkeypatch):
+    """And are the same as where few wait."""
+    from hinterland.pyg import loader as loaders
+
+    def depth(*fanouts, **options):
+        return loaders._depth(batches_of(data, list(fanouts), device="cpu", **options))
+
+    assert depth(2, 2, batch_size=1) == 16 and depth(15, 10, batch_size=16) == 6 and depth(15, 10, batch_size=1024) == 2
+    assert depth(-1, 2, batch_size=1) == 2 and depth(batch_size=1) == 16
+    few = list(batches_of(data, [3, 2], device="cpu", batch_size=1))
+    monkeypatch.setattr(loaders, "_SMALL_DEPTH", 2)
+    for one, other in zip(few, batches_of(data, [3, 2], device="cpu", batch_size=1), strict=True):
+        same(one, other)
+
+
 def whole_in_time(data, times, seed, limit, hops, window=None):
     """Edges within ``hops`` of a seed, over those that are not newer than the limit, nor older than a window, by a search."""
     frontier, seen, found = {seed}, {seed}, []

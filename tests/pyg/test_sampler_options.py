@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 
 import pytest
 import torch
@@ -23,6 +25,20 @@ def test_arguments_are_in_pygs_order():
     theirs = list(inspect.signature(NeighborSampler).parameters.values())
     mine = list(inspect.signature(Sampler).parameters.values())[: len(theirs)]
     assert [(p.name, p.default) for p in mine] == [(p.name, p.default) for p in theirs]
+
+
+def test_a_window_goes_along_and_can_be_changed(data):
+    sampler = Sampler(data, [-1], time_attr="time", time_window=4)
+    seeds = NodeSamplerInput(None, torch.arange(40))
+
+    def oldest(sampler):
+        found = sampler.sample_from_nodes(seeds)
+        return int((data.time[found.node[found.batch]] - data.time[found.node])[40:].max())
+
+    copies = [copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler)), copy.copy(sampler)]
+    assert [made.time_window for made in copies] == [4] * 3 and [oldest(made) for made in copies] == [4] * 3
+    copies[-1].time_window = 20
+    assert 4 < oldest(copies[-1]) <= 20 and oldest(sampler) == 4
 
 
 def test_share_memory(data):

@@ -68,7 +68,8 @@ def test_arguments_are_pygs(ours):
     for position, parameter in enumerate(inspect.signature(theirs).parameters.values()):
         if parameter.kind != parameter.VAR_KEYWORD:
             assert mine[position].name == parameter.name and mine[position].default == parameter.default
-    assert [p.name for p in mine[len(mine) - 6 :]] == ["placement", "cache", "gpu_budget", "device", "stats", "kwargs"]
+    own = ["placement", "cache", "gpu_budget", "device", "stats", "time_window", "kwargs"]
+    assert [p.name for p in mine[len(mine) - len(own) :]] == own
 
 
 @pytest.mark.parametrize("link", [False, True])

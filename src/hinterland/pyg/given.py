@@ -137,7 +137,7 @@ class Given:
         self.check_node_type(node_type)
         if nodes.numel() == 0:
             return
-        count, least, most = self.num_nodes[node_type], int(nodes.min()), int(nodes.max())
+        count, (least, most) = self.num_nodes[node_type], map(int, nodes.aminmax())
         if least < 0 or most >= count:
             kind = "nodes" if node_type is None else f"nodes of type {node_type!r}"
             raise IndexOutOfRange(

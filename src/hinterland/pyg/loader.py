@@ -48,6 +48,10 @@ _OF_WORKERS = (
 _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not given
 _USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
 _DEPTH = 2  # batches that may wait after each stage: chosen, not measured
+_SMALL, _SMALL_DEPTH = (
+    1024,
+    16,
+)  # nodes of a batch that counts as small, and how many of these may wait: docs/notes/thresholds.md
 _STAGES = 2
 _NO_WINDOW = "time_window= is of the sampler that the loader makes; give it to neighbor_sampler: Sampler(..., time_window=...)"
 _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
@@ -246,7 +250,9 @@ class _Pipelined:
         if isinstance(out, HeteroSamplerOutput):
             add_missing_types(out, self.data, self.device)
         for field in dataclasses.fields(out):
-            setattr(out, field.name, moved(getattr(out, field.name), self.device))
+            value = getattr(out, field.name)
+            if value is not None and not (isinstance(value, torch.Tensor) and value.device == self.device):
+                setattr(out, field.name, moved(value, self.device))
         reader = copy.copy(self)  # PyG's code reads self.data and its sampler; users keep theirs
         reader.data = self._read
         reader.__dict__[self._sampler_name] = self._sampler
@@ -270,7 +276,7 @@ class _Batches:
         ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
         timeout = loader.timeout or _PATIENCE
-        run = partial(Pipeline, stages=stages, device=loader.device, depth=_DEPTH, timeout=timeout)
+        run = partial(Pipeline, stages=stages, device=loader.device, depth=_depth(loader), timeout=timeout)
         self._batches, self._stats = loader._through(source, run), loader.stats
 
     def __iter__(self) -> _Batches:
@@ -284,6 +290,14 @@ class _Batches:
 
     def __len__(self) -> int:
         return self._length
+
+
+def _depth(loader: Any) -> int:
+    """How many batches may wait after each stage: waking a thread for each small one takes the CPU as long as to make it."""
+    most = None
+    if loader.device.type == "cpu" and isinstance(loader._sampler, Sampler):
+        most = loader._sampler.most_nodes(loader.batch_size or _USUAL)
+    return _DEPTH if most is None else max(_DEPTH, min(_SMALL_DEPTH, _SMALL * _SMALL_DEPTH // max(most, 1)))
 
 
 def _sampled(loader: Any, index: Any, number: int) -> tuple[Any, dict[str, Any] | None]:

@@ -314,6 +314,17 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     def _hops_drawn(self) -> int:
         return len(next(iter(self._fanouts.values()), [])) if isinstance(self._fanouts, dict) else len(self._fanouts)
 
+    def most_nodes(self, seeds: int) -> int | None:
+        """The most nodes that a sample of ``seeds`` nodes can have; None where whole lists are taken."""
+        fanouts = self._fanouts.values() if isinstance(self._fanouts, dict) else [self._fanouts]
+        nodes = frontier = seeds
+        for drawn in zip(*fanouts, strict=True):
+            if min(drawn) < 0:
+                return None
+            frontier *= sum(drawn)
+            nodes += frontier
+        return nodes
+
     def _induced(self, node: Any) -> tuple[Any, Any, Any]:
         """All edges between the nodes: of their whole neighbourhoods, those that stay among them."""
         if self.is_hetero:

@@ -223,7 +223,11 @@ class Batch:
             state.ends[number][0] = len(t.seeds)
         for number, r in enumerate(relations):
             self._block.fanouts[number][:] = r.fanouts
-        self._memory = torch.empty(ctypes.sizeof(self._block), dtype=torch.uint8, device=device)
+        self._on_cpu = device.type == "cpu"
+        if self._on_cpu:  # which reads and writes the block where it is
+            self._memory = torch.frombuffer(self._block, dtype=torch.uint8)
+        else:
+            self._memory = torch.empty(ctypes.sizeof(self._block), dtype=torch.uint8, device=device)
         at = type(self._block).state
         self._state = self._memory[at.offset : at.offset + at.size]
         self._choice: torch.Tensor | None = None  # what choosing needs in a step, one after another
@@ -272,7 +276,7 @@ class Batch:
             self._take(self._counts.read())
 
     def _affords(self, size: int) -> bool:
-        if size <= _LITTLE or size > _MOST_AHEAD or self.device.type == "cpu":
+        if size <= _LITTLE or size > _MOST_AHEAD or self._on_cpu:
             return size <= _MOST_AHEAD
         return 2 * size <= devices.free_bytes(self.device)
 
@@ -285,9 +289,12 @@ class Batch:
         self._reserve_found(most.step_edges)
         forms = [r.form for r in self.relations]
         halves = range(1 + 2 * self.hops * len(self.relations))
-        for _, alike in itertools.groupby(halves, lambda half: forms[self._number(half)]):  # one launch, if all are alike
-            first, *others = alike
-            self._launch(first, first + 1 + len(others), most.step_edges)
+        if len(set(forms)) == 1:
+            self._launch(0, len(halves), most.step_edges)
+        else:  # a launch for those that follow each other and are alike
+            for _, alike in itertools.groupby(halves, lambda half: forms[self._number(half)]):
+                first, *others = alike
+                self._launch(first, first + 1 + len(others), most.step_edges)
         self._counts = _Counts(self._state)
 
     def _number(self, half: int) -> int:
@@ -344,12 +351,12 @@ class Batch:
     def _launch(self, first: int, end: int, work: int, entering: int | None = None) -> None:
         """Halves [first, end) of the steps. ``entering``: the only type whose known vertices are entered."""
         params = self._params(first, end, entering)
+        if self._on_cpu:
+            caches = itertools.chain.from_iterable(r.view.caches for r in self.relations)
+            return run_on_cpu(_core.sample_neighbors, params, dict.fromkeys(caches))
         size = (type(self._block).state if self._sent else type(self._block).sums).offset
         self._memory[:size].copy_(torch.frombuffer(self._block, dtype=torch.uint8, count=size), non_blocking=True)
         self._sent = True
-        if self.device.type == "cpu":
-            caches = itertools.chain.from_iterable(r.view.caches for r in self.relations)
-            return run_on_cpu(_core.sample_neighbors, params, dict.fromkeys(caches))
         instance = _instance(self.relations[self._number(first)].form, self._compares)
         # Few edges cannot occupy the whole GPU, and fewer blocks wait for each other in less time. Where the link bounds a
         # sample, few blocks are as fast as all, and leave the GPU to training (docs/notes/training-on-h200.md).
@@ -418,7 +425,7 @@ class Batch:
         return self._take(self._state)
 
     def _take(self, counts: torch.Tensor) -> int:
-        state = type(self._block.state).read(counts)
+        state = self._block.state if self._on_cpu else type(self._block.state).read(counts)
         self._check(state.control.bad_seed, state.control.bad_list)
         ends = [of_one[:] for of_one in state.ends]
         self.vertex_ends, self.edge_ends = ends[: len(self.types)], ends[len(self.types) :]
