@@ -48,10 +48,8 @@ _OF_WORKERS = (
 _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not given
 _USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
 _DEPTH = 2  # batches that may wait after each stage: chosen, not measured
-_SMALL, _SMALL_DEPTH = (
-    1024,
-    16,
-)  # nodes of a batch that counts as small, and how many of these may wait: docs/notes/thresholds.md
+_SMALL = 1024  # nodes of a batch that counts as small: docs/notes/thresholds.md
+_SMALL_DEPTH = 16  # and how many of these may wait
 _STAGES = 2
 _NO_WINDOW = "time_window= is of the sampler that the loader makes; give it to neighbor_sampler: Sampler(..., time_window=...)"
 _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
