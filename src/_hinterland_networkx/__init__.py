@@ -51,7 +51,7 @@ FUNCTIONS = {
     "generic_bfs_edges": f"Without neighbors. {_TREE}",
     "harmonic_centrality": "The distance is an edge attribute, not a function, and never negative.",
     "has_path": "",
-    "hits": "Without normalized=False.",
+    "hits": "Of several right answers the same one with each call.",
     "in_degree_centrality": "",
     "is_arborescence": "",
     "is_branching": "",

@@ -322,28 +322,3 @@ def test_what_wants_a_part_is_left_to_networkx():
 
 def test_the_null_graph_has_no_center():
     same_error(lambda **where: nx.center(nx.Graph(), **where))
-
-
-def test_hubs_that_power_iterations_do_not_find_are_left_to_networkx(monkeypatch):
-    graph = nx.compose(nx.cycle_graph(21), nx.path_graph([0, *range(1000, 1020)]))
-    theirs = nx.hits(graph)
-    with pytest.raises(NotImplementedError):
-        nx.hits(graph, **OURS)
-    monkeypatch.setattr(nx.config.backend_priority, "algos", ["hinterland"])
-    assert same(nx.hits(graph)[0], theirs[0], abs=1e-6)
-
-
-@pytest.mark.parametrize("apart", [1e-2, 1e-4, 1e-6])
-def test_hubs_of_parts_that_are_nearly_alike(monkeypatch, apart):
-    """Of two stars the heavier one has all: each iteration changes little, whatever there is still to come."""
-    graph = nx.DiGraph()
-    for star, weight in (("a", 1.0), ("b", 1.0 + apart)):
-        graph.add_weighted_edges_from((star, f"{star}{leaf}", weight) for leaf in range(5))
-    theirs = nx.hits(graph)[0]
-    if apart < 1e-3:
-        with pytest.raises(NotImplementedError):
-            nx.hits(graph, **OURS)
-    else:
-        assert same(nx.hits(graph, **OURS)[0], theirs, abs=1e-6)
-    monkeypatch.setattr(nx.config.backend_priority, "algos", ["hinterland"])
-    assert same(nx.hits(graph)[0], theirs, abs=1e-6)

@@ -27,19 +27,78 @@ def test_scores_by_iteration_are_networkx_own(graph, weight, normalized, data):
     same_outcome(lambda **b: nx.eigenvector_centrality(graph, weight=weight, nstart=start, **b), close)
 
 
-@pytest.mark.parametrize("graph", [nx.karate_club_graph(), nx.gnp_random_graph(90, 0.1, seed=2, directed=True)])
-def test_hubs_and_authorities(graph):
-    for ours, theirs in zip(nx.hits(graph, **OURS), nx.hits(graph), strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-7)
+def weighted(kind, *edges):
+    graph = kind()
+    graph.add_weighted_edges_from(edges)
+    return graph
 
 
-def test_hubs_by_weights_of_both_signs_are_networkx_own():
-    graph = nx.DiGraph()
-    graph.add_weighted_edges_from([(0, 1, 3), (0, 2, -1), (1, 2, 1), (2, 0, 2)])
-    hubs, authorities = nx.hits(graph)
-    with nx.config.backend_priority(algos=["hinterland"]):
-        found = nx.hits(graph)
-    assert found[0] == pytest.approx(hubs, abs=1e-6) and found[1] == pytest.approx(authorities, abs=1e-6)
+def two_stars(apart):
+    """Of which the heavier one has all, however little it is heavier."""
+    stars = (("a", 1.0), ("b", 1.0 + apart))
+    return weighted(nx.DiGraph, *((star, f"{star}{leaf}", weight) for star, weight in stars for leaf in range(5)))
+
+
+HUBS = {
+    "karate": nx.karate_club_graph(),
+    "random": nx.gnp_random_graph(90, 0.1, seed=2, directed=True),
+    "cycle and path": nx.compose(nx.cycle_graph(21), nx.path_graph([0, *range(1000, 1020)])),
+    "triangles": nx.triangular_lattice_graph(30, 40),
+    "two stars": two_stars(1e-2),
+    "stars nearly alike": two_stars(1e-6),
+    "both signs": weighted(nx.DiGraph, (0, 1, 3), (0, 2, -1), (1, 2, 1), (2, 0, 2)),
+    "negative": weighted(nx.Graph, (0, 1, -3), (1, 2, -1.5), (2, 2, -1)),
+    "parallel": weighted(nx.MultiDiGraph, (0, 1, 3), (0, 1, -1), (1, 2, 0.5), (2, 0, 1), (2, 2, 1)),
+    "parallel, both ways": weighted(nx.MultiGraph, (0, 1, 3), (1, 0, 1), (1, 2, 1), (2, 2, 5)),
+    "two nodes": nx.path_graph(2, create_using=nx.DiGraph),
+}
+
+
+@pytest.mark.parametrize("graph", HUBS.values(), ids=HUBS)
+@pytest.mark.parametrize("normalized", [True, False])
+@pytest.mark.parametrize("starts", [None, "ones", "both signs"])
+def test_hubs_and_authorities(graph, normalized, starts):
+    start = {node: -1.0 if starts == "both signs" and i % 3 == 0 else 1.0 for i, node in enumerate(graph)} if starts else None
+    options = {"normalized": normalized, "nstart": start, "max_iter": 1000}
+    ours, theirs = nx.hits(graph, **options, **OURS), nx.hits(graph, **options)
+    sign = 1
+    if not normalized:  # then ARPACK's start decides on the sign
+        most = max(theirs[1], key=lambda node: abs(theirs[1][node]))
+        sign = -1 if ours[1][most] * theirs[1][most] < 0 else 1
+    for found, right in zip(ours, theirs, strict=True):
+        assert {node: sign * value for node, value in found.items()} == pytest.approx(right, abs=1e-6)
+    assert nx.hits(graph, **options, **OURS) == ours
+
+
+@pytest.mark.parametrize("graph", [nx.grid_2d_graph(12, 12), nx.gnp_random_graph(30, 0.05, seed=4)], ids=["grid", "tree"])
+def test_hubs_where_several_answers_are_right(graph):
+    """Of graphs with two sides networkx draws one, with negative scores even where no weight is negative."""
+    hubs, authorities = nx.hits(graph, **OURS)
+    assert (hubs, authorities) == nx.hits(graph, **OURS)
+    assert min(*hubs.values(), *authorities.values()) > -1e-12
+    for scores, other in ((hubs, authorities), (authorities, hubs)):
+        sums = {node: sum(other[near] for near in graph[node]) for node in graph}
+        assert scores == pytest.approx({node: value / sum(sums.values()) for node, value in sums.items()}, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda **b: nx.hits(nx.empty_graph(1), **b),
+        lambda **b: nx.hits(nx.empty_graph(4), **b),
+        lambda **b: nx.hits(nx.DiGraph([(0, 0)]), **b),
+        lambda **b: nx.hits(nx.path_graph(4), nstart={0: 1}, **b),
+        lambda **b: nx.hits(nx.path_graph(4), nstart={}, **b),
+        lambda **b: nx.hits(nx.path_graph(4), nstart=dict.fromkeys(range(4), 1), **b),
+        lambda **b: nx.hits(nx.path_graph(4), nstart=dict.fromkeys(range(4), 0), **b),
+        lambda **b: nx.hits(nx.path_graph(4), tol=-1, **b),
+        lambda **b: nx.hits(nx.path_graph(4), max_iter=-1, **b),
+        lambda **b: nx.hits(nx.path_graph(300), max_iter=1, **b),
+        lambda **b: nx.hits(weighted(nx.Graph, (0, 1, float("inf")), (1, 2, 1), (2, 3, 1)), **b),
+    ],
+)
+def test_hubs_of_what_has_none_are_networkx_error(call):
+    same_error(call)
 
 
 def test_an_alpha_that_is_no_number_is_networkx_error():

@@ -164,5 +164,4 @@ _REFUSED: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "overall_reciprocity": lambda given: _undirected_or_parallel(given["G"]),
     "reciprocity": lambda given: _undirected_or_parallel(given["G"]),
     "transitivity": lambda given: {"directed graph": given["G"].is_directed()},
-    "hits": lambda given: {"result as ARPACK scales it": not given["normalized"]},
 }

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 import networkx as nx
+import numpy as np
 import torch
 
 import hinterland as hl
@@ -93,27 +94,31 @@ def hits(
         return {}, {}
     if max_iter <= 0:
         raise nx.PowerIterationFailedConvergence(max_iter)
-    start = None if nstart is None else _all_of(G, nstart)
-    graph, tolerance = G.weighted_by("weight"), 0.1 * tol
-    signs = graph.weight_range
-    if not tol < math.inf or (signs and signs.least < 0 < signs.most) or (start is not None and start.amin() < 0):
-        raise NotImplementedError("hinterland finds hubs and authorities that are shares of 1, by weights of one sign")
-    # networkx has ARPACK do it, which makes some 20 products before it counts one iteration.
-    left = limit = min(20 * int(max_iter), MOST_ITERATIONS)
-    while left > 1:
-        found = hl.graph.hits(graph, tolerance=tolerance, max_iterations=left - 1, start=start, **options())
-        after = hl.graph.hits(graph, max_iterations=1, start=found.hubs, **options())
-        if found.converged and _to_come(found.error, after.error) < tol:
-            return G.of(after.hubs), G.of(after.authorities)
-        start, tolerance, left = after.hubs, tolerance / 10, left - found.iterations - 1
-    raise NotImplementedError(f"hinterland's power iterations do not converge in {limit}")  # which ARPACK may all the same
+    from scipy.sparse.linalg import ArpackNoConvergence, svds  # which networkx needs for it as well
+
+    matrix = _matrix(G, "weight")
+    # networkx draws where ARPACK begins; here it is the same with each call.
+    start = np.random.default_rng(0).standard_normal(len(G)) if nstart is None else np.array(list(nstart.values()))
+    try:
+        _, _, vectors = svds(matrix, k=1, v0=start, maxiter=max_iter, tol=tol)
+    except ArpackNoConvergence as error:
+        raise nx.PowerIterationFailedConvergence(max_iter) from error
+    authorities = vectors.flatten()
+    if not matrix.data.min() < 0 < matrix.data.max():  # where several answers are right, so is one without negative scores
+        authorities = abs(authorities)
+    hubs = matrix @ authorities
+    if normalized:
+        hubs, authorities = hubs / hubs.sum(), authorities / authorities.sum()
+    return G.of(torch.from_numpy(hubs)), G.of(torch.from_numpy(authorities))
 
 
-def _to_come(before: float, change: float) -> float:
-    """What all further iterations will change, if each changes as much less than the one before it as this one did. Between
-    singular values that are nearly the same, small changes go on for long."""
-    rounding = 1e-14  # below which changes are in any proportion
-    return change if change < rounding else change * change / (before - change) if change < before else float("inf")
+def _matrix(G: BackendGraph, weight: str) -> Any:
+    """The adjacency matrix over the graph's own arrays, with float64 weights. Parallel edges are entries of their own."""
+    from scipy.sparse import csr_array
+
+    indptr, indices, weights = G.weighted_by(weight).checked_rows()
+    values = torch.ones(len(indices), dtype=torch.float64) if weights is None else weights.double()
+    return csr_array((values.numpy(), indices.numpy(), indptr.numpy()), shape=(len(G), len(G)))
 
 
 def katz_centrality(
