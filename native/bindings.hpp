@@ -137,6 +137,7 @@ void bind_graph_sssp(nanobind::module_& m);
 void bind_graph_sswp(nanobind::module_& m);
 void bind_graph_verify_paths(nanobind::module_& m);
 void bind_graph_bc(nanobind::module_& m);
+void bind_graph_between(nanobind::module_& m);
 void bind_graph_msbfs(nanobind::module_& m);
 void bind_graph_compress(nanobind::module_& m);
 void bind_graph_reorder(nanobind::module_& m);

@@ -66,6 +66,7 @@ NB_MODULE(_core, m) {
   hn::bind_graph_formats(m);
   hn::bind_graph_generate(m);
   hn::bind_graph_bc(m);
+  hn::bind_graph_between(m);
   hn::bind_graph_bfs(m);
   hn::bind_graph_sssp(m);
   hn::bind_graph_sswp(m);

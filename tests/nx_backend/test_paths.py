@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .samples import DIGRAPHS, GRAPHS, OURS, same_error, same_outcome, small_graphs, some_nodes
+import hinterland as hl
+from hinterland import nx_backend
+
+from .samples import DIGRAPHS, GRAPHS, OURS, mixed, same_error, same_outcome, small_graphs, some_nodes
 
 
 def length(graph, path, weight=None):
@@ -280,3 +283,94 @@ def test_long_ways_of_whole_weights_do_not_overflow():
     for _, _, data in graph.edges(data=True):
         data["weight"] = 2**31 - 1
     assert nx.dijkstra_path_length(graph, 0, 5, **OURS) == 5 * (2**31 - 1)
+
+
+BETWEEN = {
+    "dijkstra_path": lambda graph, s, t, **b: nx.dijkstra_path(graph, s, t, **b),
+    "dijkstra_path_length": lambda graph, s, t, **b: nx.dijkstra_path_length(graph, s, t, **b),
+    "single_source_dijkstra": lambda graph, s, t, **b: nx.single_source_dijkstra(graph, s, t, **b),
+    "bidirectional_dijkstra": lambda graph, s, t, **b: nx.bidirectional_dijkstra(graph, s, t, **b),
+    "bellman_ford_path": lambda graph, s, t, **b: nx.bellman_ford_path(graph, s, t, **b),
+    "bellman_ford_path_length": lambda graph, s, t, **b: nx.bellman_ford_path_length(graph, s, t, **b),
+    "single_source_bellman_ford": lambda graph, s, t, **b: nx.single_source_bellman_ford(graph, s, t, **b),
+    "shortest_path by weight": lambda graph, s, t, **b: nx.shortest_path(graph, s, t, "weight", **b),
+    "shortest_path_length by weight": lambda graph, s, t, **b: nx.shortest_path_length(graph, s, t, "weight", **b),
+    "shortest_path": lambda graph, s, t, **b: nx.shortest_path(graph, s, t, **b),
+    "shortest_path_length": lambda graph, s, t, **b: nx.shortest_path_length(graph, s, t, **b),
+    "bidirectional_shortest_path": lambda graph, s, t, **b: nx.bidirectional_shortest_path(graph, s, t, **b),
+    "has_path": lambda graph, s, t, **b: nx.has_path(graph, s, t, **b),
+}
+
+
+def like_networkx(graph, weight):
+    """Compares what a function between two nodes gives: lengths, paths, both or neither."""
+
+    def compare(ours, theirs):
+        if isinstance(theirs, tuple):
+            assert ours[0] == pytest.approx(theirs[0], rel=1e-12)
+            ours, theirs = ours[1], theirs[1]
+        if isinstance(theirs, list):
+            paths_as_short(graph, weight)(ours, theirs)
+        else:
+            assert ours == theirs
+
+    return compare
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+@pytest.mark.parametrize("graph", GRAPHS + DIGRAPHS)
+def test_between_two_nodes(name, graph):
+    call, converted = BETWEEN[name], nx_backend.convert_from_nx(graph, {"weight": 1})
+    weight = "weight" if "dijkstra" in name or "bellman" in name or "weight" in name else None
+    for source in [*some_nodes(graph), "nowhere"]:
+        for target in [*some_nodes(graph), source, "nowhere"]:
+            same_outcome(lambda s=source, t=target, **b: call(graph, s, t, **b), like_networkx(graph, weight))
+            if source in graph and target in nx.descendants(graph, source):
+                assert call(converted, source, target) == call(graph, source, target, **OURS)
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_between_two_nodes_a_graph_is_made_once(name, monkeypatch):
+    graph = mixed(nx.DiGraph)
+    source, target = next((u, v) for u in graph for v in nx.descendants(graph, u) if u != v)
+    BETWEEN[name](graph, source, target, **OURS)
+    for made in ("from_networkx", "from_edges", "sssp", "bfs"):
+        monkeypatch.setattr(hl, made, lambda *_, **__: pytest.fail("more than a search between two nodes"))
+    BETWEEN[name](graph, source, target, **OURS)
+    with nx.config.backend_priority(algos=["hinterland"]):
+        assert BETWEEN[name](nx.path_graph(3), 0, 2) == BETWEEN[name](nx.path_graph(3), 0, 2, backend="networkx")
+
+
+def test_lengths_between_two_nodes_add_floats_as_networkx_does():
+    graph = nx.gnm_random_graph(60, 200, seed=3)
+    nx.set_edge_attributes(graph, {edge: [0.1, 0.2, 0.3][i % 3] for i, edge in enumerate(graph.edges)}, "weight")
+    right = dict(nx.all_pairs_dijkstra_path_length(graph))
+    for source in range(0, 60, 7):
+        assert {t: nx.dijkstra_path_length(graph, source, t, **OURS) for t in right[source]} == right[source]
+
+
+@pytest.mark.parametrize("name", [name for name in BETWEEN if "dijkstra" in name or "weight" in name])
+@pytest.mark.parametrize("weights", [[-1], [3, -1], [float("inf"), -1]], ids=str)
+def test_negative_weights_between_two_nodes(name, weights):
+    with pytest.raises(ValueError, match="negative"):
+        BETWEEN[name](path_of(weights), 0, len(weights), **OURS)
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+@pytest.mark.parametrize("weights", [*WIDE, [2**62], [2**61, 5], [0, 0, 0.0], [0, 0, 5]], ids=str)
+@pytest.mark.parametrize("kind", [nx.Graph, nx.DiGraph, nx.MultiGraph])
+def test_weights_of_any_size_between_two_nodes(name, weights, kind):
+    graph, end = kind(path_of(weights)), len(weights)
+    for target in (end, "alone"):
+        theirs = outcome(lambda target=target: BETWEEN[name](graph, 0, target))
+        ours = outcome(lambda target=target: BETWEEN[name](graph, 0, target, **OURS))
+        assert ours in (theirs, NotImplementedError)
+        with nx.config.backend_priority(algos=["hinterland"]):
+            assert outcome(lambda target=target: BETWEEN[name](graph, 0, target)) == theirs
+
+
+@pytest.mark.parametrize("cutoff", [None, 0, 2, 2.5, 3, float("nan"), float("inf"), -1, 10**400])
+def test_a_cutoff_between_two_nodes(cutoff):
+    graph = path_of([1, 2])
+    for target in (0, 1, 2, "off", "alone"):
+        same_outcome(lambda target=target, **b: nx.single_source_dijkstra(graph, 0, target, cutoff, **b))

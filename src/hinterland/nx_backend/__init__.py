@@ -20,6 +20,7 @@ __all__ = ["BackendGraph", "can_run", "convert_from_nx", "convert_to_nx", "shoul
 
 _MODULES = (clusters, components, distances, edges, graphs, paths, ranks, searches)
 globals().update({name: vars(module)[name] for module in _MODULES for name in FUNCTIONS if name in vars(module)})
+_SIGNATURES = {name: inspect.signature(globals()[name]) for name in FUNCTIONS}
 
 # What networkx does itself while it looks at every edge once, or less.
 _LINEAR = {
@@ -125,7 +126,7 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 def _bound(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """A function's arguments by their names, with the defaults."""
-    bound = inspect.signature(globals()[name]).bind(*args, **kwargs)
+    bound = _SIGNATURES[name].bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.arguments
 

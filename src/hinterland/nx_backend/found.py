@@ -10,6 +10,7 @@ import torch
 
 import hinterland as hl
 
+from ..graph.between import path_between
 from ..runtime.errors import GraphError
 from .converted import BackendGraph, options
 
@@ -111,6 +112,28 @@ def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: 
     else:
         reached = distances < math.inf
     return Found(G, start, distances, reached, _parents(graph, start, distances, reached) if trees else None)
+
+
+def between(
+    G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = None, from_both: bool = True
+) -> tuple[Any, list[Hashable]] | None:
+    """The length of a shortest path between two nodes, and its nodes; None where there is none. Paths that may be too long for
+    that search are looked for from the source to all nodes.
+
+    Raises:
+        ValueError: a weight is negative.
+    """
+    if source == target:
+        return 0, [source]
+    start, to = G.number[source], G.number[target]
+    graph = G.graph if weight is None else G.weighted_by(weight)
+    weighted = weight is not None and graph.weights is not None
+    try:
+        near = path_between(graph, start, to, weighted, from_both)
+    except GraphError:
+        found = search(G, source, weight, trees=True)
+        return (found.distances[to].item(), found.path(to)) if found.reached[to] else None
+    return None if near is None else (near.length, [G.nodes[number] for number in near.vertices])
 
 
 def require_plain(G: BackendGraph, weight: str | None) -> None:

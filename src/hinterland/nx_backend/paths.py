@@ -11,7 +11,7 @@ import networkx as nx
 from . import searches
 from .converted import BackendGraph
 from .found import Found, require_in_range, require_plain, search
-from .searches import length_between, require_ends
+from .searches import found_between, require_ends
 
 _Lengths = dict[Hashable, Any]
 _Paths = dict[Hashable, list[Hashable]]
@@ -24,14 +24,15 @@ def single_source_dijkstra(
     cutoff: float | None = None,
     weight: str | None = "weight",
 ) -> tuple[Any, Any]:
-    found = _dijkstra(G, source, weight, trees=True)
     limit = _limit(cutoff)
     if target is None:
+        found = _dijkstra(G, source, weight, trees=True)
         return found.lengths(limit), found.paths(limit)
-    lengths = found.lengths(limit)
-    if target not in lengths:
-        raise nx.NetworkXNoPath(f"No path to {target}.")
-    return lengths[target], found.path(G.number[target])
+    _require_node(G, source)
+    length, path = _along(G, source, target, weight, otherwise := f"No path to {target}.")
+    if length > limit and target != source:
+        raise nx.NetworkXNoPath(otherwise)
+    return length, path
 
 
 def single_source_dijkstra_path(
@@ -51,20 +52,15 @@ def dijkstra_path(G: BackendGraph, source: Hashable, target: Hashable, weight: s
 
 
 def dijkstra_path_length(G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = "weight") -> Any:
-    if source not in G:
-        raise nx.NodeNotFound(f"Node {source} not found in graph")
-    return length_between(G, source, target, weight, f"Node {target} not reachable from {source}")
+    _require_node(G, source)
+    return _along(G, source, target, weight, f"Node {target} not reachable from {source}")[0]
 
 
 def bidirectional_dijkstra(
     G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = "weight"
 ) -> tuple[Any, list[Hashable]]:
     require_ends(G, source, target)
-    found = search(G, source, weight, trees=True)
-    to = G.number[target]
-    if not found.reached[to]:
-        raise nx.NetworkXNoPath(f"No path between {source} and {target}.")
-    return found.distances[to].item(), found.path(to)
+    return found_between(G, source, target, weight, f"No path between {source} and {target}.")
 
 
 def all_pairs_dijkstra(
@@ -93,12 +89,11 @@ def single_source_bellman_ford(
 ) -> tuple[Any, Any]:
     if source == target and source not in G:
         raise nx.NodeNotFound(f"Node {source} is not found in the graph")
-    found = _bellman_ford(G, source, weight, trees=True)
     if target is None:
+        found = _bellman_ford(G, source, weight, trees=True)
         return found.lengths(), found.paths()
-    if target not in G or not found.reached[G.number[target]]:
-        raise nx.NetworkXNoPath(f"Target {target} cannot be reached from given sources")
-    return found.distances[G.number[target]].item(), found.path(G.number[target])
+    _require_bellman_ford(G, source, weight)
+    return _along(G, source, target, weight, f"Target {target} cannot be reached from given sources")
 
 
 def single_source_bellman_ford_path(G: BackendGraph, source: Hashable, weight: str | None = "weight") -> _Paths:
@@ -116,10 +111,8 @@ def bellman_ford_path(G: BackendGraph, source: Hashable, target: Hashable, weigh
 def bellman_ford_path_length(G: BackendGraph, source: Hashable, target: Hashable, weight: str | None = "weight") -> Any:
     if source == target and source not in G:
         raise nx.NodeNotFound(f"Node {source} not found in graph")
-    found = _bellman_ford(G, source, weight)
-    if target not in G or not found.reached[G.number[target]]:
-        raise nx.NetworkXNoPath(f"node {target} not reachable from {source}")
-    return found.distances[G.number[target]].item()
+    _require_bellman_ford(G, source, weight)
+    return _along(G, source, target, weight, f"node {target} not reachable from {source}")[0]
 
 
 def all_pairs_bellman_ford_path(G: BackendGraph, weight: str | None = "weight") -> Iterator[tuple[Hashable, _Paths]]:
@@ -178,7 +171,7 @@ def shortest_path_length(
         return _from_one(G, source, target, weight, by, "is not in G").lengths()
     if by == "unweighted":
         require_ends(G, source, target)
-        return length_between(G, source, target, None, f"No path between {source} and {target}.")
+        return found_between(G, source, target, None, f"No path between {source} and {target}.")[0]
     given = dijkstra_path_length if by == "dijkstra" else bellman_ford_path_length
     return given(G, source, target, weight)
 
@@ -203,16 +196,32 @@ def _from_one(
 
 
 def _dijkstra(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> Found:
+    _require_node(G, source)
+    return search(G, source, weight, trees)
+
+
+def _require_node(G: BackendGraph, source: Hashable) -> None:
     if source not in G:
         raise nx.NodeNotFound(f"Node {source} not found in graph")
-    return search(G, source, weight, trees)
 
 
 def _bellman_ford(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> Found:
+    _require_bellman_ford(G, source, weight)
+    return search(G, source, weight, trees)
+
+
+def _require_bellman_ford(G: BackendGraph, source: Hashable, weight: str | None) -> None:
     if source not in G:
         raise nx.NodeNotFound(f"Source {source} not in G")
     require_plain(G, weight)
-    return search(G, source, weight, trees)
+
+
+def _along(
+    G: BackendGraph, source: Hashable, target: Hashable, weight: str | None, otherwise: str
+) -> tuple[Any, list[Hashable]]:
+    """A shortest path whose length is the sum that networkx makes: of floats, from the source on."""
+    found = G.weighted_by(weight).weight_range if weight is not None else None
+    return found_between(G, source, target, weight, otherwise, from_both=found is None or isinstance(found.most, int))
 
 
 def _limit(cutoff: float | None) -> float:

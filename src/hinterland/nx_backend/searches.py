@@ -14,7 +14,7 @@ import hinterland as hl
 from .components import number_strongly_connected_components
 from .converted import BackendGraph, options, steps
 from .edges import ends_of, number_of_selfloops
-from .found import Found, search
+from .found import Found, between, search
 
 
 def bfs_edges(
@@ -175,12 +175,12 @@ def all_pairs_shortest_path_length(
 
 def bidirectional_shortest_path(G: BackendGraph, source: Hashable, target: Hashable) -> list[Hashable]:
     require_ends(G, source, target)
-    return path_between(G, source, target, None, f"No path between {source} and {target}.")
+    return found_between(G, source, target, None, f"No path between {source} and {target}.")[1]
 
 
 def has_path(G: BackendGraph, source: Hashable, target: Hashable) -> bool:
     require_ends(G, source, target)
-    return bool(search(G, source).reached[G.number[target]])
+    return between(G, source, target) is not None
 
 
 def require_ends(G: BackendGraph, source: Hashable, target: Hashable) -> None:
@@ -190,20 +190,14 @@ def require_ends(G: BackendGraph, source: Hashable, target: Hashable) -> None:
             raise nx.NodeNotFound(f"{name} {node} is not in G")
 
 
-def path_between(G: BackendGraph, source: Hashable, target: Hashable, weight: str | None, otherwise: str) -> list[Hashable]:
-    """A shortest path; NetworkXNoPath that says ``otherwise`` where there is none."""
-    found = search(G, source, weight, trees=True)
-    if target not in G or not found.reached[G.number[target]]:
+def found_between(
+    G: BackendGraph, source: Hashable, target: Hashable, weight: str | None, otherwise: str, from_both: bool = True
+) -> tuple[Any, list[Hashable]]:
+    """A shortest path's length, and the path; NetworkXNoPath that says ``otherwise`` where there is none."""
+    found = between(G, source, target, weight, from_both) if target in G else None
+    if found is None:
         raise nx.NetworkXNoPath(otherwise)
-    return found.path(G.number[target])
-
-
-def length_between(G: BackendGraph, source: Hashable, target: Hashable, weight: str | None, otherwise: str) -> Any:
-    """The same for its length."""
-    found = search(G, source, weight)
-    if target not in G or not found.reached[G.number[target]]:
-        raise nx.NetworkXNoPath(otherwise)
-    return found.distances[G.number[target]].item()
+    return found
 
 
 def _from(G: BackendGraph, source: Hashable, trees: bool = False) -> Found:
