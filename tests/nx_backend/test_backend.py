@@ -320,5 +320,31 @@ def test_what_wants_a_part_is_left_to_networkx():
     assert "part" in nx_backend.should_run("triangles", (graph, [1]), {})
 
 
+def test_one_search_is_not_worth_a_conversion():
+    graph = nx.path_graph(5)
+    calls = [
+        ("single_source_dijkstra_path_length", (graph, 0), {}),
+        ("single_source_bellman_ford_path_length", (graph, 0), {}),
+        ("closeness_centrality", (graph,), {"u": 0}),
+        ("eccentricity", (graph, 0), {}),
+        ("harmonic_centrality", (graph, [0]), {}),
+        ("has_path", (graph, 0, 1), {}),
+        ("dijkstra_path_length", (graph, 0, 1), {}),
+    ]
+    for name, args, kwargs in calls:
+        assert "converting" in nx_backend.should_run(name, args, kwargs)
+    nx.pagerank(graph, **OURS)
+    assert all(nx_backend.should_run(*call) is True for call in calls)
+    for name in ("closeness_centrality", "eccentricity", "harmonic_centrality"):
+        assert nx_backend.should_run(name, (nx.path_graph(5),), {}) is True
+
+
+def test_isolates_of_every_kind():
+    for kind in (nx.Graph, nx.DiGraph, nx.MultiGraph, nx.MultiDiGraph):
+        graph = kind([(0, 0), (1, 2)])
+        graph.add_node(3)
+        assert [nx.is_isolate(graph, node, **OURS) for node in graph] == [False, False, False, True]
+
+
 def test_the_null_graph_has_no_center():
     same_error(lambda **where: nx.center(nx.Graph(), **where))

@@ -57,11 +57,15 @@ _LINEAR = {
     "reciprocity",
     "reverse",
     "shortest_path_length",
+    "single_source_bellman_ford_path_length",
+    "single_source_dijkstra_path_length",
     "single_source_shortest_path_length",
     "single_target_shortest_path_length",
     "strongly_connected_components",
     "weakly_connected_components",
 }
+# By function: the argument with which it is one search, or a few, of such ones.
+_SEARCHES = {"closeness_centrality": "u", "eccentricity": "v", "harmonic_centrality": "nbunch"}
 # What is right in several ways, of which networkx finds another one.
 _CHOICES = {
     "all_pairs_bellman_ford_path",
@@ -115,9 +119,10 @@ def should_run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
     """Whether to run where nobody asked for this backend by name; networkx does not ask for graphs that it need not convert."""
     if name in _CHOICES:
         return "its choice among what is right is another one than networkx's; ask for it with backend='hinterland'"
-    if name in _PARTS and _PARTS[name] in _given(_bound(name, args, kwargs)):
+    given = _given(_bound(name, args, kwargs))
+    if _PARTS.get(name) in given:
         return "networkx does a part of the work for a part of the answer"
-    if name in _LINEAR:
+    if name in _LINEAR or _SEARCHES.get(name) in given:
         graph = args[0] if args else kwargs["G"]
         if not (getattr(graph, "__networkx_cache__", None) or {}).get("backends", {}).get("hinterland"):
             return "converting the graph takes longer than networkx itself, which looks at every edge once"

@@ -58,7 +58,8 @@ def isolates(G: BackendGraph) -> Iterator[Hashable]:
 def is_isolate(G: BackendGraph, n: Hashable) -> bool:
     if n not in G:
         return G.some(n) == 0  # which raises what networkx raises of no node
-    return int(_degrees(G)[G.number[n]]) == 0
+    number, ways = G.number[n], [G.graph, G.graph.transpose()]
+    return all(int(graph.indptr[number]) == int(graph.indptr[number + 1]) for graph in ways)
 
 
 def number_of_isolates(G: BackendGraph) -> int:
