@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hinterland import nx_backend
 
-from .samples import DIGRAPHS, GRAPHS, OURS, mixed, same_error, same_outcome, small_graphs
+from .samples import DIGRAPHS, GRAPHS, KINDS, OURS, mixed, same_error, same_outcome, small_graphs
 
 
 def equal(ours: nx.Graph, theirs: nx.Graph) -> None:
@@ -198,3 +198,19 @@ def test_a_path_has_its_middle_edges_between_most():
     scores = nx.edge_betweenness_centrality(nx.path_graph(50), normalized=False, **OURS)
     expected = torch.arange(1, 50) * torch.arange(49, 0, -1)
     assert list(scores.values()) == pytest.approx(expected.tolist())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("weight", ["weight", None])
+def test_what_is_near_in_a_converted_graph(kind, weight):
+    graph = mixed(kind)
+    if graph.is_multigraph():
+        u, v = next(iter(graph.edges()))
+        graph.add_edge(u, v, key="named", weight=3)
+    converted = nx_backend.convert_from_nx(graph, {weight: 1} if weight else None)
+    whole = nx_backend.convert_to_nx(converted)
+    for node in list(graph)[::7]:
+        for radius in (0, 1, 2):
+            found, right = nx.ego_graph(converted, node, radius), whole.subgraph(nx.ego_graph(graph, node, radius))
+            assert type(found) is kind and list(found) == [near for near in whole if near in right]
+            assert nx.utils.graphs_equal(found, right.copy())

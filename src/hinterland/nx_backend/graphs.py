@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 import networkx as nx
 import torch
@@ -52,9 +52,25 @@ def ego_graph(
         near = single_source_shortest_path_length(searched, n, radius)
     else:
         near = single_source_dijkstra_path_length(searched, n, radius, distance)
-    made = (convert_to_nx(G) if G.original is None else G.original).subgraph(near).copy()
+    made = convert_to_nx(_among(G, near)) if G.original is None else G.original.subgraph(near).copy()
     if not center:
         made.remove_node(n)
+    return made
+
+
+def _among(G: BackendGraph, some: Collection[Hashable]) -> BackendGraph:
+    """Some of the nodes, and the edges between them."""
+    nodes = [node for node in G if node in some]
+    numbers = torch.full((len(G),), -1).index_copy_(
+        0, torch.tensor([G.number[node] for node in nodes]), torch.arange(len(nodes))
+    )
+    src, dst = (numbers[ends] for ends in ends_of(G))
+    stays = (src >= 0) & (dst >= 0)
+    weights = None if G.graph.weights is None else G.graph.weights[stays]
+    graph = hl.from_edges(src[stays], dst[stays], weights, num_vertices=len(nodes), directed=G.is_directed())
+    graph.labels = nodes
+    made = BackendGraph(graph, nodes, G.attribute, G.is_multigraph())
+    made.keys = {ends: keys for ends, keys in G.keys.items() if ends[0] in some and ends[1] in some}
     return made
 
 
