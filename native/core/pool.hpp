@@ -163,8 +163,7 @@ class Pool {
   alignas(64) std::atomic<uint32_t> turn_{0};  // how often it has been opened or closed: open while odd
 };
 
-// body(i, thread) for i in [0, count), handed out in order as threads come free, which are numbered from 0. For short loops
-// that take turns with other work: between them OpenMP's threads would spin for milliseconds and keep cores from it.
+// body(i, thread) for i in [0, count), handed out in order as threads come free, which are numbered from 0.
 template <class Body>
 void parallel_tasks(int64_t count, const Body& body) {
   std::atomic<int64_t> next{0};
@@ -176,6 +175,35 @@ void parallel_tasks(int64_t count, const Body& body) {
       throw;
     }
   });
+}
+
+// Numbers of an array that a thread takes at a time: no more are not worth waking another (docs/notes/thresholds.md).
+inline constexpr int64_t kItemsOfPiece = 1 << 14;
+
+// body(begin, end) for pieces of [0, count), each but the last of so many items.
+template <class Body>
+void parallel_pieces(int64_t count, const Body& body, int64_t piece = kItemsOfPiece) {
+  parallel_tasks(count / piece + (count % piece != 0),
+                 [&](int64_t i, int) { body(i * piece, std::min((i + 1) * piece, count)); });
+}
+
+inline constexpr int64_t kItemsOfChunk = 1024;  // that a thread takes at a time, by default: chosen, not measured
+
+// body(i) for i in [0, count), in such pieces.
+template <class Body>
+void parallel_for(int64_t count, const Body& body, int64_t chunk = kItemsOfChunk) {
+  parallel_pieces(
+      count,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) body(i);
+      },
+      chunk);
+}
+
+// body() by at most so many threads, the caller among them.
+template <class Body>
+void parallel_team(int threads, const Body& body) {
+  Pool::own().run(threads, [&](int) { body(); });
 }
 
 }  // namespace hinterland::native

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "graph/edges.hpp"
 #include "hinterland/datasets/features.hpp"
 

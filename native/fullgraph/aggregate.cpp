@@ -2,7 +2,7 @@
 #include "hinterland/fullgraph/aggregate.hpp"
 
 #include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "fullgraph/element.hpp"
 #include "fullgraph/params.hpp"
 

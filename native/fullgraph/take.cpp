@@ -2,7 +2,7 @@
 #include "hinterland/fullgraph/take.hpp"
 
 #include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "fullgraph/params.hpp"
 
 namespace hinterland::native {

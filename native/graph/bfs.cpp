@@ -51,22 +51,21 @@ using Findings = FirstBroken<BfsRule, BfsRule::kTreeEdge>;
 // Levels alone: each row of levels, which may come without parents.
 void check_levels(int64_t num_vertices, int64_t source, const int32_t* levels, Findings& found) {
   if (levels[source] != 0) found.report(BfsRule::kSource, source);
-#pragma omp parallel for schedule(static)
-  for (int64_t v = 0; v < num_vertices; ++v)
+  parallel_for(num_vertices, [&](int64_t v) {
     if (v != source && (levels[v] < -1 || levels[v] == 0)) found.report(BfsRule::kReached, v);
+  });
 }
 
 void check_vertices(int64_t num_vertices, int64_t source, const int32_t* levels, const int64_t* parents, Findings& found) {
   if (levels[source] != 0 || parents[source] != source) found.report(BfsRule::kSource, source);
-#pragma omp parallel for schedule(static)
-  for (int64_t v = 0; v < num_vertices; ++v) {
-    if (v == source) continue;
+  parallel_for(num_vertices, [&](int64_t v) {
+    if (v == source) return;
     const int64_t parent = parents[v];
     if (parent < -1 || parent >= num_vertices || levels[v] < -1 || (parent == -1) != (levels[v] == -1))
       found.report(BfsRule::kReached, v);
     else if (parent != -1 && (levels[parent] == -1 || levels[v] != levels[parent] + 1))
       found.report(BfsRule::kTreeLevel, v);
-  }
+  });
 }
 
 template <class Graph>
@@ -87,9 +86,9 @@ void check_edges(const Graph& graph, const int32_t* levels, const int64_t* paren
       }
     });
   });
-#pragma omp parallel for schedule(static)
-  for (int64_t v = 0; v < graph.num_vertices; ++v)
+  parallel_for(graph.num_vertices, [&](int64_t v) {
     if (levels[v] > 0 && !(has_tree_edge[graph::group_of(v)] & graph::bit_of(v))) found.report(BfsRule::kTreeEdge, v);
+  });
 }
 
 // The rules of Graph500 for a breadth-first search tree (graph500.org, specification, "validation"), checked in one pass over

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "graph/mirror.hpp"
 #include "graph/rows.hpp"
 #include "hinterland/core/atomic.hpp"
@@ -17,14 +17,25 @@ namespace hinterland::native {
 namespace {
 
 constexpr int64_t kHugeRow = 1 << 20;  // rows from here on are sorted by all threads together: chosen, not measured
-// With fewer elements, waking threads takes longer than one loop: two gain in a sum from here on (docs/notes/thresholds.md).
-constexpr int64_t kWorthThreads = 1 << 14;
 // An entry of a row on its way to its slot; `source` is 2 * edge + direction.
 struct Entry {
   int64_t row, neighbor, source;
 };
 
 constexpr int kBatch = 256;  // entries: 3.6 times as fast as one at a time (docs/graph.md); other sizes were not measured
+
+// The first i of [0, count) for which holds(i), or -1.
+template <class Holds>
+int64_t first_where(int64_t count, const Holds& holds) {
+  int64_t first = kNone;
+  parallel_pieces(count, [&](int64_t begin, int64_t end) {
+    int64_t own = kNone;  // loops without a branch out of them are vectors' work
+    for (int64_t i = begin; i < end; ++i)
+      if (holds(i)) own = std::min(own, i);
+    if (own != kNone) atomic_min(first, own);
+  });
+  return none_is_minus_one(first);
+}
 
 // visit(entries, count) for all the entries that the edges add, by all threads, in batches. What happens to a batch comes in
 // steps (fetch ahead, then change), so that a thread waits for many memory lines at once: rows are hit at random, and an
@@ -169,8 +180,7 @@ int64_t sort_row(Id* neighbors, WeightArray weights, int64_t from, int64_t count
 
 std::pair<int64_t, int64_t> count_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices,
                                           int64_t* indptr) {
-#pragma omp parallel for if (vertices > kWorthThreads)
-  for (int64_t v = 0; v <= vertices; ++v) indptr[v] = 0;
+  parallel_pieces(vertices + 1, [&](int64_t begin, int64_t end) { std::fill(indptr + begin, indptr + end, 0); });
   int64_t first_bad = kNone;
   const auto inside = [&](int64_t v) { return v >= 0 && v < vertices; };
   std::visit(
@@ -226,16 +236,18 @@ void resolve_entries(const EdgeSource& source, const graph::EdgeRules& rules, co
   with_neighbors(neighbors, [&](auto* out) {
     std::visit(
         [&](const auto& edges) {
-#pragma omp parallel for if (entries > kWorthThreads)
-          for (int64_t slot = 0; slot < entries; ++slot) {
-            const int64_t i = order[slot] / 2;
-            if (i < 0 || i >= edges.count()) continue;  // nothing came here: the edges have changed since they were counted
-            edges.walk(i, i + 1, [&](int64_t, graph::Edge edge) {
-              const int64_t neighbor = row_entry(rules, edge, static_cast<int>(order[slot] % 2)).neighbor;
-              out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(neighbor);
-            });
-            if (to.data) copy_word(from.data, i, to.data, slot, to.bytes);
-          }
+          parallel_for(
+              entries,
+              [&](int64_t slot) {
+                const int64_t i = order[slot] / 2;
+                if (i < 0 || i >= edges.count()) return;  // nothing came here: the edges have changed since they were counted
+                edges.walk(i, i + 1, [&](int64_t, graph::Edge edge) {
+                  const int64_t neighbor = row_entry(rules, edge, static_cast<int>(order[slot] % 2)).neighbor;
+                  out[slot] = static_cast<std::remove_reference_t<decltype(*out)>>(neighbor);
+                });
+                if (to.data) copy_word(from.data, i, to.data, slot, to.bytes);
+              },
+              kItemsOfPiece);
         },
         source.edges);
   });
@@ -270,23 +282,15 @@ void compact_rows(const int64_t* indptr, const int64_t* kept, int64_t vertices, 
 }
 
 int64_t first_wrong_offset(const int64_t* indptr, int64_t vertices, int64_t edges) {
-  int64_t first = kNone;
-#pragma omp parallel for reduction(min : first) if (vertices > kWorthThreads)
-  for (int64_t i = 0; i <= vertices; ++i) {
-    if (graph::offset_is_wrong(indptr, i, vertices, edges)) first = std::min(first, i);
-  }
-  return none_is_minus_one(first);
+  return first_where(vertices + 1, [&](int64_t i) { return graph::offset_is_wrong(indptr, i, vertices, edges); });
 }
 
 int64_t first_wrong_neighbor(NeighborArray neighbors, int64_t edges, int64_t vertices) {
-  int64_t first = kNone;
+  int64_t first = -1;
   with_neighbors(neighbors, [&](const auto* ids) {
-#pragma omp parallel for reduction(min : first) if (edges > kWorthThreads)
-    for (int64_t i = 0; i < edges; ++i) {
-      if (ids[i] < 0 || ids[i] >= vertices) first = std::min(first, i);
-    }
+    first = first_where(edges, [&](int64_t i) { return ids[i] < 0 || ids[i] >= vertices; });
   });
-  return none_is_minus_one(first);
+  return first;
 }
 
 bool rows_ascend(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges) {
@@ -345,20 +349,18 @@ uint64_t sum_edges(const int64_t* indptr, int64_t vertices, NeighborArray neighb
 }
 
 int64_t first_nan(const void* values, int64_t count, int bytes, uint64_t infinity) {
-  int64_t first = kNone;
   const auto look = [&](auto word) {
     using Word = decltype(word);
     const Word magnitude = static_cast<Word>(~(Word{1} << (8 * sizeof(Word) - 1)));
     const Word* const words = static_cast<const Word*>(values);
-#pragma omp parallel for reduction(min : first) if (count > kWorthThreads)
-    for (int64_t i = 0; i < count; ++i) {
-      if (static_cast<Word>(words[i] & magnitude) > infinity) first = std::min(first, i);
-    }
+    return first_where(count, [&](int64_t i) { return static_cast<Word>(words[i] & magnitude) > infinity; });
   };
-  if (bytes == 2) look(uint16_t{});
-  if (bytes == 4) look(uint32_t{});
-  if (bytes == 8) look(uint64_t{});
-  return none_is_minus_one(first);
+  switch (bytes) {
+    case 2: return look(uint16_t{});
+    case 4: return look(uint32_t{});
+    case 8: return look(uint64_t{});
+    default: return -1;  // of integers
+  }
 }
 
 }  // namespace hinterland::native

@@ -36,9 +36,9 @@ enum class ComponentsRule : int64_t { kNone, kSmallest, kGraph, kEdge, kConnecte
 using Findings = FirstBroken<ComponentsRule, ComponentsRule::kConnected>;
 
 void check_labels(int64_t num_vertices, const int64_t* labels, Findings& found) {
-#pragma omp parallel for schedule(static)
-  for (int64_t v = 0; v < num_vertices; ++v)
+  parallel_for(num_vertices, [&](int64_t v) {
     if (labels[v] < 0 || labels[v] > v || labels[labels[v]] != labels[v]) found.report(ComponentsRule::kSmallest, v);
+  });
 }
 
 template <class Graph>

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "graph/bind_arrays.hpp"
 #include "graph/mirror.hpp"
 #include "graph/rows.hpp"

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <type_traits>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "graph/build.hpp"
 #include "graph/rows.hpp"
 

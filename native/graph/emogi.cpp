@@ -4,7 +4,7 @@
 #include <nanobind/stl/string.h>
 
 #include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "hinterland/graph/emogi_tiles.hpp"
 
 namespace nb = nanobind;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "hinterland/storage/page_store.hpp"
 
 namespace nb = nanobind;

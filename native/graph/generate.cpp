@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "graph/bind_arrays.hpp"
 #include "graph/rows.hpp"
 

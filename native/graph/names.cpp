@@ -5,7 +5,7 @@
 #include <cstring>
 #include <functional>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "core/sort.hpp"
 
 namespace hinterland::native {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "graph/build.hpp"
 #include "hinterland/core/platform.hpp"
 #include "hinterland/graph/lists.hpp"
@@ -46,18 +46,16 @@ inline int64_t inclusive_sum(int64_t* values, int64_t count) {
   const int64_t pieces = std::min<int64_t>(num_threads(), std::max<int64_t>(count / kSumPiece, 1));
   std::vector<int64_t> before(pieces + 1, 0);
   const auto edge = [&](int64_t piece) { return count / pieces * piece + std::min(piece, count % pieces); };
-#pragma omp parallel for schedule(static, 1) if (pieces > 1)
-  for (int64_t p = 0; p < pieces; ++p) {
+  parallel_tasks(pieces, [&](int64_t p, int) {
     int64_t sum = 0;
     for (int64_t i = edge(p); i < edge(p + 1); ++i) sum += values[i];
     before[p + 1] = sum;
-  }
+  });
   for (int64_t p = 0; p < pieces; ++p) before[p + 1] += before[p];
-#pragma omp parallel for schedule(static, 1) if (pieces > 1)
-  for (int64_t p = 0; p < pieces; ++p) {
+  parallel_tasks(pieces, [&](int64_t p, int) {
     int64_t sum = before[p];
     for (int64_t i = edge(p); i < edge(p + 1); ++i) values[i] = sum += values[i];
-  }
+  });
   return before[pieces];
 }
 

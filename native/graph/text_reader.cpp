@@ -395,20 +395,22 @@ template <class To, class From>
 GrowingBytes convert(const GrowingBytes& from, int64_t count) {
   GrowingBytes to;
   to.reserve(count * sizeof(To));
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < count; ++i) to.as<To>()[i] = static_cast<To>(from.as<From>()[i]);
+  parallel_for(count, [&](int64_t i) { to.as<To>()[i] = static_cast<To>(from.as<From>()[i]); }, kItemsOfPiece);
   return to;
 }
 
 // Whether a float holds each of the integers.
 template <class Integer>
 bool all_exact(const GrowingBytes& weights, int64_t count) {
-  bool exact = true;
-#pragma omp parallel for schedule(static) reduction(&& : exact)
-  for (int64_t i = 0; i < count; ++i) {
-    const Integer value = weights.as<Integer>()[i];
-    exact = exact && static_cast<double>(static_cast<float>(value)) == static_cast<double>(value);
-  }
+  std::atomic<bool> exact{true};
+  parallel_pieces(count, [&](int64_t begin, int64_t end) {
+    bool all = true;
+    for (int64_t i = begin; i < end; ++i) {
+      const Integer value = weights.as<Integer>()[i];
+      all &= static_cast<double>(static_cast<float>(value)) == static_cast<double>(value);
+    }
+    if (!all) exact = false;
+  });
   return exact;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "graph/edges.hpp"
 
 namespace hinterland::native {

@@ -2,7 +2,7 @@
 // neighbours to the other ("forward", Schank and Wagner 2005), so that no list is longer than the square root of twice the edges, and
 // each triangle is met once: as two edges from its first vertex whose ends have an edge. And Jaccard's coefficients of pairs.
 #include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "graph/rows.hpp"
 #include "hinterland/core/atomic.hpp"
 

@@ -70,16 +70,16 @@ class Verifier {
 
   Finding run() {
     if (found_[source_] != Rules::source()) report(PathRule::kSource, source_);
-#pragma omp parallel for schedule(static)
-    for (int64_t v = 0; v < graph_.num_vertices; ++v)
+    parallel_for(graph_.num_vertices, [&](int64_t v) {
       if (found_[v] != Rules::kUnreached && !Rules::in_range(found_[v])) report(PathRule::kRange, v);
+    });
     if (broken_.any()) return broken_.finding();
     check_edges();
     if (broken_.any()) return broken_.finding();
     search();
-#pragma omp parallel for schedule(static)
-    for (int64_t v = 0; v < graph_.num_vertices; ++v)
+    parallel_for(graph_.num_vertices, [&](int64_t v) {
       if (found_[v] != Rules::kUnreached && !(seen_[graph::group_of(v)] & graph::bit_of(v))) report(PathRule::kTight, v);
+    });
     return broken_.finding();
   }
 

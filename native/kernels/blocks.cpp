@@ -1,6 +1,6 @@
 // The user's own kernels, compiled for the CPU (include/hinterland/kernels/on_cpu.hpp): their blocks, by all threads.
 #include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "hinterland/kernels/array.hpp"
 
 namespace hinterland::native {

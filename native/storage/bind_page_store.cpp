@@ -5,7 +5,7 @@
 #include <omp.h>
 
 #include "bindings.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "hinterland/storage/latency.hpp"
 #include "hinterland/storage/patterns.hpp"
 #include "hinterland/storage/writes.hpp"

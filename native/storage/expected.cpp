@@ -4,7 +4,7 @@
 #include <mutex>
 #include <utility>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "core/sort.hpp"
 
 namespace hinterland::native {

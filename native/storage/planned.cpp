@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "core/sort.hpp"
 
 namespace hinterland::native {

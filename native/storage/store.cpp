@@ -10,7 +10,7 @@
 #include <iterator>
 
 #include "core/errors.hpp"
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "storage/volume.hpp"
 
 namespace hinterland::native {

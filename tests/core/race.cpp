@@ -2,7 +2,7 @@
 // find, and otherwise atomically, in which it must find nothing.
 #include <cstdio>
 
-#include "core/parallel.hpp"
+#include "core/pool.hpp"
 #include "core/team.hpp"
 
 using namespace hinterland;
