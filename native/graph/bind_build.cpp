@@ -4,6 +4,8 @@
 #include "bindings.hpp"
 #include "graph/bind_arrays.hpp"
 #include "graph/build.hpp"
+#include "graph/rows.hpp"
+#include "hinterland/core/atomic.hpp"
 
 namespace nb = nanobind;
 
@@ -20,6 +22,23 @@ T* at(uintptr_t address) {
 void scatter_runs(const EdgeSource& source, int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights) {
   const RunEdges& edges = std::get<RunEdges>(source.edges);
   edges.runs->scatter(indptr, vertices, neighbors, weights, edges.weights);
+}
+
+// Where each edge begins and ends, row by row. Returns the position of the first neighbour that is no vertex, or -1.
+int64_t list_edges(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, int64_t edges, int64_t* sources,
+                   int64_t* targets) {
+  int64_t first = kNone;
+  with_neighbors(neighbors, [&](const auto* ids) {
+    for_each_row(indptr, vertices, edges, [&](int64_t row, const graph::Piece& list) {
+      for (int64_t i = list.begin; i < list.end; ++i) {
+        sources[i] = row;
+        targets[i] = ids[i];
+        if (targets[i] < 0 || targets[i] >= vertices) [[unlikely]]
+          atomic_min(first, i);
+      }
+    });
+  });
+  return none_is_minus_one(first);
 }
 
 void bind_edges(nb::module_& m) {
@@ -45,6 +64,7 @@ void bind_edges(nb::module_& m) {
 }
 
 void bind_rows(nb::module_& m) {
+  def_native(m, "list_edges", list_edges);
   def_native(m, "sort_rows", sort_rows);
   def_native(m, "compact_rows", compact_rows);
   def_native(m, "first_wrong_offset", first_wrong_offset);

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from .. import _core
 from ..runtime.errors import GraphError
+from . import passes
 from .graph import Graph
 from .reorder import restored
 
@@ -16,9 +18,10 @@ def edge_list(graph: Graph) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | 
         GraphError: the graph's arrays were changed since it was made, and are none any more.
     """
     indptr, indices, weights = restored(graph).checked_rows()
-    src, dst = torch.repeat_interleave(torch.arange(graph.num_vertices), indptr.diff()), indices.long()
-    wrong = ((dst < 0) | (dst >= graph.num_vertices)).nonzero()
-    if len(wrong):
-        at = int(wrong[0])
-        raise GraphError(f"indices[{at}] is {int(dst[at])}, but vertices are numbered 0 to {graph.num_vertices - 1}")
+    vertices, edges = graph.num_vertices, graph.num_edges
+    src, dst = (passes.full(edges, 0, torch.int64, indices.device) for _ in range(2))
+    rows = (indptr.data_ptr(), vertices, indices.data_ptr(), indices.element_size())
+    at = _core.list_edges(*rows, edges, src.data_ptr(), dst.data_ptr())
+    if at >= 0:
+        raise GraphError(f"indices[{at}] is {int(dst[at])}, but vertices are numbered 0 to {vertices - 1}")
     return src, dst, weights
