@@ -1,7 +1,11 @@
-// Passes over arrays with a number for each vertex, before and after a run (src/hinterland/graph/passes.py).
+// Passes over arrays with a number for each vertex, before, between and after runs (src/hinterland/graph/passes.py).
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
+#include <numeric>
 #include <type_traits>
+#include <vector>
 
 #include "core/team.hpp"
 #include "graph/bind_views.hpp"
@@ -31,6 +35,61 @@ void scale(double* values, int64_t count, double factor) {
   team.pieces_for(count, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) values[i] *= factor;
   });
+}
+
+void divide(double* values, int64_t count, double by) {
+  parallel_pieces(count, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) values[i] /= by;
+  });
+}
+
+void add(double* to, int64_t count, double factor, const double* values) {
+  parallel_pieces(count, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] += factor * values[i];
+  });
+}
+
+void multiply(const double* left, const double* right, int64_t count, double* to) {
+  parallel_pieces(count, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = left[i] * right[i];
+  });
+}
+
+// number / values[i] as PyTorch finds it, by the reciprocal; and 0 where that is 0.
+void shares(double number, const double* values, int64_t count, double* to) {
+  parallel_pieces(count, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = values[i] == 0 ? 0 : 1 / values[i] * number;
+  });
+}
+
+// The sum of term(i) for i in [0, count): the same for any number of threads.
+template <class Term>
+double sum_of(int64_t count, const Term& term) {
+  constexpr int64_t kLanes = 8;  // sums at once, so that none waits for the last addition
+  std::vector<double> sums(ceil_div(count, kItemsOfPiece));
+  parallel_pieces(count, [&](int64_t begin, int64_t end) {
+    std::array<double, kLanes> lanes{};
+    int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes)
+      for (int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+    for (; i < end; ++i) lanes[0] += term(i);
+    sums[begin / kItemsOfPiece] = std::accumulate(lanes.begin(), lanes.end(), 0.0);
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+// With `where` of those values alone for which it has a 0.
+double total(const double* values, int64_t count, const double* where) {
+  if (where == nullptr) return sum_of(count, [&](int64_t i) { return values[i]; });
+  return sum_of(count, [&](int64_t i) { return where[i] == 0 ? values[i] : 0; });
+}
+
+double length(const double* values, int64_t count) {
+  return std::sqrt(sum_of(count, [&](int64_t i) { return values[i] * values[i]; }));
+}
+
+double distance(const double* left, const double* right, int64_t count) {
+  return sum_of(count, [&](int64_t i) { return std::abs(left[i] - right[i]); });
 }
 
 // Labels of four bytes are the first half of the memory that they take with eight. From the end, half of those that are left
@@ -104,6 +163,13 @@ void widths(const void* given, WeightKind kind, int64_t count, void* to) {
 void bind_graph_passes(nb::module_& m) {
   def_native(m, "fill", fill, nb::arg("to"), nb::arg("element_bytes"), nb::arg("count"), nb::arg("value"));
   def_native(m, "scale", scale, nb::arg("values"), nb::arg("count"), nb::arg("factor"));
+  def_native(m, "divide", divide, nb::arg("values"), nb::arg("count"), nb::arg("by"));
+  def_native(m, "add", add, nb::arg("to"), nb::arg("count"), nb::arg("factor"), nb::arg("values"));
+  def_native(m, "multiply", multiply, nb::arg("left"), nb::arg("right"), nb::arg("count"), nb::arg("to"));
+  def_native(m, "shares", shares, nb::arg("number"), nb::arg("values"), nb::arg("count"), nb::arg("to"));
+  def_native(m, "total", total, nb::arg("values"), nb::arg("count"), nb::arg("where"));
+  def_native(m, "length", length, nb::arg("values"), nb::arg("count"));
+  def_native(m, "distance", distance, nb::arg("left"), nb::arg("right"), nb::arg("count"));
   def_native(m, "widen_labels", widen_labels, nb::arg("memory"), nb::arg("count"));
   def_native(m, "distances", distances, nb::arg("keys"), nb::arg("key_bytes"), nb::arg("count"), nb::arg("distances"));
   def_native(m, "widths", widths, nb::arg("keys"), nb::arg("weight_bytes"), nb::arg("weight_order"), nb::arg("count"),

@@ -56,6 +56,44 @@ def test_values_are_multiplied(device, count):
     assert torch.equal(found.cpu(), values * 0.3)
 
 
+@pytest.mark.parametrize("value", [0.25, -1.0, float("inf"), 1 / 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_floats_are_filled(device, dtype, value):
+    assert torch.equal(
+        passes.full(20 * PIECE + 3, value, dtype, device).cpu(), torch.full((20 * PIECE + 3,), value, dtype=dtype)
+    )
+
+
+@pytest.mark.parametrize("count", SIZES)
+def test_vectors_between_products(device, count):
+    """Elements are PyTorch's to the bit, and sums too where it takes them by one thread."""
+    left, right = (torch.rand(count, dtype=torch.float64) - 0.5 for _ in range(2))
+    right[::3] = 0
+    a, b = left.to(device), right.to(device)
+    assert torch.equal(passes.product(a, b).cpu(), left * right)
+    assert torch.equal(passes.shares(0.85, b).cpu(), torch.where(right == 0, 0.0, 0.85 / right))
+    assert torch.equal(passes.add(a.clone(), 0.3, b).cpu(), left + 0.3 * right)
+    assert torch.equal(passes.divide(a.clone(), 0.7).cpu(), left / 0.7)
+    sums = {
+        passes.total(a): left.sum(),
+        passes.total(a, where=b): left[right == 0].sum(),
+        passes.length(a): left.norm(),
+        passes.distance(a, b): (left - right).abs().sum(),
+    }
+    for found, known in sums.items():
+        assert found == pytest.approx(float(known), rel=1e-12, abs=1e-10)
+        assert count >= 2**15 or device != "cpu" or found == float(known)
+
+
+def test_sums_are_the_same_by_any_number_of_threads():
+    values = torch.rand(2**19, dtype=torch.float64)
+    found = []
+    for threads in (1, 2, 5):
+        _core.set_num_threads(threads)
+        found.append((passes.total(values), passes.length(values), passes.distance(values, values.flip(0))))
+    assert found[0] == found[1] == found[2]
+
+
 @pytest.mark.parametrize("count", [*SIZES, *range(5, 40)])
 def test_labels_are_widened_where_they_lie(device, count):
     memory = torch.empty(count, dtype=torch.int64, device=device)
@@ -144,21 +182,27 @@ CALLS = {
     "pagerank": lambda g: hl.pagerank(g),
     "bc": lambda g: hl.betweenness_centrality(g, sources=[3, 5]),
     "msbfs": lambda g: hl.multi_source_bfs(g, [3, 5], levels=True),
+    "weighted_pagerank": lambda g: hl.graph.weighted_pagerank(g),
+    "hits": lambda g: hl.graph.hits(g, max_iterations=5),
+    "katz": lambda g: hl.graph.katz_centrality(g, alpha=1e-3, weighted=True),
+    "eigenvector": lambda g: hl.graph.eigenvector_centrality(g, weighted=True, max_iterations=5),
 }
+PREPARED_FOR = {"pagerank": "pagerank"} | dict.fromkeys(["weighted_pagerank", "hits", "katz", "eigenvector"], "spmv")
+WEIGHTED = ("sssp", "sswp")
 
 
 TYPES = [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64]
 
 
 @pytest.mark.parametrize(
-    ("name", "dtype"), [(name, dtype) for name in CALLS for dtype in (TYPES if name in ("sssp", "sswp") else TYPES[:1])]
+    ("name", "dtype"), [(name, dtype) for name in CALLS for dtype in (TYPES if name in WEIGHTED else TYPES[:1])]
 )
 def test_no_call_has_a_loop_of_pytorchs(name, dtype):
     """On a long grid of 2^17 vertices, which takes more steps than have records; the second call, as the first looks at the
     weights once."""
     made = hl.generate("grid", rows=1 << 3, cols=1 << 14, permute=False, weights="uint8")
     graph = hl.Graph(made.indptr, made.indices, made.weights.to(dtype), directed=False)
-    with hl.prepare(graph, None, "cpu", algorithms="pagerank" if name == "pagerank" else "bfs", weighted=True) as prepared:
+    with hl.prepare(graph, None, "cpu", algorithms=PREPARED_FOR.get(name, "bfs"), weighted=True) as prepared:
         for given in (graph, prepared):
             CALLS[name](given)
             with Loops() as loops:

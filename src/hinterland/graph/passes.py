@@ -1,4 +1,4 @@
-"""Passes over arrays with a number for each vertex, before and after a run.
+"""Passes over arrays with a number for each vertex, before, between and after runs.
 
 On the CPU the native module's threads make them. PyTorch's would go on spinning when they are through, on the cores that the
 run, or the next call, needs (docs/notes/gap-on-16-cores.md).
@@ -12,6 +12,7 @@ from .. import _core
 from . import arrays
 
 _OVERFLOW = -2  # Shortest::kOverflow, as a signed number
+_ALONE = 1 << 15  # PyTorch takes shorter arrays by one thread (at::internal::GRAIN_SIZE)
 _HALVINGS = 4  # in which a GPU widens labels; the sixteenth that is left goes by way of other memory
 
 
@@ -24,27 +25,89 @@ def empty(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     return made
 
 
-def full(count: int, value: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """``[count]`` elements of four or eight bytes, all ``value``; of floats all 0."""
+def full(count: int, value: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """``[count]`` elements of four or eight bytes, all ``value``."""
     if device.type == "cuda":
         return torch.full((count,), value, dtype=dtype, device=device)
     return fill(empty(count, dtype, device), value)
 
 
-def fill(array: torch.Tensor, value: int) -> torch.Tensor:
-    """``array`` itself, contiguous, once each of its elements, which have four or eight bytes, is ``value``; of floats 0."""
+def fill(array: torch.Tensor, value: float) -> torch.Tensor:
+    """``array`` itself, contiguous, once each of its elements, which have four or eight bytes, is ``value``."""
     if array.is_cuda:
         return array.fill_(value)
-    _core.fill(array.data_ptr(), array.itemsize, array.numel(), value)
+    if array.is_floating_point() and value != 0:
+        value = torch.tensor(value, dtype=array.dtype).view(torch.int64 if array.itemsize == 8 else torch.int32).item()
+    _core.fill(array.data_ptr(), array.itemsize, array.numel(), int(value))
     return array
 
 
+def _by_torch(vector: torch.Tensor) -> bool:
+    return vector.is_cuda or vector.numel() < _ALONE
+
+
+# Of float64 vectors, contiguous and of one length.
+
+
 def scale(values: torch.Tensor, factor: float) -> None:
-    """Multiplies float64 ``values``, contiguous, by ``factor``."""
-    if values.is_cuda:
+    """Multiplies ``values`` by ``factor``."""
+    if _by_torch(values):
         values *= factor
     else:
         _core.scale(values.data_ptr(), values.numel(), factor)
+
+
+def divide(values: torch.Tensor, by: float) -> torch.Tensor:
+    """``values`` themselves, once they are divided."""
+    if _by_torch(values):
+        return values.div_(by)
+    _core.divide(values.data_ptr(), values.numel(), by)
+    return values
+
+
+def add(to: torch.Tensor, factor: float, values: torch.Tensor) -> torch.Tensor:
+    """``to`` itself, once ``factor`` times ``values`` is added."""
+    if _by_torch(to):
+        return to.add_(factor * values)
+    _core.add(to.data_ptr(), to.numel(), factor, values.data_ptr())
+    return to
+
+
+def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """Element by element."""
+    if _by_torch(left):
+        return left * right
+    found = empty(len(left), left.dtype, left.device)
+    _core.multiply(left.data_ptr(), right.data_ptr(), len(left), found.data_ptr())
+    return found
+
+
+def shares(number: float, values: torch.Tensor) -> torch.Tensor:
+    """``number`` over each value, and 0 where that is 0."""
+    if _by_torch(values):
+        return torch.where(values == 0, 0.0, number / values)
+    found = empty(len(values), values.dtype, values.device)
+    _core.shares(number, values.data_ptr(), len(values), found.data_ptr())
+    return found
+
+
+def total(values: torch.Tensor, where: torch.Tensor | None = None) -> float:
+    """The sum of ``values``; with ``where`` of those alone for which that is 0."""
+    if _by_torch(values):
+        return float((values if where is None else values[where == 0]).sum())
+    return _core.total(values.data_ptr(), len(values), 0 if where is None else where.data_ptr())
+
+
+def length(values: torch.Tensor) -> float:
+    """The square root of the sum of squares."""
+    return float(values.norm()) if _by_torch(values) else _core.length(values.data_ptr(), len(values))
+
+
+def distance(left: torch.Tensor, right: torch.Tensor) -> float:
+    """The sum of the differences without their signs."""
+    if _by_torch(left):
+        return float((left - right).abs().sum())
+    return _core.distance(left.data_ptr(), right.data_ptr(), len(left))
 
 
 def copied(array: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ import torch
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.shown import Shown
+from . import passes
 from .graph import Graph, require_graph, require_result
 from .pagerank import MOST_ITERATIONS
 from .prepare import Prepared, graph_of
@@ -81,14 +82,14 @@ def hits(
     _require_one_sign(graph_of(graph))
     matrix, tolerance, limit = _begun(graph, True, tolerance, max_iterations, gpu_budget, device)
     hubs = _start(matrix, start, 1.0)
-    if bool((hubs < 0).any()):
+    if start is not None and bool((hubs < 0).any()):
         raise ConfigError(f"start goes down to {float(hubs.min())}, but shares of 1 are not negative; use numbers from 0 on")
     hubs = _to_sum(hubs)
     error, iteration = float("inf"), 0
     while iteration < limit and not error < tolerance:
         authorities = _to_sum(matrix.transposed_times(hubs))
         after = _to_sum(matrix.times(authorities))
-        error, hubs, iteration = float((after - hubs).abs().sum()), after, iteration + 1
+        error, hubs, iteration = passes.distance(after, hubs), after, iteration + 1
     return HitsResult(matrix.outer(hubs), matrix.outer(authorities), iteration, error, error < tolerance)
 
 
@@ -122,8 +123,10 @@ def katz_centrality(
     own = _start(matrix, beta, 0) if isinstance(beta, torch.Tensor) else matrix.full(arguments.number("beta", beta))
     x, error, iteration = _start(matrix, start, 0.0), float("inf"), 0
     while iteration < limit and not error < tolerance:
-        after = matrix.transposed_times(x).mul_(alpha).add_(own)
-        error, x, iteration = float((after - x).abs().sum()), after, iteration + 1
+        after = matrix.transposed_times(x)
+        passes.scale(after, alpha)
+        passes.add(after, 1.0, own)
+        error, x, iteration = passes.distance(after, x), after, iteration + 1
     return CentralityResult(matrix.outer(x), iteration, error, error < tolerance)
 
 
@@ -154,9 +157,9 @@ def eigenvector_centrality(
     matrix, tolerance, limit = _begun(graph, weighted, tolerance, max_iterations, gpu_budget, device)
     x, error, iteration = _to_sum(_start(matrix, start, 1.0)), float("inf"), 0
     while iteration < limit and not error < tolerance:
-        after = matrix.transposed_times(x).add_(x)
-        after /= float(after.norm()) or 1.0
-        error, x, iteration = float((after - x).abs().sum()), after, iteration + 1
+        after = passes.add(matrix.transposed_times(x), 1.0, x)
+        passes.divide(after, passes.length(after) or 1.0)
+        error, x, iteration = passes.distance(after, x), after, iteration + 1
     return CentralityResult(matrix.outer(x), iteration, error, error < tolerance)
 
 
@@ -254,8 +257,8 @@ def _given(vector: torch.Tensor, vertices: int) -> torch.Tensor:
 
 
 def _to_sum(x: torch.Tensor) -> torch.Tensor:
-    """x over its sum; itself where that is 0."""
-    return x / (float(x.sum()) or 1.0)
+    """x itself, once it is divided by its sum, where that is not 0."""
+    return passes.divide(x, passes.total(x) or 1.0)
 
 
 def _require_close(what: str, was: torch.Tensor, now: torch.Tensor, tolerance: float) -> None:

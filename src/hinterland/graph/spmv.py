@@ -9,7 +9,7 @@ import torch
 from .. import _core
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
-from . import arrays
+from . import arrays, passes
 from .algorithms import Algorithm
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
@@ -75,7 +75,7 @@ class Adjacency:
 
     def full(self, value: float) -> torch.Tensor:
         """A new vector, all ``value``."""
-        return torch.full((len(self),), value, dtype=torch.float64, device=self.device)
+        return passes.full(len(self), value, torch.float64, self.device)
 
     def inner(self, values: torch.Tensor) -> torch.Tensor:
         """The user's values, a real ``[num_vertices]`` on any device, as a new vector."""

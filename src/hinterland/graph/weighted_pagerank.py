@@ -6,6 +6,7 @@ import torch
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
+from . import passes
 from .graph import Graph, require_graph, require_result
 from .pagerank import MOST_ITERATIONS, PagerankResult, Personalization, distribution
 from .prepare import Prepared, graph_of
@@ -63,14 +64,13 @@ def weighted_pagerank(
     stuck_to = p if leaves is None else matrix.inner(leaves)
     x = matrix.full(equal) if scores is None else matrix.inner(scores)
     totals = matrix.times(matrix.full(1))
-    stuck = totals == 0
-    along = torch.where(stuck, 0.0, damping / totals)
+    along = passes.shares(damping, totals)
     error, iteration = float("inf"), 0
     while iteration < limit and not error < tolerance:
-        after = matrix.transposed_times(x * along)
-        after += damping * x[stuck].sum() * stuck_to
-        after += (1 - damping) * p
-        error = float((after - x).abs().sum())
+        after = matrix.transposed_times(passes.product(x, along))
+        passes.add(after, damping * passes.total(x, where=totals), stuck_to)
+        passes.add(after, 1 - damping, p)
+        error = passes.distance(after, x)
         x, iteration = after, iteration + 1
     return PagerankResult(matrix.outer(x), iteration, error, error < tolerance)
 
