@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from .. import _core
@@ -55,15 +56,16 @@ def triangles(graph: Graph) -> TrianglesResult:
         raise ConfigError("triangles are those of an undirected graph; make one, as in simplify(graph, symmetrize=True)")
     src, dst, _ = edge_list(graph)
     vertices = graph.num_vertices
-    src, dst = (src[src != dst], dst[src != dst])
-    simple = from_edges(src, dst, num_vertices=vertices, remove_duplicates=True)
-    degrees = simple.degrees()
-    rank = torch.empty_like(degrees).index_copy_(0, degrees.argsort(stable=True), torch.arange(vertices))
-    src, dst = rank[torch.repeat_interleave(torch.arange(vertices), degrees)], rank[simple.indices.long()]
-    forward = from_edges(src[src < dst], dst[src < dst], num_vertices=vertices)
-    counts, lists = torch.zeros(vertices, dtype=torch.int64), forward.indices.long()
-    _core.count_triangles(forward.indptr.data_ptr(), lists.data_ptr(), vertices, counts.data_ptr())
-    return TrianglesResult(counts[rank], degrees, int(counts.sum()) // 3)
+    simple = from_edges(src, dst, num_vertices=vertices, remove_duplicates=True, remove_self_loops=True)
+    degrees = simple.indptr.numpy()[1:] - simple.indptr.numpy()[:-1]  # of numpy, which wakes no threads for short loops
+    rank = np.empty(vertices, np.int64)
+    rank[degrees.argsort(kind="stable")] = np.arange(vertices)
+    begins, ends = rank.repeat(degrees), rank[simple.indices.numpy()]
+    up = begins < ends
+    forward = from_edges(torch.from_numpy(begins[up]), torch.from_numpy(ends[up]), num_vertices=vertices)
+    counts, lists = np.zeros(vertices, np.int64), forward.indices.numpy().astype(np.int64)
+    _core.count_triangles(forward.indptr.data_ptr(), lists.ctypes.data, vertices, counts.ctypes.data)
+    return TrianglesResult(torch.from_numpy(counts[rank]), torch.from_numpy(degrees), int(counts.sum()) // 3)
 
 
 def verify_triangles(graph: Graph, result: TrianglesResult) -> None:
