@@ -2,11 +2,13 @@
 #include "hinterland/graph/bc.hpp"
 
 #include "core/team.hpp"
+#include "graph/bc_lists.hpp"
 #include "graph/bind_views.hpp"
 
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::BcParams, graph, source, undirected, levels, sigma, scores, keeps, scratch, history_size);
+HINTERLAND_STRUCT(BcListsParams, graph, sources, count, undirected, of_edges, scores, broken, overflow);
 
 namespace {
 
@@ -16,6 +18,10 @@ void betweenness(const graph::BcParams& p) {
     const graph::BcState state(p, graph.num_vertices, graph.num_edges);
     graph::betweenness(team, graph, state, p.source, p.undirected != 0);
   });
+}
+
+void betweenness_of_all(const BcListsParams& p) {
+  with_any_lists(*p.graph, [&](const auto& graph) { betweenness_by_lists(graph, p); });
 }
 
 }  // namespace
@@ -31,6 +37,7 @@ void bind_graph_bc(nanobind::module_& m) {
       },
       nanobind::arg("num_vertices"), nanobind::arg("num_edges"), nanobind::arg("history_size"));
   def_loop(m, "betweenness", betweenness);
+  def_loop(m, "betweenness_by_lists", betweenness_of_all);
 }
 
 }  // namespace hinterland::native

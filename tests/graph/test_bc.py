@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+
+import igraph
 import networkx as nx
 import numpy as np
 import pytest
@@ -20,6 +23,8 @@ from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, 
 
 from ..graphs import skewed, with_wide_edges
 
+bc = importlib.import_module("hinterland.graph.bc")
+FORMS = {"plain": lambda g: g, "packed": hl.compress, "reordered": lambda g: hl.reorder(g, "degree"), "wide": with_wide_edges}
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
 
@@ -128,14 +133,71 @@ def test_levels_beyond_the_records(device):
 
 
 def test_a_grid_with_very_many_paths(device):
-    side = 40
-    number = torch.arange(side * side).view(side, side)
-    graph = hl.from_edges(
-        torch.cat([number[:, :-1].reshape(-1), number[:-1].reshape(-1)]),
-        torch.cat([number[:, 1:].reshape(-1), number[1:].reshape(-1)]),
-        symmetrize=True,
+    check(mesh(40, 40), [0, 820, 1599], device)
+
+
+def mesh(rows, columns):
+    number = torch.arange(rows * columns).view(rows, columns)
+    src = torch.cat([number[:, :-1].reshape(-1), number[:-1].reshape(-1)])
+    dst = torch.cat([number[:, 1:].reshape(-1), number[1:].reshape(-1)])
+    return hl.from_edges(src, dst, symmetrize=True)
+
+
+def ring(vertices):
+    return hl.from_edges(torch.arange(vertices), (torch.arange(vertices) + 1) % vertices, symmetrize=True)
+
+
+def tree(vertices):
+    return hl.from_edges(torch.arange(1, vertices), (torch.arange(1, vertices) - 1) // 2, symmetrize=True)
+
+
+def teeth(vertices):
+    """A path with a leaf at each of its vertices."""
+    along = torch.arange(vertices // 2)
+    return hl.from_edges(torch.cat([along[:-1], along]), torch.cat([along[1:], along + len(along)]), symmetrize=True)
+
+
+LONG = {"mesh": lambda n: mesh(n // 10, 10), "ring": lambda n: ring(n + 1), "tree": tree, "teeth": teeth}
+
+
+@pytest.mark.parametrize("vertices", [1000, 3200])
+@pytest.mark.parametrize("name", LONG)
+def test_long_paths(device, name, vertices):
+    """As igraph has them, of vertices and of edges."""
+    graph = LONG[name](vertices)
+    known = igraph.Graph(graph.num_vertices, sorted({(min(e), max(e)) for e in network_of(graph).edges}))
+    found = hl.betweenness_centrality(graph, normalized=False, device=device)
+    np.testing.assert_allclose(found.scores.cpu().numpy(), known.betweenness(), rtol=1e-9, atol=1e-9)
+    expected = dict(zip(known.get_edgelist(), known.edge_betweenness(), strict=True))
+    over = edge_scores(graph, hl.graph.edge_betweenness_centrality(graph, normalized=False, device=device))
+    assert over == pytest.approx({(u, v): expected[min(u, v), max(u, v)] for u, v in over}, rel=1e-9)
+
+
+@pytest.mark.parametrize("vertices", [1000, 3200])
+def test_a_path_from_all_its_vertices(device, vertices):
+    """Through a vertex lead the paths between those before and those behind it, and so over an edge."""
+    before = torch.arange(vertices, dtype=torch.float64)
+    found = hl.betweenness_centrality(chain(vertices), normalized=False, device=device)
+    torch.testing.assert_close(found.scores.cpu(), before * (vertices - 1 - before), rtol=1e-12, atol=0)
+    over = hl.graph.edge_betweenness_centrality(chain(vertices), normalized=False, device=device)
+    expected = (before[1:] * (vertices - before[1:])).repeat_interleave(2)
+    torch.testing.assert_close(over.scores.cpu(), expected, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("directed", [True, False])
+@pytest.mark.parametrize("form", ["plain", "packed", "reordered", "wide"])
+def test_a_thread_for_each_search_finds_what_all_find_together(monkeypatch, directed, form):
+    """The searches of many sources, which threads share out on a CPU, and those of one after the other."""
+    lists = hl.generate("kronecker", scale=9, edge_factor=16, seed=1, device="cpu")
+    graph = FORMS[form](simplify(hl.Graph.of(lists.neighbor_lists, directed), remove_duplicates=True))
+    short = hl.betweenness_centrality(graph, device="cpu").scores
+    over = hl.graph.edge_betweenness_centrality(graph, 40, device="cpu").scores
+    torch.testing.assert_close(short, hl.betweenness_centrality(graph, device="cpu", stats=True).scores, rtol=1e-9, atol=1e-15)
+    monkeypatch.setattr(bc, "_SHORT", -1)
+    torch.testing.assert_close(short, hl.betweenness_centrality(graph, device="cpu").scores, rtol=1e-9, atol=1e-15)
+    torch.testing.assert_close(
+        over, hl.graph.edge_betweenness_centrality(graph, 40, device="cpu").scores, rtol=1e-9, atol=1e-15
     )
-    check(graph, [0, 820, 1599], device)
 
 
 def test_self_loops_change_nothing(device):
@@ -198,10 +260,26 @@ def test_any_number_of_threads_gives_the_same():
         torch.testing.assert_close(result.scores, results[0].scores, rtol=1e-9, atol=1e-15)
 
 
+def test_any_number_of_threads_gives_the_same_to_the_bit_from_many_sources():
+    graph = skewed(500, 6000, symmetrize=True, remove_duplicates=True)
+    before, results = _core.num_threads(), []
+    try:
+        for threads in (1, 2, 5, 70):
+            _core.set_num_threads(threads)
+            results.append(hl.betweenness_centrality(graph, device="cpu").scores)
+            results.append(hl.graph.edge_betweenness_centrality(graph, device="cpu").scores)
+    finally:
+        _core.set_num_threads(before)
+    assert all(torch.equal(results[i], results[i % 2]) for i in range(8))
+
+
 def test_more_paths_than_a_double_counts(device):
     src = torch.arange(300).repeat_interleave(40)
     with pytest.raises(GraphError, match="more shortest paths from vertex 0 than a double counts"):
         hl.betweenness_centrality(hl.from_edges(src, src + 1), [0], device=device)
+    for search in (hl.betweenness_centrality, hl.graph.edge_betweenness_centrality):
+        with pytest.raises(GraphError, match="more shortest paths from vertex 0 than a double counts"):
+            search(hl.from_edges(src, src + 1), device=device)
 
 
 def test_bad_arguments(device):
@@ -220,6 +298,8 @@ def test_broken_arrays_get_a_sentence(device):
     held["indices"] = UnifiedTensor.from_tensor(torch.tensor([1, 2, 3, 0], dtype=torch.int32))
     with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
         hl.betweenness_centrality(hl.Graph.of(NeighborLists(held), True), [0], device=device)
+    with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
+        hl.betweenness_centrality(hl.Graph.of(NeighborLists(held), True), device=device)
 
 
 def test_the_verifier_finds_wrong_scores():
@@ -309,13 +389,7 @@ def edge_scores(graph, result):
 def test_betweenness_of_edges_is_that_of_networkx(device, directed, normalized, form):
     graph = skewed(120, 900, symmetrize=not directed, remove_duplicates=True)
     expected = nx.edge_betweenness_centrality(network_of(graph), normalized=normalized)
-    change = {
-        "plain": lambda g: g,
-        "packed": hl.compress,
-        "reordered": lambda g: hl.reorder(g, "degree"),
-        "wide": with_wide_edges,
-    }
-    changed = change[form](graph)
+    changed = FORMS[form](graph)
     found = edge_scores(changed, hl.graph.edge_betweenness_centrality(changed, normalized=normalized, device=device))
     assert len(found) == graph.num_edges
     for (u, v), score in found.items():

@@ -21,12 +21,13 @@ from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
 from .rows import edge_list
-from .traversal import Clock, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
+from .traversal import Clock, ScratchLayout, broken_list, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .traversal_stats import Run, summarise_all, with_stats
 from .view import allocated
 
 KERNELS = kernel_file("graph/bc")
-_PARAMS = struct("graph::BcParams")
+_PARAMS, _LISTS = struct("graph::BcParams"), struct("BcListsParams")
+_SHORT = 1 << 20  # vertices and edges of a graph whose searches are a thread's each: docs/bc.md
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,7 +100,10 @@ def betweenness_centrality(
     """
     chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
-    scores, report = with_stats(functools.partial(_run, prepared, chosen), stats, prepared, "auto", summarise_all)
+    if not stats and _are_short(prepared, chosen):
+        scores, report = _run_by_lists(prepared, chosen), None
+    else:
+        scores, report = with_stats(functools.partial(_run, prepared, chosen), stats, prepared, "auto", summarise_all)
     _rescale(scores, chosen, normalized, prepared.graph.directed)
     return BetweennessResult(scores, torch.tensor(chosen, dtype=torch.int64), report)
 
@@ -134,13 +138,16 @@ def edge_betweenness_centrality(
     with devices.on(on):
         src, dst, _ = edge_list(Graph.of(graph.neighbor_lists, graph.directed))  # as the lists are numbered
         src, dst = src.to(on), dst.to(on)
-        scores = torch.zeros(graph.num_edges, dtype=torch.float64, device=on)
-        searches = _Searches(prepared, keeps=True)
-        for source, inner in zip(chosen, to_inner(graph, chosen), strict=True):
-            searches.begin_again()
-            searches.search(source, inner)
-            levels, sigma, c = searches.levels, searches.sigma, searches.scores
-            scores += torch.where(levels[dst] == levels[src] + 1, sigma[src] * c[dst], 0)
+        scores = passes.full(graph.num_edges, 0, torch.float64, on)
+        if _are_short(prepared, chosen):
+            _search_by_lists(prepared, chosen, scores, of_edges=True)
+        else:
+            searches = _Searches(prepared, keeps=True)
+            for source, inner in zip(chosen, to_inner(graph, chosen), strict=True):
+                searches.begin_again()
+                searches.search(source, inner)
+                levels, sigma, c = searches.levels, searches.sigma, searches.scores
+                scores += torch.where(levels[dst] == levels[src] + 1, sigma[src] * c[dst], 0)
         if not graph.directed:
             scores = _of_both_entries(scores, src, dst, graph.num_vertices)
     vertices = graph.num_vertices
@@ -251,11 +258,44 @@ class _Searches:
             )
         finished = finish(prepared, self._scratch, self._layout)
         if self._scratch[self._layout.left : self._layout.left + 8].view(torch.int64).item():  # a mark
-            raise GraphError(
-                f"there are more shortest paths from vertex {source} than a double counts (1.8e308); leave that source out, or "
-                "remove parallel edges with simplify(graph, remove_duplicates=True)"
-            )
+            raise _too_many_paths(source)
         return Run(finished, clock)
+
+
+def _too_many_paths(source: int) -> GraphError:
+    return GraphError(
+        f"there are more shortest paths from vertex {source} than a double counts (1.8e308); leave that source out, or "
+        "remove parallel edges with simplify(graph, remove_duplicates=True)"
+    )
+
+
+def _are_short(prepared: Prepared, sources: list[int]) -> bool:
+    """Whether searches are a thread's each: on the CPU where they are short, and all threads have some."""
+    graph = prepared.graph
+    on_cpu = prepared.device.type == "cpu" and not prepared.caches
+    return on_cpu and graph.num_vertices + graph.num_edges <= _SHORT and len(sources) >= _core.num_threads()
+
+
+def _search_by_lists(prepared: Prepared, sources: list[int], scores: torch.Tensor, of_edges: bool = False) -> None:
+    """All sources' shares are added to ``scores``: of edges, or of vertices, on the CPU."""
+    graph = prepared.graph
+    inner, found = torch.tensor(to_inner(graph, sources), dtype=torch.int64), torch.full((2,), _core.NO_VERTEX)
+    params = _LISTS(
+        graph=prepared.out.words,
+        sources=inner.data_ptr(),
+        count=len(sources),
+        undirected=not graph.directed,
+        of_edges=of_edges,
+        scores=scores.data_ptr(),
+        broken=found.data_ptr(),
+        overflow=found.data_ptr() + found.itemsize,
+    )
+    _core.betweenness_by_lists(params.address)
+    broken, overflow = found.tolist()
+    if broken != _core.NO_VERTEX:
+        raise broken_list(graph, broken)
+    if overflow != _core.NO_VERTEX:
+        raise _too_many_paths(sources[overflow])
 
 
 def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Tensor, list[Run]]:
@@ -265,6 +305,12 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
     scores = searches.scores
     del searches
     return to_outer(prepared.order_on(prepared.device), scores), runs
+
+
+def _run_by_lists(prepared: Prepared, sources: list[int]) -> torch.Tensor:
+    scores = passes.full(prepared.graph.num_vertices, 0, torch.float64, prepared.device)
+    _search_by_lists(prepared, sources, scores)
+    return to_outer(prepared.order_on(prepared.device), scores)
 
 
 def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:
