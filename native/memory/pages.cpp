@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/errors.hpp"
+#include "core/pool.hpp"
 
 namespace hinterland::native {
 
@@ -76,15 +77,18 @@ int shared_pages(int64_t bytes) {
 
 void touch_pages(void* address, int64_t bytes) {
   volatile char* const at = static_cast<char*>(address);
-#pragma omp parallel for schedule(static) if (bytes > kChunk)
-  for (int64_t i = 0; i < bytes; i += kPage) at[i] = at[i];
+  parallel_pieces(
+      bytes,
+      [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; i += kPage) at[i] = at[i];
+      },
+      kChunk);
 }
 
 void copy_bytes(void* to, const void* from, int64_t bytes) {
   char* const out = static_cast<char*>(to);
   const char* const in = static_cast<const char*>(from);
-#pragma omp parallel for schedule(static) if (bytes > kChunk)
-  for (int64_t i = 0; i < bytes; i += kChunk) std::memcpy(out + i, in + i, std::min(kChunk, bytes - i));
+  parallel_pieces(bytes, [&](int64_t begin, int64_t end) { std::memcpy(out + begin, in + begin, end - begin); }, kChunk);
 }
 
 }  // namespace hinterland::native
