@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 
 from .. import _core
@@ -33,9 +34,9 @@ class Order:
     @cached_property
     def inner(self) -> torch.Tensor:
         """The way back: ``inner[v]`` is the graph's own number of the user's vertex v, int64 on the CPU."""
-        numbers = torch.empty_like(self.outer)
-        numbers[self.outer] = torch.arange(len(self.outer))
-        return numbers
+        numbers = np.empty_like(self.outer.numpy())  # of numpy, which wakes no threads for short loops
+        numbers[self.outer.numpy()] = np.arange(len(numbers))
+        return torch.from_numpy(numbers)
 
     def outer_on(self, device: torch.device, lookups: int) -> torch.Tensor:
         """``outer`` for ``lookups`` of its numbers on ``device``: a GPU reads few of them in host memory, and otherwise gets a
@@ -92,14 +93,14 @@ def checked(outer: torch.Tensor, num_vertices: int) -> Order:
     if tuple(outer.shape) != (num_vertices,):
         raise GraphError(f"the order holds {tuple(outer.shape)} numbers, but the graph has {num_vertices} vertices")
     at = _core.first_wrong_neighbor(outer.data_ptr(), outer.element_size(), num_vertices, num_vertices)
-    seen = torch.zeros(num_vertices, dtype=torch.bool)
+    seen = np.zeros(num_vertices, np.bool_)
     if at < 0:
-        seen[outer] = True
-    if not bool(seen.all()):
+        seen[outer.numpy()] = True
+    if not seen.all():
         raise GraphError(
             f"order[{at}] is {int(outer[at])}, which is no vertex"
             if at >= 0
-            else f"the order is no permutation: it leaves out vertex {int((~seen).nonzero()[0])}"
+            else f"the order is no permutation: it leaves out vertex {int(seen.argmin())}"
         )
     return Order(outer)
 
@@ -121,7 +122,7 @@ def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, 
     }
     starts = held["indptr"].cpu()
     starts[0] = 0
-    torch.cumsum(indptr.diff()[order.outer], 0, out=starts[1:])
+    np.cumsum(np.diff(indptr.numpy())[order.outer.numpy()], out=starts.numpy()[1:])
     arrays.check_offsets(starts, edges)  # wrong if others are changing the graph's just now
     kind, weights_from, weights_to = arrays.WeightType(0, 0), 0, 0
     if weights is not None:
