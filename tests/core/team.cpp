@@ -2,6 +2,7 @@
 // or not all threads have come to it.
 #include "core/team.hpp"
 
+#include <atomic>
 #include <cstdio>
 #include <stdexcept>
 #include <thread>
@@ -70,6 +71,32 @@ int main() {
       if (by == 1 && last != 499) return std::printf("task %lld came last\n", static_cast<long long>(last)), 1;
     }
   }
+  // Pieces: each number once, none after a piece that failed; and teams whose threads share a counter.
+  for (const int64_t count : {0, 1, 9, 10, 11, 1001}) {
+    std::vector<int64_t> done(count);
+    native::parallel_pieces(
+        count,
+        [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) ++done[i];
+        },
+        10);
+    native::parallel_for(count, [&](int64_t i) { ++done[i]; }, 7);
+    std::atomic<int64_t> next{0};
+    native::parallel_team(threads, [&] {
+      for (int64_t i; (i = next.fetch_add(1)) < count;) ++done[i];
+    });
+    for (const int64_t each : done)
+      if (each != 3) return std::printf("a number was met %lld times\n", static_cast<long long>(each)), 1;
+  }
+  bool failed = false;
+  try {
+    native::parallel_for(1 << 16, [](int64_t i) {
+      if (i == 500) throw std::runtime_error("number 500");
+    });
+  } catch (const std::runtime_error&) {
+    failed = true;
+  }
+  if (!failed) return std::printf("a number's exception was lost\n"), 1;
   native::forked = true;  // as in a child, whose own threads ask OpenMP anew
   int in_child = 0;
   std::thread([&] { in_child = native::num_threads(); }).join();

@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_leaves
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import passes
+from hinterland.graph.rows import edge_list
 
 sswp = importlib.import_module("hinterland.graph.sswp")  # the name is the function's
 PIECE = 1 << 14
@@ -208,6 +209,29 @@ def test_no_call_has_a_loop_of_pytorchs(name, dtype):
             with Loops() as loops:
                 CALLS[name](given)
             assert not loops.seen
+
+
+BUILT = {
+    "edges": lambda g, src, dst, weights: edge_list(g),
+    "graph": lambda g, src, dst, weights: hl.from_edges(src, dst, weights, num_vertices=g.num_vertices, remove_duplicates=True),
+    "transposed": lambda g, src, dst, weights: hl.from_edges(src, dst, num_vertices=g.num_vertices).transpose(),
+    "packed": lambda g, src, dst, weights: hl.compress(g),
+    "by degree": lambda g, src, dst, weights: hl.reorder(g, by="degree"),
+    "by search": lambda g, src, dst, weights: hl.reorder(g, by="bfs"),
+    "cuthill": lambda g, src, dst, weights: hl.reorder(g, by="rcm"),
+    "triangles": lambda g, src, dst, weights: hl.graph.triangles(g),
+    "cores": lambda g, src, dst, weights: hl.graph.core_numbers(g),
+}
+
+
+@pytest.mark.parametrize("name", BUILT)
+def test_nothing_is_built_or_counted_by_a_loop_of_pytorchs(name):
+    made = hl.generate("grid", rows=1 << 3, cols=1 << 13, permute=False, weights="uint8")
+    graph = hl.Graph(made.indptr, made.indices, made.weights, directed=False)
+    listed = edge_list(graph)
+    with Loops() as loops:
+        BUILT[name](graph, *listed)
+    assert not loops.seen
 
 
 def test_loops_of_pytorchs_are_noted():

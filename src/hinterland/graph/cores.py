@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from .. import _core
@@ -40,10 +41,11 @@ def core_numbers(graph: Graph) -> CoresResult:
         GraphError: the graph's arrays were changed since it was made, and are none any more.
     """
     require_graph(graph)
-    src, dst = _ends(graph)
-    both = from_edges(src, dst, num_vertices=graph.num_vertices)
-    lists, cores = both.indices.long(), torch.empty(graph.num_vertices, dtype=torch.int64)
-    _core.core_numbers(both.indptr.data_ptr(), lists.data_ptr(), graph.num_vertices, cores.data_ptr())
+    src, dst, _ = edge_list(graph)
+    both = from_edges(src, dst, num_vertices=graph.num_vertices, symmetrize=graph.directed, remove_self_loops=True)
+    lists = both.indices.numpy().astype(np.int64)  # by numpy, which wakes no threads
+    cores = torch.empty(graph.num_vertices, dtype=torch.int64)
+    _core.core_numbers(both.indptr.data_ptr(), lists.ctypes.data, graph.num_vertices, cores.data_ptr())
     return CoresResult(cores)
 
 

@@ -79,15 +79,21 @@ def restored(graph: Graph) -> Graph:
     return graph if graph.numbering is None else Graph.of(graph.outer_lists(), graph.directed, None, graph.labels)
 
 
+def _by_length(indptr: torch.Tensor, descending: bool) -> torch.Tensor:
+    """The lists in the order of their lengths, equal ones by number; by numpy, which wakes no threads."""
+    lengths = np.diff(indptr.numpy())
+    return torch.from_numpy((-lengths if descending else lengths).argsort(kind="stable"))
+
+
 def _by_degree(graph: Graph) -> torch.Tensor:
-    return torch.from_numpy((-np.diff(graph.indptr.cpu().numpy())).argsort(kind="stable"))
+    return _by_length(graph.indptr.cpu(), descending=True)
 
 
 def _by_queue(graph: Graph, cuthill_mckee: bool) -> torch.Tensor:
     both_ways = simplify(graph, symmetrize=True, sort_neighbors=False, placement="heap") if graph.directed else graph
     indptr, indices, _ = both_ways.checked_rows()
-    roots = torch.sort(indptr.diff(), descending=not cuthill_mckee, stable=True).indices
+    roots = _by_length(indptr, descending=not cuthill_mckee)
     order = torch.empty(graph.num_vertices, dtype=torch.int64)
     rows = (indptr.data_ptr(), graph.num_vertices, indices.data_ptr(), indices.element_size(), both_ways.num_edges)
     _core.queue_order(*rows, roots.data_ptr(), cuthill_mckee, order.data_ptr())
-    return order.flip(0) if cuthill_mckee else order
+    return torch.from_numpy(order.numpy()[::-1].copy()) if cuthill_mckee else order
