@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import warnings
 from pathlib import Path
@@ -38,6 +39,16 @@ def test_the_higher_rate_and_the_shorter_time_are_kept():
         assert "3 figures lie up to 10.0 times apart" in said[0] and "(cpu.rows[1].random)" in said[0]
         assert "one figure lies up to 5.0 times apart" in said[1] and "(sort[1024])" in said[1]
         assert all("--refresh" in sentence for sentence in said)
+
+
+def test_a_measurement_that_gave_nothing_is_not_kept():
+    for pair in ((0.0, 5.0), (5.0, 0.0)):
+        found, (said,) = twice.better(*pair, "rate")
+        assert found == 5.0 and "one figure lies up to inf times apart" in said
+    assert twice.better(0.0, 0.0, "rate") == (0.0, [])
+    for pair in ((math.nan, 5.0), (5.0, math.nan)):
+        for name in ("rate", "latency"):
+            assert twice.better(*pair, name) == (5.0, [])
 
 
 def test_what_is_alike_is_not_in_doubt():

@@ -6,6 +6,7 @@ What disturbs a measurement only ever adds time: of two rates the higher is near
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import re
 import time
@@ -54,9 +55,11 @@ def _better(first: Any, second: Any, name: str, apart: dict[str, float]) -> Any:
         return tuple(_better(*pair, f"{name}[{at}]", apart) for at, pair in enumerate(zip(first, second, strict=True)))
     if not isinstance(first, float):
         return first
+    if math.isnan(first) or math.isnan(second):  # which no measurement is
+        return second if math.isnan(first) else first
     low, high = sorted((first, second))
     if high > _FAR * low:
-        apart[name] = high / low
+        apart[name] = high / low if low else math.inf
     return low if re.split(r"[.[]", name.rstrip("0123456789[]"))[-1] in _TIMES else high
 
 
