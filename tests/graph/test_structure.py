@@ -4,6 +4,7 @@ the verifiers against tampering. tests/nx_backend compares them with networkx.""
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import sys
 
@@ -159,6 +160,26 @@ def test_leiden_ends_where_no_vertices_merge(monkeypatch):
     graphs.verify_leiden(many, graphs.leiden(many))
 
 
+@pytest.mark.parametrize("size", [1e155, 1e200, 1e307, 1e-300, 1e-320])
+def test_communities_by_weights_of_any_size(size):
+    """Sums of weights, and their squares, are beyond the floats' range, or 0."""
+    plain = cliques(3, 5, ring_of(3))
+    other = plain.with_weights(torch.full((plain.num_edges,), size, dtype=torch.float64))
+    best = networkx.community.modularity(plain.to_networkx(), [range(5), range(5, 10), range(10, 15)])
+    for find, verify in ((graphs.louvain, graphs.verify_communities), (graphs.leiden, graphs.verify_leiden)):
+        found = find(other)
+        assert found.labels.tolist() == [0] * 5 + [5] * 5 + [10] * 5 and found.modularity == pytest.approx(best)
+        verify(other, found)
+
+
+def test_a_resolution_may_be_large():
+    graph = cliques(3, 5, ring_of(3))
+    for find, verify in ((graphs.louvain, graphs.verify_communities), (graphs.leiden, graphs.verify_leiden)):
+        found = find(graph, resolution=1e308)
+        assert found.count == 15 and found.modularity < -1e306
+        verify(graph, found, resolution=1e308)
+
+
 def test_leiden_is_as_good_as_igraph():
     igraph = pytest.importorskip("igraph")
     igraph.set_random_number_generator(random.Random(1))
@@ -203,10 +224,12 @@ def test_what_cannot_be_done_is_said():
     graph = directed(20, 40)
     with pytest.raises(ConfigError, match="symmetrize=True"):
         graphs.triangles(graph)
-    for options in ({"resolution": -1}, {"max_levels": 0}, {"seed": "much"}):
+    for options in (*({"resolution": value} for value in (-1, math.inf, math.nan)), {"max_levels": 0}, {"seed": "much"}):
         for find in (graphs.louvain, graphs.leiden):
             with pytest.raises(ConfigError, match=next(iter(options))):
                 find(graph, **options)
+    with pytest.raises(ConfigError, match="resolution inf"):
+        graphs.verify_communities(graph, graphs.louvain(graph), resolution=math.inf)
     with pytest.raises(ConfigError, match="threshold"):
         graphs.louvain(graph, threshold="much")
     negative = hl.Graph(graph.indptr, graph.indices, -torch.ones(graph.num_edges))

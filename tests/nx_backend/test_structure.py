@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import networkx as nx
 import pytest
 from hypothesis import assume, given, settings
@@ -171,6 +173,22 @@ def test_leiden_of_small_graphs(graph, resolution, weight):
         without = [part - {node} for part in parts]
         moved = ([*without[:i], without[i] | {node}, *without[i + 1 :]] for i in range(len(parts)))
         assert max(map(score, [*moved, [*without, {node}]])) <= best + 1e-9
+
+
+@pytest.mark.parametrize("size", [1e155, 1e200, 1e-300, 1e-320, 1e308])
+def test_communities_by_weights_of_any_size(size):
+    club = nx.karate_club_graph()
+    right = nx.community.modularity(club, nx.community.leiden_communities(club, weight=None, seed=2, **OURS), weight=None)
+    nx.set_edge_attributes(club, size, "weight")
+    if size < 1e300:
+        same_error(lambda **b: nx.community.louvain_communities(club, seed=2, **b))
+    else:
+        with pytest.raises(NotImplementedError):
+            nx.community.louvain_communities(club, seed=2, **OURS)
+    found = nx.community.leiden_communities(club, seed=2, **OURS)
+    assert nx.community.modularity(club, found, weight=None) == pytest.approx(right, abs=1e-3)
+    with pytest.raises(NotImplementedError):
+        nx.community.louvain_communities(club, weight=None, resolution=math.inf, **OURS)
 
 
 def test_leiden_as_networkx_calls_it():

@@ -34,7 +34,7 @@ def leiden(graph: Graph, resolution: float = 1, max_levels: int | None = None, s
 
     Args:
         graph: the graph, as for :func:`louvain`.
-        resolution: not negative; above 1 communities are smaller, below larger.
+        resolution: finite and not negative; above 1 communities are smaller, below larger.
         max_levels: the most levels. None is as many as it takes: then no vertex raises modularity by moving, and no two
             communities by becoming one.
         seed: draws the order in which vertices are looked at, and what they merge with. The same seed gives the same

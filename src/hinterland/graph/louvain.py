@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from .graph import Graph, require_graph, require_result
 from .rows import edge_list
 
 _PARAMS, _MERGES, _ROWS = struct("LouvainParams"), struct("LeidenParams"), struct("WeightedRows")
+_EXPONENT = 400  # of weights that are taken as they are: their sum has a square within the floats' range
 _ALONE = 10_000  # numbers that OpenBLAS multiplies and adds by one thread
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # of numpy, which wakes no threads for short loops
 
@@ -46,7 +48,7 @@ def louvain(
     Args:
         graph: the graph, in any place and form, with its weights if it has some, which are not negative; about 100 bytes an
             edge of host memory are taken besides. Parallel edges add up.
-        resolution: not negative; above 1 communities are smaller, below larger.
+        resolution: finite and not negative; above 1 communities are smaller, below larger.
         threshold: no further level is begun after one that raised modularity by no more.
         max_levels: the most levels; None is as many as it takes.
         seed: draws the order in which vertices are looked at. The same seed gives the same communities.
@@ -89,10 +91,11 @@ def verify_communities(graph: Graph, result: CommunitiesResult, resolution: floa
 
     Raises:
         VerificationError: names the rule and the values.
+        ConfigError: as :func:`louvain`.
     """
     edges = weighted_edges(graph)
     require_result(result, CommunitiesResult)
-    resolution = arguments.number("resolution", resolution)
+    resolution = checked_resolution(resolution)
     labels, vertices = result.labels.cpu(), graph.num_vertices
     if labels.shape != (vertices,):
         raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {vertices} vertices")
@@ -105,29 +108,40 @@ def verify_communities(graph: Graph, result: CommunitiesResult, resolution: floa
         raise VerificationError(f"rule 1: there are {int((labels == everyone).sum())} labels, but count is {result.count}")
     of = labels.numpy()
     found = modularity((of[edges[0]], of[edges[1]], edges[2]), vertices, resolution)
-    if not abs(found - result.modularity) < 1e-9:
+    rounding = 1e-9 * max(1.0, resolution)
+    if not abs(found - result.modularity) < rounding:
         raise VerificationError(f"rule 2: the labels' modularity is {found}, not {result.modularity}")
-    if found < (alone := modularity(edges, vertices, resolution)) - 1e-9:
+    if found < (alone := modularity(edges, vertices, resolution)) - rounding:
         raise VerificationError(f"rule 3: modularity is {found}, but {alone} if every vertex is by itself")
 
 
 def checked(resolution: float, max_levels: int | None, seed: int) -> tuple[float, torch.Generator]:
     """The resolution, and what draws; ConfigError where one of them is out of its range."""
-    if not (resolution := arguments.number("resolution", resolution)) >= 0:
-        raise ConfigError(f"resolution {resolution} is negative")
+    resolution = checked_resolution(resolution)
     if max_levels is not None:
         arguments.whole_number("max_levels", max_levels, 1)
     return resolution, torch.Generator().manual_seed(arguments.whole_number("seed", seed, -(2**63), 2**64 - 1))
 
 
+def checked_resolution(given: float) -> float:
+    """The resolution; ConfigError where it is out of its range."""
+    if not 0 <= (resolution := arguments.number("resolution", given)) < math.inf:
+        raise ConfigError(f"resolution {resolution} is not a finite number from 0 on")
+    return resolution
+
+
 def weighted_edges(graph: Graph) -> Edges:
     """Where edges begin and end and what they weigh, each pair of vertices once, if it weighs anything. A self loop of an
-    undirected graph, which is stored once, has the weight of its two ends."""
+    undirected graph, which is stored once, has the weight of its two ends. Where the largest weight is beyond 2^400 or below
+    2^-400, all are multiplied by a power of two, which leaves modularity as it is."""
     require_graph(graph)
     src, dst, weights = edge_list(graph)
     worth = np.ones(len(src)) if weights is None else weights.double().numpy()
     if not bool(((worth >= 0) & np.isfinite(worth)).all()):
         raise ConfigError("communities are found by weights that are finite and not negative; change the others")
+    exponent = int(np.frexp(worth.max(initial=0))[1])
+    if abs(exponent) > _EXPONENT:
+        worth = np.ldexp(worth, -exponent)
     begins, ends = src.numpy(), dst.numpy()
     if not graph.directed:
         worth = np.where(begins == ends, 2 * worth, worth)
@@ -154,7 +168,7 @@ def modularity(edges: Edges, communities: int, resolution: float) -> float:
     if total == 0:
         return 0.0
     outs, ins = degrees(edges, communities)
-    return float(weights[src == dst].sum()) / total - resolution * _dot(outs, ins) / total**2
+    return float(weights[src == dst].sum()) / total - resolution * (_dot(outs, ins) / total**2)
 
 
 def _dot(left: np.ndarray, right: np.ndarray) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator
 from itertools import chain
 from typing import Any
@@ -61,6 +62,7 @@ def louvain_communities(
     seed: Any = None,
 ) -> list[set[Hashable]]:
     graph, drawn = _for_communities(G, weight, resolution, max_level, seed)
+    _require_square(graph)
     return list(members(G, hl.graph.louvain(graph, resolution, threshold, max_level, drawn).labels))
 
 
@@ -100,9 +102,20 @@ def _for_communities(
         raise ValueError("max_level argument must be a positive integer or None")
     graph = G.weighted_by(weight)
     found = graph.weight_range
-    if not resolution >= 0 or (found is not None and not 0 <= found.least <= found.most < float("inf")):
+    if not 0 <= resolution < math.inf or (found is not None and not 0 <= found.least <= found.most < math.inf):
         raise NotImplementedError("hinterland finds communities by weights and a resolution that are finite and not negative")
     return graph, seed.getrandbits(63)  # networkx makes seed a random.Random before it calls
+
+
+def _require_square(graph: hl.Graph) -> None:
+    """networkx's error where the square of its sum of all weights is beyond the floats' range, or 0."""
+    if graph.weights is None:
+        return
+    total = float(graph.weights.double().sum())
+    if total == math.inf:
+        raise NotImplementedError("networkx has no modularity of weights that sum to infinity")
+    if total**2 == 0 < total:  # OverflowError where it is too large
+        raise ZeroDivisionError("float division by zero")
 
 
 def _counted(G: BackendGraph) -> hl.graph.TrianglesResult:
