@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 
 import numpy as np
 import pytest
@@ -84,6 +85,14 @@ def test_vectors_between_products(device, count):
     for found, known in sums.items():
         assert found == pytest.approx(float(known), rel=1e-12, abs=1e-10)
         assert count >= 2**15 or device != "cpu" or found == float(known)
+
+
+@pytest.mark.parametrize("count", [2, 2**15])
+@pytest.mark.parametrize("size", [1e-320, 1e-200, 1e-140, 1e140, 1e200, 1e300])
+def test_lengths_whose_squares_are_beyond_the_floats(device, count, size):
+    values = torch.full((count,), size, dtype=torch.float64, device=device)
+    assert passes.length(values) == pytest.approx(math.hypot(*[size] * count), rel=1e-12)
+    assert passes.length(values * 0) == 0
 
 
 def test_sums_are_the_same_by_any_number_of_threads():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -93,3 +94,28 @@ def test_a_graph_prepared_for_others_is_refused():
     graph = hl.from_edges(torch.tensor([0]), torch.tensor([1]))
     with hl.prepare(graph, algorithms="bc", device="cpu") as prepared, pytest.raises(ConfigError, match="spmv"):
         weighted_pagerank(prepared)
+
+
+@pytest.mark.parametrize(
+    ("first", "others"), [(1e308, 1.0), (1e308, 1e-100), (1.0, 1e308), (1e300, 1e300), (1e-320, 1e-320), (1e-200, 1e100)]
+)
+def test_walks_by_weights_of_any_size(device, first, others):
+    """A sum may be beyond the floats' range, but shares are those of a vertex's weights alone, as networkx has them of 1."""
+    edges = [(0, 1), (0, 2), (1, 0), (2, 0), (2, 1)]
+    graph = hl.from_edges(
+        *torch.tensor(edges).T, torch.tensor([first if u == 0 else others for u, _ in edges], dtype=torch.float64)
+    )
+    options = {"personalization": {1: 1, 2: 1e-12}, "tolerance": 1e-12, "max_iterations": 1000}
+    found = weighted_pagerank(graph, device=device, **options)
+    assert found.converged
+    right = nx.pagerank(nx.DiGraph(edges), personalization=options["personalization"], tol=1e-13, max_iter=1000)
+    assert found.scores.tolist() == pytest.approx(list(right.values()), rel=1e-9)
+    del options["max_iterations"]
+    verify_weighted_pagerank(graph, found, **options)
+
+
+@pytest.mark.parametrize("weights", [(1e308, 1e-300), (1.0, 1e-320), (1e200, 1e-315)])
+def test_weights_too_far_apart_are_refused(weights):
+    graph = hl.from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), torch.tensor(weights, dtype=torch.float64))
+    with pytest.raises(ConfigError, match="too small beside others"):
+        weighted_pagerank(graph)

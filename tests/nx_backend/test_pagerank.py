@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -106,3 +108,27 @@ def test_shares_that_sum_to_infinity_are_left_to_networkx(name):
 )
 def test_limits_of_iterations_are_networkx_own(call, options):
     same_outcome(lambda **backend: call(nx.path_graph(4), **options, **backend), close)
+
+
+@pytest.mark.parametrize("weights", [(1e308, 1.0), (math.inf, 1.0), (1.0, 1e-320), (1e308, -1e308)], ids=str)
+def test_sums_of_weights_beyond_the_floats_are_left_to_networkx(weights):
+    """A node whose weights sum to infinity has no way on there."""
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 1, weights[0]), (0, 2, weights[0]), (1, 0, weights[1]), (2, 0, weights[1])])
+    with pytest.raises(NotImplementedError):
+        nx.pagerank(graph, **OURS)
+    with nx.config.backend_priority(algos=["hinterland"]):
+        try:
+            theirs = nx.pagerank(graph, backend="networkx")
+        except nx.PowerIterationFailedConvergence:
+            with pytest.raises(nx.PowerIterationFailedConvergence):
+                nx.pagerank(graph)
+        else:
+            assert nx.pagerank(graph) == theirs
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_large_and_small_weights(size):
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 1, size), (0, 2, 2 * size), (1, 0, size), (2, 1, size)])
+    close(nx.pagerank(graph, **OURS), nx.pagerank(graph))

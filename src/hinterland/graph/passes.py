@@ -6,6 +6,8 @@ run, or the next call, needs (docs/notes/gap-on-16-cores.md).
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from .. import _core
@@ -13,6 +15,7 @@ from . import arrays
 
 _OVERFLOW = -2  # Shortest::kOverflow, as a signed number
 _ALONE = 1 << 15  # PyTorch takes shorter arrays by one thread (at::internal::GRAIN_SIZE)
+_LEAST_LENGTH = 2.0**-480  # the squares of a shorter vector's numbers are rounded, or 0
 _HALVINGS = 4  # in which a GPU widens labels; the sixteenth that is left goes by way of other memory
 
 
@@ -99,7 +102,15 @@ def total(values: torch.Tensor, where: torch.Tensor | None = None) -> float:
 
 
 def length(values: torch.Tensor) -> float:
-    """The square root of the sum of squares."""
+    """The square root of the sum of squares, of finite numbers of any size."""
+    found = _root_of_squares(values)
+    if _LEAST_LENGTH < found < math.inf:
+        return found
+    factor = 2.0**600 if found < 1 else 2.0**-600  # squares had left the floats' range
+    return _root_of_squares(values * factor) / factor
+
+
+def _root_of_squares(values: torch.Tensor) -> float:
     return float(values.norm()) if _by_torch(values) else _core.length(values.data_ptr(), len(values))
 
 

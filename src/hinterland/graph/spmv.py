@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 import torch
 
@@ -18,6 +19,7 @@ from .sssp import WEIGHT_CLASSES, WEIGHTED_FORMS, require_weights
 from .traversal import FORMS, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from .view import allocated
 
+_EXPONENT = 900  # of weights that need no other unit: some 2^40 of them, and their reciprocals, are within the floats' range
 _VECTORS = 6  # that a run keeps at once, at most, with torch's own between them
 KERNELS = kernel_file("graph/spmv", (*FORMS, *WEIGHTED_FORMS))
 _PARAMS = struct("graph::SpmvParams")
@@ -45,8 +47,12 @@ class Adjacency:
         weighted: whether weights count; without them every edge counts 1, and parallel ones as often as they are there.
         gpu_budget, device: as for every algorithm.
 
+    Attributes:
+        unit: a power of two. Products of numbers up to ``unit`` stay within the floats' range, whatever the weights: 1 unless
+            the largest weight is beyond 2^900, or below 2^-900.
+
     Raises:
-        ConfigError: weights are asked for and there are none, or of another type than :func:`sssp` takes.
+        ConfigError: weights are asked for and there are none, or of another type than :func:`sssp` takes, or infinite ones.
     """
 
     def __init__(
@@ -56,10 +62,10 @@ class Adjacency:
         gpu_budget: int | str | None = None,
         device: torch.device | str | int | None = None,
     ) -> None:
-        dtype = None
+        dtype, self.unit = None, 1.0
         if weighted:
             require_weights(graph_of(graph), "a weighted product")
-            dtype = graph_of(graph).weight_type
+            dtype, self.unit = graph_of(graph).weight_type, unit_for(graph_of(graph))
         self.prepared = prepared = prepared_for(graph, "spmv", gpu_budget, device, weighted=weighted)
         if prepared.incoming is None:
             raise ConfigError("the graph was prepared without its in-neighbours; prepare it with algorithms='spmv'")
@@ -86,6 +92,10 @@ class Adjacency:
         """A vector in the order of the graph before it was reordered."""
         return to_outer(self.prepared.order_on(self.device), values)
 
+    def scaled(self, x: torch.Tensor) -> torch.Tensor:
+        """x times ``unit``: a new vector, or x itself where that is 1."""
+        return x if self.unit == 1 else x * self.unit
+
     def times(self, x: torch.Tensor) -> torch.Tensor:
         """A x, a new vector: what each vertex gets along its out-edges.
 
@@ -105,6 +115,21 @@ class Adjacency:
         self._run(_PARAMS(graph=words, x=x.data_ptr(), y=y.data_ptr(), scratch=self._scratch.data_ptr()))
         finish(self.prepared, self._scratch, self._layout)
         return y
+
+
+def unit_for(graph: Graph) -> float:
+    """The unit of the graph's weights (:class:`Adjacency`), 1 without any.
+
+    Raises:
+        ConfigError: a weight is infinite.
+    """
+    found = graph.weight_range
+    if found is None:
+        return 1.0
+    if math.inf in (-found.least, found.most):
+        raise ConfigError(f"weights go from {found.least} to {found.most}, but scores need finite ones; replace the others")
+    exponent = math.frexp(max(-found.least, found.most))[1]
+    return 2.0 ** (min(max(exponent, -_EXPONENT), _EXPONENT) - exponent)
 
 
 def checked_product(graph: Graph, x: torch.Tensor, weighted: bool, transposed: bool = False) -> torch.Tensor:

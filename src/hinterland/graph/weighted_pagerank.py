@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 
 from ..runtime import arguments
@@ -10,7 +13,8 @@ from . import passes
 from .graph import Graph, require_graph, require_result
 from .pagerank import MOST_ITERATIONS, PagerankResult, Personalization, distribution
 from .prepare import Prepared, graph_of
-from .spmv import Adjacency, checked_product
+from .rows import edge_list
+from .spmv import Adjacency
 
 
 def weighted_pagerank(
@@ -46,7 +50,8 @@ def weighted_pagerank(
         ``PagerankResult(scores float64 [V], iterations, error, converged)``, scores on the device that ran it.
 
     Raises:
-        ConfigError: a number out of its range, shares that are no distribution, weights of another type than :func:`sssp`'s.
+        ConfigError: a number out of its range, shares that are no distribution, weights of another type than :func:`sssp`'s,
+            infinite ones, a vertex's that sum to less than 1e-307, or 1e-570 of others', where others are larger.
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: scores and state exceed the free GPU memory.
     """
@@ -63,16 +68,33 @@ def weighted_pagerank(
     p = matrix.full(equal) if jumps is None else matrix.inner(jumps)
     stuck_to = p if leaves is None else matrix.inner(leaves)
     x = matrix.full(equal) if scores is None else matrix.inner(scores)
-    totals = matrix.times(matrix.full(1))
+    totals = matrix.times(matrix.full(matrix.unit))
     along = passes.shares(damping, totals)
+    _require_shares(given, matrix, totals, along)
     error, iteration = float("inf"), 0
     while iteration < limit and not error < tolerance:
         after = matrix.transposed_times(passes.product(x, along))
+        if matrix.unit != 1:
+            passes.scale(after, matrix.unit)
         passes.add(after, damping * passes.total(x, where=totals), stuck_to)
         passes.add(after, 1 - damping, p)
         error = passes.distance(after, x)
         x, iteration = after, iteration + 1
     return PagerankResult(matrix.outer(x), iteration, error, error < tolerance)
+
+
+def _require_shares(graph: Graph, matrix: Adjacency, totals: torch.Tensor, along: torch.Tensor) -> None:
+    """ConfigError where a vertex's weights are so small beside others' that float64 lacks their sum, or its reciprocal."""
+    if math.isfinite(passes.length(along)) and (
+        matrix.unit >= 1 or not bool(((totals == 0) & (matrix.times(matrix.full(1)) != 0)).any())
+    ):
+        return
+    found = graph.weight_range
+    assert found is not None
+    raise ConfigError(
+        f"weights go from {found.least} to {found.most}, and those of some vertex are too small beside others for float64; "
+        "divide each vertex's weights by their largest, which leaves their shares as they are"
+    )
 
 
 def verify_weighted_pagerank(
@@ -105,14 +127,16 @@ def verify_weighted_pagerank(
         return
     if not abs(float(x.sum()) - 1) < tolerance:
         raise VerificationError(f"scores sum to {float(x.sum())}, which is not within {tolerance} of 1")
-    weighted = graph.weight_type is not None
     equal = torch.full((vertices,), 1 / vertices, dtype=torch.float64)
     p = equal if personalization is None else distribution(personalization, vertices)
     leaves = p if dangling is None else distribution(dangling, vertices, "dangling")
-    totals = checked_product(graph, torch.ones(vertices, dtype=torch.float64), weighted)
+    src, dst, weights = edge_list(graph)
+    worth = torch.ones(len(src), dtype=torch.float64) if weights is None else _alike(src, weights.double(), vertices)
+    none = torch.zeros(vertices, dtype=torch.float64)
+    totals = none.index_add(0, src, worth)
     stuck = totals == 0
     given = torch.where(stuck, 0.0, damping * x / totals)
-    after = checked_product(graph, given, weighted, transposed=True)
+    after = none.index_add(0, dst, given[src] * worth)
     after += (1 - damping) * p + damping * x[stuck].sum() * leaves
     change = (after - x).abs()
     if not float(change.sum()) < tolerance:
@@ -121,3 +145,9 @@ def verify_weighted_pagerank(
             f"a further step changes scores by {float(change.sum()):.3g}, not less than {tolerance}; vertex {at} most, from "
             f"{float(x[at]):.6g} to {float(after[at]):.6g}"
         )
+
+
+def _alike(src: torch.Tensor, weights: torch.Tensor, vertices: int) -> torch.Tensor:
+    """The weights in the same shares, those of a vertex by a power of two that takes its largest to about 1."""
+    largest = torch.zeros(vertices, dtype=torch.float64).scatter_reduce_(0, src, weights.abs(), "amax")
+    return torch.from_numpy(np.ldexp(weights.numpy(), -np.frexp(largest.numpy())[1][src.numpy()]))

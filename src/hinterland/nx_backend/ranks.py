@@ -44,7 +44,7 @@ def pagerank(
             "hinterland's walks go on with a probability, to vertices drawn by shares that are not negative"
         )
     found = hl.graph.weighted_pagerank(
-        G.weighted_by(weight),
+        _with_sums(G.weighted_by(weight)),
         damping=alpha,
         tolerance=tolerance,
         max_iterations=most,
@@ -56,6 +56,17 @@ def pagerank(
     if not found.converged:
         raise nx.PowerIterationFailedConvergence(max_iter)
     return G.of(found.scores)
+
+
+def _with_sums(graph: hl.Graph) -> hl.Graph:
+    """The graph; NotImplementedError where networkx's sums of weights, or their reciprocals, may leave the floats' range: a
+    node whose weights sum to infinity has no way on there."""
+    weights = graph.weights
+    if weights is not None and weights.is_floating_point() and len(weights):
+        sizes = weights.abs()
+        if not float(sizes.max()) * len(sizes) < 2.0**1000 or bool(((sizes > 0) & (sizes < 2.0**-900)).any()):
+            raise NotImplementedError("hinterland leaves walks by weights so large, or so small, to networkx")
+    return graph
 
 
 def betweenness_centrality(
