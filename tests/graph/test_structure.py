@@ -269,7 +269,7 @@ def test_spectral_scores(device, form, weighted, tmp_path):
     ):
         changed = getattr(result, field).clone()
         changed[7] += 1e-3
-        with pytest.raises(VerificationError, match="further step|authorities|shares of 1"):
+        with pytest.raises(VerificationError, match="further step|authorities|shares of 1|have length"):
             verify(graph, dataclasses.replace(result, **{field: changed}), **options)
 
 
@@ -311,3 +311,89 @@ def test_hubs_begin_with_shares_and_are_shares():
             graphs.verify_hits(path, dataclasses.replace(found, **changed))
     edgeless = SHAPES["no edges"]()
     graphs.verify_hits(edgeless, graphs.hits(edgeless))
+
+
+def weighted_edges(*edges):
+    """The graph of these (u, v, weight), for us and for networkx."""
+    theirs = networkx.DiGraph()
+    theirs.add_weighted_edges_from(edges)
+    return hl.from_networkx(theirs, "weight"), theirs
+
+
+@pytest.mark.parametrize("size", [1e200, 1e308, 1e-200, 1e-320])
+def test_eigenvectors_by_weights_of_any_size(device, size):
+    """A product, or the square of one, is beyond the floats' range."""
+    graph, theirs = weighted_edges((0, 1, size), (1, 2, size), (2, 0, size), (0, 2, size))
+    right = networkx.eigenvector_centrality(theirs, weight="weight", max_iter=1000)
+    found = graphs.eigenvector_centrality(graph, weighted=True, max_iterations=1000, device=device)
+    assert found.converged and found.scores.tolist() == pytest.approx(list(right.values()), abs=3e-6)
+    graphs.verify_eigenvector(graph, found, weighted=True)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e308, 1e-200, 1e-320])
+def test_hubs_by_weights_of_any_size(device, size):
+    edges = ((0, 1), (1, 2), (2, 0), (0, 2))
+    graph, _ = weighted_edges(*((u, v, size) for u, v in edges))
+    found = graphs.hits(graph, max_iterations=1000, device=device)
+    graphs.verify_hits(graph, found)
+    for ours, right in zip((found.hubs, found.authorities), networkx.hits(networkx.DiGraph(edges)), strict=True):
+        assert ours.tolist() == pytest.approx(list(right.values()), abs=1e-8)
+
+
+def test_hubs_whose_weights_sum_to_infinity(device):
+    graph, _ = weighted_edges((0, 1, 1e308), (0, 2, 1e308), (1, 0, 1.0), (2, 0, 1.0))
+    _, theirs = weighted_edges((0, 1, 1.0), (0, 2, 1.0), (1, 0, 1e-308), (2, 0, 1e-308))
+    found = graphs.hits(graph, device=device)
+    graphs.verify_hits(graph, found)
+    for ours, right in zip((found.hubs, found.authorities), networkx.hits(theirs), strict=True):
+        assert ours.tolist() == pytest.approx(list(right.values()))
+    cycle, _ = weighted_edges((0, 1, 1), (1, 2, 1), (2, 0, 1))
+    for find, field in ((graphs.hits, "hubs"), (graphs.eigenvector_centrality, "scores")):
+        begun = find(cycle, start=torch.full((3,), 1e308, dtype=torch.float64), device=device)
+        assert begun.converged and torch.equal(getattr(begun, field), getattr(find(cycle, device=device), field))
+
+
+def test_ways_by_weights_whose_sum_is_infinite(device):
+    edges = ((0, 2), (1, 2), (2, 0), (2, 1))
+    graph, _ = weighted_edges(*((u, v, 1e308) for u, v in edges))
+    right = networkx.katz_centrality(networkx.DiGraph(edges), alpha=0.1, normalized=False)
+    found = graphs.katz_centrality(graph, alpha=1e-309, weighted=True, device=device)
+    assert found.converged and found.scores.tolist() == pytest.approx(list(right.values()))
+    graphs.verify_katz(graph, found, alpha=1e-309, weighted=True)
+
+
+def test_scores_of_zero_are_refused():
+    cycle, _ = weighted_edges((0, 1, 1), (1, 2, 1), (2, 0, 1))
+    none = torch.zeros(3, dtype=torch.float64)
+    with pytest.raises(VerificationError, match="length 0.0, not 1"):
+        graphs.verify_eigenvector(cycle, graphs.CentralityResult(none, 1, 0.0, True))
+    with pytest.raises(VerificationError, match="hubs are no shares of 1"):
+        graphs.verify_hits(cycle, graphs.HitsResult(none, none, 1, 0.0, True))
+    weightless, _ = weighted_edges((0, 1, 0), (1, 2, 0), (2, 0, 0))
+    graphs.verify_hits(weightless, graphs.hits(weightless))
+    away, _ = weighted_edges((0, 0, -1), (1, 1, -1))  # A + I is 0
+    assert not graphs.eigenvector_centrality(away, weighted=True).converged
+
+
+def test_starts_that_give_no_scores_are_refused():
+    path, _ = weighted_edges((0, 1, 1), (1, 2, 1))
+    for start in ([0, 0, 0], [0, 0, 1]):
+        with pytest.raises(ConfigError, match="no hub of start has an edge"):
+            graphs.hits(path, start=torch.tensor(start))
+    with pytest.raises(ConfigError, match="start is 0 for all vertices"):
+        graphs.eigenvector_centrality(path, start=torch.zeros(3))
+    for value in (math.nan, math.inf):
+        for find in (graphs.hits, graphs.eigenvector_centrality):
+            with pytest.raises(ConfigError, match="NaN or infinite"):
+                find(path, start=torch.tensor([1.0, value, 1.0]))
+
+
+def test_scores_by_infinite_weights_are_refused():
+    graph, _ = weighted_edges((0, 1, math.inf), (1, 0, 1.0))
+    for find in (graphs.hits, graphs.weighted_pagerank):
+        with pytest.raises(ConfigError, match="weights go from 1.0 to inf"):
+            find(graph)
+    for find in (graphs.eigenvector_centrality, graphs.katz_centrality):
+        with pytest.raises(ConfigError, match="weights go from 1.0 to inf"):
+            find(graph, weighted=True)
+        find(graph)

@@ -103,6 +103,30 @@ def test_hubs_of_what_has_none_are_networkx_error(call):
     same_error(call)
 
 
+@pytest.mark.parametrize("size", [1e200, 1e308, 1e-320])
+def test_eigenvectors_by_weights_of_any_size(size):
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 1, size), (1, 2, size), (2, 0, size), (0, 2, size)])
+    same_outcome(lambda **b: nx.eigenvector_centrality(graph, weight="weight", max_iter=1000, **b), close)
+
+
+def test_scores_by_infinite_weights_and_starts_are_networkx_own():
+    graph, path = nx.Graph(), nx.path_graph(3, nx.DiGraph)
+    graph.add_weighted_edges_from([(0, 1, math.inf), (1, 2, 1.0)])
+    for call in (nx.katz_centrality, nx.eigenvector_centrality):
+        with nx.config.backend_priority(algos=["hinterland"]), pytest.raises(nx.PowerIterationFailedConvergence):
+            call(graph, weight="weight")
+    with pytest.raises(NotImplementedError):
+        nx.hits(graph, **OURS)
+    for start in ({0: 1, 1: math.nan, 2: 1}, {0: 1, 1: math.inf, 2: 1}, {0: 0, 1: 0, 2: 1}):
+        with pytest.raises(NotImplementedError):
+            nx.hits(path, nstart=start, **OURS)
+
+
+def test_an_eigenvector_of_zeros_is_networkx_own():
+    same_outcome(lambda **b: nx.eigenvector_centrality(nx.Graph([(0, 0, {"weight": -1.0})]), weight="weight", **b))
+
+
 def test_an_alpha_that_is_no_number_is_networkx_error():
     same_error(lambda **b: nx.katz_centrality(nx.path_graph(3), alpha=None, **b))
 

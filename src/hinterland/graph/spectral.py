@@ -3,6 +3,7 @@ eigenvector's own."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from . import passes
 from .graph import Graph, require_graph, require_result
 from .pagerank import MOST_ITERATIONS
 from .prepare import Prepared, graph_of
-from .spmv import Adjacency, checked_product
+from .spmv import Adjacency, checked_product, unit_for
 
 _Device = torch.device | str | int | None
 
@@ -64,18 +65,19 @@ def hits(
 
     Args:
         graph: the graph, or what :func:`prepare` made of it for ``"spmv"``; weights count if it has some, of the types that
-            :func:`sssp` takes and of one sign. Of a directed graph ``transpose()`` is made.
+            :func:`sssp` takes, finite and of one sign. Of a directed graph ``transpose()`` is made.
         tolerance: the last iteration is the one that changes hubs by less, summed over all vertices.
         max_iterations: from 1 to 2**31 - 1. Where they do not suffice, the result says ``converged=False``.
-        start: hubs to begin with, ``[num_vertices]``, not negative; None means the same for all. Where several answers are
-            right, as in a graph of several alike parts, it chooses.
+        start: hubs to begin with, ``[num_vertices]``, not negative, some of them with edges; None means the same for all.
+            Where several answers are right, as in a graph of several alike parts, it chooses.
         gpu_budget, device: as for :func:`pagerank`.
 
     Returns:
         ``HitsResult(hubs float64 [V], authorities float64 [V], iterations, error, converged)``.
 
     Raises:
-        ConfigError: a number out of its range, a start of another shape or with a negative number, weights of both signs.
+        ConfigError: a number out of its range, a start of another shape, with a negative number or without edges, weights of
+            both signs, infinite ones.
         GraphError: an offset or neighbour met on the way is out of range.
         OutOfMemory: the vectors exceed the free GPU memory.
     """
@@ -87,9 +89,11 @@ def hits(
     hubs = _to_sum(hubs)
     error, iteration = float("inf"), 0
     while iteration < limit and not error < tolerance:
-        authorities = _to_sum(matrix.transposed_times(hubs))
-        after = _to_sum(matrix.times(authorities))
+        authorities = _to_sum(matrix.transposed_times(matrix.scaled(hubs)))
+        after = _to_sum(matrix.times(matrix.scaled(authorities)))
         error, hubs, iteration = passes.distance(after, hubs), after, iteration + 1
+    if start is not None and passes.total(hubs) == 0 and _weighs(graph_of(graph)):
+        raise ConfigError("no hub of start has an edge that weighs something, so there are no authorities; begin with others")
     return HitsResult(matrix.outer(hubs), matrix.outer(authorities), iteration, error, error < tolerance)
 
 
@@ -123,8 +127,8 @@ def katz_centrality(
     own = _start(matrix, beta, 0) if isinstance(beta, torch.Tensor) else matrix.full(arguments.number("beta", beta))
     x, error, iteration = _start(matrix, start, 0.0), float("inf"), 0
     while iteration < limit and not error < tolerance:
-        after = matrix.transposed_times(x)
-        passes.scale(after, alpha)
+        after = matrix.transposed_times(matrix.scaled(x))
+        passes.scale(after, alpha / matrix.unit)
         passes.add(after, 1.0, own)
         error, x, iteration = passes.distance(after, x), after, iteration + 1
     return CentralityResult(matrix.outer(x), iteration, error, error < tolerance)
@@ -145,31 +149,38 @@ def eigenvector_centrality(
     same.
 
     Args:
-        tolerance, max_iterations, start, gpu_budget, device: as for :func:`hits`; a start is divided by its sum.
+        tolerance, max_iterations, start, gpu_budget, device: as for :func:`hits`; a start is divided by its sum, and not all 0.
         weighted: whether weights count.
 
     Returns:
-        ``CentralityResult(scores float64 [V], iterations, error, converged)``.
+        ``CentralityResult(scores float64 [V], iterations, error, converged)``. Where A^T + I makes 0 of the start, as only
+        negative weights do, scores are 0 and have not converged.
 
     Raises:
         ConfigError, GraphError, OutOfMemory: as :func:`hits`.
     """
     matrix, tolerance, limit = _begun(graph, weighted, tolerance, max_iterations, gpu_budget, device)
-    x, error, iteration = _to_sum(_start(matrix, start, 1.0)), float("inf"), 0
+    x = _start(matrix, start, 1.0)
+    if len(x) and start is not None and passes.length(x) == 0:
+        raise ConfigError("start is 0 for all vertices, which stays so; give one of them another number")
+    x, error, iteration, length = _to_sum(x), float("inf"), 0, 0.0
     while iteration < limit and not error < tolerance:
-        after = passes.add(matrix.transposed_times(x), 1.0, x)
-        passes.divide(after, passes.length(after) or 1.0)
+        scaled = matrix.scaled(x)
+        after = passes.add(matrix.transposed_times(scaled), 1.0, scaled)
+        length = passes.length(after)
+        passes.divide(after, length or 1.0)
         error, x, iteration = passes.distance(after, x), after, iteration + 1
-    return CentralityResult(matrix.outer(x), iteration, error, error < tolerance)
+    return CentralityResult(matrix.outer(x), iteration, error, error < tolerance and (length > 0 or len(x) == 0))
 
 
 def verify_hits(graph: Graph, result: HitsResult, tolerance: float = 1e-8) -> None:
-    """Checks hubs and authorities without the kernels that found them: both are shares of 1, or all 0; authorities are those of
-    the hubs, within ten times ``tolerance``; a further step changes the hubs by less than ``tolerance``, up to rounding.
+    """Checks hubs and authorities without the kernels that found them: both are shares of 1, or all 0 where no edge weighs
+    anything; authorities are those of the hubs, within ten times ``tolerance``; a further step changes the hubs by less than
+    ``tolerance``, up to rounding.
 
     Raises:
         VerificationError: names the rule and the values.
-        ConfigError: weights of both signs.
+        ConfigError: weights of both signs, infinite ones.
     """
     require_graph(graph)
     require_result(result, HitsResult)
@@ -179,10 +190,11 @@ def verify_hits(graph: Graph, result: HitsResult, tolerance: float = 1e-8) -> No
     hubs, authorities = result.hubs.cpu(), result.authorities.cpu()
     for name, shares in (("hubs", hubs), ("authorities", authorities)):
         least, total = float(shares.amin()) if len(shares) else 0.0, float(shares.sum())
-        if not (least >= 0 and (abs(total - 1) < 1e-9 or total == 0)):
+        if not (least >= 0 and (abs(total - 1) < 1e-9 or (total == 0 and not _weighs(graph)))):
             raise VerificationError(f"{name} are no shares of 1: they go down to {least} and sum to {total}")
-    following = _to_sum(checked_product(graph, hubs, weighted, transposed=True))
-    again = _to_sum(checked_product(graph, following, weighted))
+    unit = unit_for(graph)
+    following = _to_sum(checked_product(graph, unit * hubs, weighted, transposed=True))
+    again = _to_sum(checked_product(graph, unit * following, weighted))
     _require_close("authorities are not what hubs make them", authorities, following, 10 * tolerance)
     _require_close("a further step changes hubs", hubs, again, tolerance)
 
@@ -199,13 +211,15 @@ def verify_katz(
 
     Raises:
         VerificationError: names the vertex and the values.
+        ConfigError: infinite weights.
     """
     require_graph(graph)
     require_result(result, CentralityResult)
     alpha, tolerance = arguments.number("alpha", alpha), arguments.number("tolerance", tolerance)
     x, weighted = result.scores.cpu(), arguments.switch("weighted", weighted)
     own = _given(beta, len(x)).cpu() if isinstance(beta, torch.Tensor) else arguments.number("beta", beta)
-    after = alpha * checked_product(graph, x, weighted, transposed=True) + own
+    unit = unit_for(graph) if weighted else 1.0
+    after = alpha / unit * checked_product(graph, unit * x, weighted, transposed=True) + own
     _require_close("a further step changes scores", x, after, max(tolerance, tolerance * alpha * float(x.abs().max())))
 
 
@@ -213,14 +227,18 @@ def verify_eigenvector(graph: Graph, result: CentralityResult, tolerance: float 
     """Checks that scores have length 1, and that A^T + I makes nothing else of them: the same without the kernel.
 
     Raises:
-        VerificationError: names the vertex and the values.
+        VerificationError: names the vertex and the values, or the length.
+        ConfigError: infinite weights.
     """
     require_graph(graph)
     require_result(result, CentralityResult)
     tolerance, weighted = arguments.number("tolerance", tolerance), arguments.switch("weighted", weighted)
     x = result.scores.cpu()
-    after = checked_product(graph, x, weighted, transposed=True) + x
-    _require_close("a further step changes scores", x, after / (float(after.norm()) or 1.0), tolerance)
+    if len(x) and not abs((length := float(x.norm())) - 1) < 1e-9:
+        raise VerificationError(f"scores have length {length}, not 1")
+    scaled = (unit_for(graph) if weighted else 1.0) * x
+    after = checked_product(graph, scaled, weighted, transposed=True) + scaled
+    _require_close("a further step changes scores", x, after / (passes.length(after) or 1.0), tolerance)
 
 
 def _begun(
@@ -246,6 +264,12 @@ def _require_one_sign(graph: Graph) -> None:
         )
 
 
+def _weighs(graph: Graph) -> bool:
+    """Whether an edge has a weight other than 0."""
+    found = graph.weight_range
+    return graph.num_edges > 0 and (found is None or found.least < 0 or found.most > 0)
+
+
 def _start(matrix: Adjacency, given: torch.Tensor | None, otherwise: float) -> torch.Tensor:
     return matrix.full(otherwise) if given is None else matrix.inner(_given(given, len(matrix)))
 
@@ -257,8 +281,14 @@ def _given(vector: torch.Tensor, vertices: int) -> torch.Tensor:
 
 
 def _to_sum(x: torch.Tensor) -> torch.Tensor:
-    """x itself, once it is divided by its sum, where that is not 0."""
-    return passes.divide(x, passes.total(x) or 1.0)
+    """x itself, once it is divided by its sum, where that is not 0. ConfigError where one of its numbers is not finite."""
+    total = passes.total(x)
+    if not math.isfinite(total):  # of finite numbers beyond the floats' range, too
+        passes.scale(x, 2.0**-64)
+        total = passes.total(x)
+        if not math.isfinite(total):
+            raise ConfigError("a number of start is NaN or infinite; replace it, as in start.nan_to_num(0, 0, 0)")
+    return passes.divide(x, total or 1.0)
 
 
 def _require_close(what: str, was: torch.Tensor, now: torch.Tensor, tolerance: float) -> None:

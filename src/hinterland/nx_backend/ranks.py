@@ -181,7 +181,7 @@ def _iterated(
     most, tolerance = _limits(G, max_iter, tol)
     start = None if nstart is None else _all_of(G, nstart)
     found = function(
-        G.weighted_by(weight),
+        _finite(G.weighted_by(weight)),
         tolerance=tolerance,
         max_iterations=most,
         start=start,
@@ -189,7 +189,7 @@ def _iterated(
         **given,
         **options(),
     )
-    if not found.converged:
+    if not found.error < tolerance:
         raise nx.PowerIterationFailedConvergence(max_iter)
     scores: torch.Tensor = found.scores
     return scores
@@ -203,8 +203,16 @@ def _limits(G: BackendGraph, max_iter: int, tol: float) -> tuple[int, float]:
     return min(most, MOST_ITERATIONS), math.inf if change > sys.float_info.max else float(change)
 
 
+def _finite(graph: hl.Graph) -> hl.Graph:
+    """The graph; NotImplementedError where a weight is infinite."""
+    found = graph.weight_range
+    if found is not None and math.inf in (-found.least, found.most):
+        raise NotImplementedError("hinterland finds scores by weights that are finite")
+    return graph
+
+
 def _all_of(G: BackendGraph, values: _Scores) -> torch.Tensor:
-    """Values by node; NotImplementedError unless there is one for each node and they do not sum to 0."""
-    if values.keys() != G.number.keys() or sum(values.values()) == 0:
-        raise NotImplementedError("hinterland begins with a number for each node, which do not sum to 0")
+    """Values by node; NotImplementedError unless there is one for each node and their sum is finite and not 0."""
+    if values.keys() != G.number.keys() or not 0 < abs(sum(values.values())) < math.inf:
+        raise NotImplementedError("hinterland begins with a number for each node, whose sum is finite and not 0")
     return G.vector(values)
