@@ -58,7 +58,7 @@ HINTERLAND_STRUCT(TextArray, offsets, offset_bytes, bytes, count, valid, valid_a
 HINTERLAND_STRUCT(TextLiteral, bytes, size);
 HINTERLAND_STRUCT(ChunkOfPages, codec, dictionary, entries);
 HINTERLAND_STRUCT(DecodeParams, pages, count, chunks, file, physical, length, width, decimal, optional, rows, nulls, values,
-                  valid, wanted, wanted_at, kept, literals, literal_count);
+                  valid, wanted, wanted_at, kept, literals, literal_count, far);
 
 namespace {
 
@@ -142,7 +142,8 @@ void bind_parquet(nb::module_& m) {
   m.attr("PARQUET_DECODED") = named<Decoded>({{"done", Decoded::kDone},
                                               {"damaged", Decoded::kDamaged},
                                               {"other", Decoded::kOther},
-                                              {"compressed", Decoded::kCompressed}});
+                                              {"compressed", Decoded::kCompressed},
+                                              {"far", Decoded::kFar}});
 }
 
 // The names of what programs and columns are made of.

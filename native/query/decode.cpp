@@ -191,6 +191,7 @@ int64_t stored_bytes(const DecodeParams& p) {
     case Physical::kFloat: return 4;
     case Physical::kInt64:
     case Physical::kDouble: return 8;
+    case Physical::kInt96: return 12;
     case Physical::kFixed: return p.length;
     default: return 0;
   }
@@ -200,6 +201,25 @@ query::Decimal decimal_of(const uint8_t* highest_first, int64_t bytes) {
   __int128 value = static_cast<int8_t>(highest_first[0]);
   for (int64_t i = 1; i < bytes; ++i) value = value * 256 + highest_first[i];
   return {static_cast<int64_t>(value), static_cast<int64_t>(value >> 64)};
+}
+
+// Microseconds since 1970 of times of 96 bits: nanoseconds of a day, which Arrow wrote negative of times before 1970, and the
+// day's Julian number.
+Decoded microseconds(const DecodeParams& p, const uint8_t* data, int64_t count, uint64_t* to) {
+  constexpr int64_t kDayOf1970 = 2440588, kDay = 86'400'000'000;
+  for (int64_t i = 0; i < count; ++i, data += 12) {
+    int64_t nanoseconds;
+    int32_t day;
+    std::memcpy(&nanoseconds, data, 8);
+    std::memcpy(&day, data + 8, 4);
+    const int64_t floor = nanoseconds / 1000 - (nanoseconds % 1000 < 0);
+    const __int128 all = static_cast<__int128>(day - kDayOf1970) * kDay + floor;
+    to[i] = static_cast<uint64_t>(all);
+    if (all == static_cast<int64_t>(all)) continue;
+    std::atomic_ref<int64_t>(*p.far).store(day, std::memory_order_relaxed);
+    return Decoded::kFar;
+  }
+  return Decoded::kDone;
 }
 
 template <class From, class To>
@@ -277,6 +297,8 @@ Decoded plain(const DecodeParams& p, const uint8_t* data, int64_t size, int64_t 
     if (count > 0) std::memcpy(to, data, static_cast<size_t>(count * each));
   } else if (p.physical == Physical::kInt32 && sizeof(T) < 4) {
     converted<int32_t>(data, count, to);
+  } else if constexpr (std::is_same_v<T, uint64_t>) {
+    return p.physical == Physical::kInt96 ? microseconds(p, data, count, to) : Decoded::kOther;
   } else {
     return Decoded::kOther;
   }
@@ -289,6 +311,11 @@ Decoded plain(const DecodeParams& p, const uint8_t* data, int64_t size, int64_t 
   if (const Decoded any = plain(p, data, size, 0, to); any != Decoded::kDone) return any;
   const int64_t each = stored_bytes(p);
   if (count > size / each) return Decoded::kDamaged;
+  if (p.physical == Physical::kInt96) {  // alone may fail
+    Decoded all = Decoded::kDone;
+    wanted.each(0, count, [&](int64_t row) { all = std::max(all, plain(p, data + row * each, each, 1, to++)); });
+    return all;
+  }
   wanted.each(0, count, [&](int64_t row) { plain(p, data + row * each, each, 1, to++); });
   return Decoded::kDone;
 }
@@ -440,7 +467,7 @@ Decoded parquet_decode(const DecodeParams& p, int64_t first, int64_t count, cons
     PageBytes stored;
     Decoded outcome = bytes != nullptr ? Decoded::kDone : bytes_of(p, p.pages[first + i], room, stored);
     if (outcome == Decoded::kDone) outcome = decode_page(p, first + i, bytes != nullptr ? bytes[i] : stored);
-    if (outcome == Decoded::kDamaged || outcome == Decoded::kCompressed) return outcome;
+    if (outcome >= Decoded::kCompressed) return outcome;
     if (outcome == Decoded::kOther) all = outcome;
   }
   return all;

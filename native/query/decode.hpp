@@ -45,10 +45,12 @@ struct DecodeParams {
   const int64_t* kept;     // of each page, if some are wanted: how many values before its first; no bits are decoded so
   const TextLiteral* literals;  // among which texts are placed (place_of), or counted; null where they get codes
   int64_t literal_count;
+  int64_t* far;  // where kFar: gets a time's Julian day
 };
 
-// kOther: of an encoding that is not decoded here. kCompressed: by a codec that is not known here, or wrongly.
-enum class Decoded : int64_t { kDone, kOther, kCompressed, kDamaged };
+// kOther: of an encoding that is not decoded here. kCompressed: by a codec that is not known here, or wrongly. kFar: a time of 96
+// bits is beyond 64 bits of microseconds.
+enum class Decoded : int64_t { kDone, kOther, kCompressed, kFar, kDamaged };
 
 struct PageBytes {
   const uint8_t* data;  // what followed the header, decompressed, and of version 2 without the levels

@@ -5,9 +5,11 @@ from __future__ import annotations
 import datetime
 import gzip
 import random
+import struct
 import zlib
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow")
@@ -15,13 +17,15 @@ import pyarrow.parquet  # noqa: E402
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.writer import Writer  # noqa: E402
-from hinterland.runtime.errors import FormatError  # noqa: E402
+from hinterland.runtime.errors import ConfigError, FormatError  # noqa: E402
 
 from .rewritten import (  # noqa: E402
     BINARY,
     CREATED_BY,
+    I32,
     I64,
     LIST,
+    STRUCT,
     TRUE,
     chunks,
     counted,
@@ -257,6 +261,100 @@ def test_times_of_96_bits_before_1677_and_after_2262(tmp_path, dictionary):
     ]
     assert hl.query(path).filter("t <= '1969-12-31'").agg("max(t)").rows == [{"max(t)": there[2]}]
     assert hl.query(path).group_by("t").agg("count()").rows == [{"t": one, "count()": 3} for one in [*there, None]]
+
+
+DAY_OF_1970, NANOSECONDS = 2440588, 86_400 * 10**9  # Julian, and of a day
+
+
+def write_times(path, times, **options):
+    """``times``: (Julian day, nanoseconds), all different, as any writer may have them."""
+    table = pa.table({"t": pa.array(range(len(times)), pa.timestamp("us")), "x": range(len(times))})
+    options = {"compression": "none", "use_dictionary": False} | options
+    pyarrow.parquet.write_table(required(table), path, use_deprecated_int96_timestamps=True, **options)
+    stored, dictionary = b"".join(struct.pack("<qi", rest, day) for day, rest in times), options["use_dictionary"]
+
+    def change(column, header, body):
+        return stored if column == "t" and (header[1][1] == 2 or not dictionary) else body
+
+    with_pages(path, change)
+
+
+def microseconds(day, rest):
+    return ((day - DAY_OF_1970) * NANOSECONDS + rest) // 1000
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"use_dictionary": True}, {"data_page_version": "2.0"}, {"data_page_version": "2.0", "use_dictionary": True},
+], ids=str)  # fmt: skip
+def test_times_of_96_bits_before_1970_as_arrow_wrote_them(tmp_path, options):
+    """Arrow 10 and 20 had them as a day and negative nanoseconds."""
+    path, rng = tmp_path / "t", random.Random(1)
+    times = [(DAY_OF_1970, -1000), (DAY_OF_1970, -1001), (DAY_OF_1970, -NANOSECONDS + 1), (0, 0), (DAY_OF_1970 - 700_000, -1)]
+    times += [(DAY_OF_1970 + 106751991, 14454775807999), (DAY_OF_1970 - 106751992, 71945224192000), (DAY_OF_1970, 0)]
+    times += [(rng.randrange(2 * DAY_OF_1970), rng.randrange(-NANOSECONDS, NANOSECONDS)) for _ in range(5000)]
+    write_times(path, times, **options)
+    stored = np.array([microseconds(*one) for one in times])
+    assert stored.min() == -(2**63) and stored.max() == 2**63 - 1
+    asked = hl.query(path)
+    found = asked.agg("min(t)", "max(t)").rows[0]
+    assert [one.astype(np.int64) for one in found.values()] == [stored.min(), stored.max()]
+    found = asked.filter("x < 100").group_by("t").agg("sum(x)").rows  # single values
+    wanted = sorted((stored[row], row) for row in range(100))
+    assert [(row["t"].astype(np.int64), row["sum(x)"]) for row in found] == wanted
+    for row in (0, 1, 2, 7):
+        where = np.datetime64(int(stored[row]), "us")
+        assert counted(path, f"t = '{where}'") == 1
+        assert counted(path, f"t < '{where}'") == (stored < stored[row]).sum()
+    assert asked.filter("x = 0").agg("min(t)").rows == [{"min(t)": datetime.datetime(1969, 12, 31, 23, 59, 59, 999999)}]
+
+
+@pytest.mark.parametrize("dictionary", [True, False])
+@pytest.mark.parametrize(("time", "year"), [
+    ((DAY_OF_1970 + 106751992, 0), 294247), ((DAY_OF_1970 + 106751991, 14454775808000), 294247),
+    ((DAY_OF_1970 - 106751992, 71945224191999), -290308), ((2**31 - 1, 0), 5874898), ((-(2**31), 0), -5884323),
+])  # fmt: skip
+def test_times_of_96_bits_that_64_do_not_hold(tmp_path, time, year, dictionary):
+    path = tmp_path / "t"
+    write_times(path, [(DAY_OF_1970, 1), time, (DAY_OF_1970, 2)], use_dictionary=dictionary)
+    why = rf"'t' in row group 0 has a time of the Julian day {time[0]} \(about the year {year}\), which 64 bits of micro"
+    for asks in (lambda: hl.query(path).agg("max(t)"), lambda: counted(path, "t > '2000-01-01'")):
+        with pytest.raises(ConfigError, match=why):
+            asks()
+    assert counted(path, asked="sum(x)") == 3
+
+
+@pytest.mark.parametrize("codec", ["snappy", "gzip", "brotli", "zstd", "lz4"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_times_of_96_bits_of_all_codecs(tmp_path, codec, dictionary):
+    """That of LZ4 that says less of itself pyarrow alone decompresses, and it takes times for others."""
+    path = tmp_path / "t"
+    table = pa.table({"t": pa.array(MOMENTS * 3, pa.timestamp("us")), "x": range(3 * len(MOMENTS))})
+    options = {"use_deprecated_int96_timestamps": True, "use_dictionary": dictionary, "compression": codec}
+    pyarrow.parquet.write_table(table, path, **options)
+    found = hl.query(path).agg("min(t)", "max(t)").rows
+    assert found == [{"min(t)": MOMENTS[0], "max(t)": MOMENTS[-1]}]
+
+    def change(footer):
+        for chunk in chunks(footer):
+            chunk[3][1][4] = I32, 5
+
+    with_footer(path, change)
+    with pytest.raises(
+        ConfigError, match=r"'t' in row group 0 is INT96 in .* \(LZ4\), of which pyarrow takes some times for oth"
+    ):
+        hl.query(path).agg("min(t)")
+
+
+def test_bounds_of_times_of_96_bits(tmp_path):
+    """Are not believed: no order of them is told."""
+    write_times(tmp_path / "t", [(DAY_OF_1970 + day, 0) for day in range(10)])
+
+    def change(footer):
+        for bounds in (b"\0", b"\0" * 12):
+            chunks(footer)[0][3][1][12] = STRUCT, {3: (I64, 0), 5: (BINARY, bounds), 6: (BINARY, bounds)}
+
+    with_footer(tmp_path / "t", change)
+    assert counted(tmp_path / "t", "t > '1970-01-05'") == 5
 
 
 # Pages of several members of gzip

@@ -78,7 +78,8 @@ class _Pages:
         self.nulls = np.zeros(max(len(pages), 1), np.int64)
         self.other = False  # whether a page must be left to pyarrow
         params.pages, params.count, params.chunks = self.pages.ctypes.data, len(pages), self._chunks.ctypes.data
-        params.rows, params.nulls = self.at.ctypes.data, self.nulls.ctypes.data
+        self._far = np.zeros(1, np.int64)
+        params.rows, params.nulls, params.far = self.at.ctypes.data, self.nulls.ctypes.data, self._far.ctypes.data
 
     def tasks(self) -> list[Task]:
         """What is to be done where pyarrow decompresses, in any order."""
@@ -93,6 +94,8 @@ class _Pages:
         """Of some pages, or all."""
         if outcome == _DECODED["damaged"]:
             raise self._column.damaged("values that are cut short, or codes that its dictionary does not have")
+        if outcome == _DECODED["far"]:
+            raise self._column.too_far(int(self._far[0]))
         self.other = self.other or outcome == _DECODED["other"]
 
 

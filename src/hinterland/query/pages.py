@@ -23,12 +23,13 @@ from .statistics import Statistics, width_of
 
 _PAGE = np.dtype(struct("ParquetPage"))
 _KINDS = _core.PARQUET_PAGES
-_CODECS = {0: None, 1: "snappy", 2: "gzip", 6: "zstd", 7: "lz4_raw"}  # as parquet.thrift numbers them
+_CODECS = {0: None, 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}  # as parquet.thrift numbers them
 _CODEC_NAMES = ("UNCOMPRESSED", "SNAPPY", "GZIP", "LZO", "BROTLI", "LZ4", "ZSTD", "LZ4_RAW")  # in its order
 _ENCODING_NAMES = ("PLAIN", "1", "PLAIN_DICTIONARY", "RLE", "BIT_PACKED", "DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY",
                    "DELTA_BYTE_ARRAY", "RLE_DICTIONARY", "BYTE_STREAM_SPLIT")  # fmt: skip
 PHYSICAL = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")  # in its order
 PLAIN = 0
+_DAY_OF_1970 = 2440588  # Julian
 _ENCODINGS = sum(1 << number for number in (0, 2, 3, 4, 8))  # as parquet.thrift numbers them; the fourth of levels alone
 
 
@@ -316,13 +317,32 @@ class Column:
         """What to raise where pyarrow does not read a chunk: that it may not know how to, where it is not decoded here."""
         if self._known[chunk]:
             return why
+        reason = " ".join(str(why).split())[:200]
+        remedy = "write it with other encodings, or again if it is damaged"
+        return ConfigError(f"{self._stored(chunk)}; pyarrow does not read it: {reason}; {remedy}")
+
+    def require_own(self) -> None:
+        """That it holds no times of 96 bits. Pyarrow takes some, as of negative nanoseconds or far years, for others.
+
+        Raises:
+            ConfigError: it does.
+        """
+        if self.descriptor.physical_type == "INT96":
+            remedy = "write it as TIMESTAMP, or with another codec"
+            raise ConfigError(f"{self._stored(0)}, of which pyarrow takes some times for others; {remedy}")
+
+    def too_far(self, day: int) -> ConfigError:
+        """Of a time of 96 bits, by its Julian day."""
+        year = 1970 + int((day - _DAY_OF_1970) // 365.2425)
+        why = "which 64 bits of microseconds do not hold; write another time, or null, in its place"
+        return ConfigError(f"{self._what()} has a time of the Julian day {day} (about the year {year}), {why}")
+
+    def _stored(self, chunk: int) -> str:
+        """The column, and how a chunk holds it."""
         codec, bits = int(self.codecs[chunk]), int(self._entries["encodings"][chunk])
         encodings = (name for number, name in enumerate((*_ENCODING_NAMES, *map(str, range(10, 63)))) if bits >> number & 1)
         compressed = _CODEC_NAMES[codec] if 0 <= codec < len(_CODEC_NAMES) else f"codec {codec}"
-        stored = f"{self.descriptor.physical_type} in {' and '.join(encodings)} ({compressed})"
-        reason = " ".join(str(why).split())[:200]
-        remedy = "write it with other encodings, or again if it is damaged"
-        return ConfigError(f"{self._what(chunk)} is {stored}; pyarrow does not read it: {reason}; {remedy}")
+        return f"{self._what(chunk)} is {self.descriptor.physical_type} in {' and '.join(encodings)} ({compressed})"
 
     def damaged(self, found: str, chunk: int | None = None) -> FormatError:
         return FormatError(f"{self._what(chunk)} has {found}; the file is damaged, fetch or write it again")

@@ -135,6 +135,8 @@ class ParquetFile:
 
     def _whole(self, part: Part, names: list[str], plain: bool) -> Iterator[tuple[str, int, Any]]:
         """As pyarrow reads them, a thread a row group."""
+        for column in self._of(part, names).values():
+            column.require_own()
         tables: list[Any] = [None] * len(part.at)
 
         def read(place: int) -> None:

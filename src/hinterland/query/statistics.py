@@ -36,6 +36,7 @@ def statistics_of(
 ) -> Statistics:  # fmt: skip
     """From where bounds are stored in a file, a buffer of pyarrow's: [n, 2], their first bytes and sizes; -1: there is none."""
     physical = descriptor.physical_type if width_of(kind, descriptor) is not None else None
+    physical = None if physical == "INT96" else physical  # of which no order of bounds is told
     (lows, first), (highs, second) = (_values(kind, physical, file, places) for places in (least, greatest))
     known = first & second & (lows <= highs).astype(bool)
     nothing = b"" if kind.family == "text" else 0
@@ -52,6 +53,8 @@ def width_of(kind: Kind, descriptor: Any) -> int | None:
     if family == "float" and kind.bits == 16:
         return 2 if physical == "FIXED_LEN_BYTE_ARRAY" and descriptor.length == 2 else None
     if family == "time" and kind.bits == 64:
+        if physical == "INT96":
+            return 8
         logical = json.loads(descriptor.logical_type.to_json())
         return 8 if physical == "INT64" and logical.get("timeUnit") == _UNITS.get(getattr(kind.arrow, "unit", "")) else None
     wanted = {
