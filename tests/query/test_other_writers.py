@@ -73,6 +73,36 @@ def test_an_index_that_says_that_pages_have_no_value_though_they_do(tmp_path, ro
         assert counted(path, f"{name} is null") == 0
 
 
+@pytest.mark.parametrize(("writer", "bounds"), [
+    (None, "as they were"), ("DuckDB version v1.2.0", "as they were"), ("DuckDB version v1.2.0", "none"),
+])  # fmt: skip
+@pytest.mark.parametrize("false", [[True] * 4, [False, True, False, False]], ids=["all", "one"])
+def test_an_index_whose_counts_of_nulls_agree_with_what_is_not_true(tmp_path, writer, bounds, false):
+    """There are bounds of pages that are said to have no value, or no nulls by the footer."""
+    path = tmp_path / "t"
+    table = pa.table({"x": pa.array(range(40), pa.int32()), "t": [f"{row:02}" for row in range(40)]})
+    options = {"max_rows_per_page": 10, "write_batch_size": 10, "use_dictionary": ["t"], "write_page_index": True}
+    pyarrow.parquet.write_table(table, path, **options)
+
+    def change(column, index):
+        index[1] = LIST, (TRUE, false)
+        index[5] = LIST, (I64, [10 * one for one in false])
+        if bounds == "none":
+            for field in (2, 3):
+                index[field] = (
+                    LIST,
+                    (BINARY, [b"" if one else bound for one, bound in zip(false, index[field][1][1], strict=True)]),
+                )
+
+    with_indexes(path, change)
+    with_footer(path, lambda footer: set_writer(footer, writer))
+    for order, holds in ORDERS.items():
+        expected = sum(holds(row, 17) for row in range(40))
+        assert counted(path, f"x {order} 17") == expected == counted(path, f"t {order} '17'")
+    for name in ("x", "t"):
+        assert [counted(path, f"{name} is not null"), counted(path, f"{name} is null")] == [40, 0]
+
+
 @pytest.mark.parametrize("writer", [None, "parquet-cpp-arrow version 26.0.1"])
 def test_an_index_that_may_be_true_is_believed(tmp_path, writer):
     """Of each writer, also that pages have no value, if all their rows are nulls."""

@@ -17,7 +17,7 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError
 from ..runtime.params import struct
 from .bounds import Kind
-from .footer import Footer, statistics_at
+from .footer import Footer, null_counts, statistics_at
 from .rows import Wanted
 from .statistics import Statistics, width_of
 
@@ -210,12 +210,17 @@ class Column:
 
     def _null_pages(self, index: np.ndarray) -> np.ndarray:
         """Whether each page has no value, as an index says. Where what it says of a chunk cannot be true nothing of it is left:
-        that a page has none, but other nulls than rows, or the reverse; and any null in a required column."""
-        empty, nulls, rows = index["values"] == 0, index["nulls"], self._counts
+        that a page has none, but bounds or other nulls than rows, or the reverse; any null in a required column; and other
+        nulls together than the footer counts, where that is believed."""
+        empty, nulls, rows, chunk = index["values"] == 0, index["nulls"], self._counts, index["chunk"]
         false = (empty != (nulls == rows)) & (rows > 0)
+        false |= empty & ((index["least_bytes"] > 0) | (index["greatest_bytes"] > 0))
         if self.descriptor.max_definition_level == 0:
             false |= empty | (nulls > 0)
-        false = np.isin(index["chunk"], index["chunk"][false])
+        counted = null_counts(self._footer, self.descriptor, self._entries, np.diff(self.cuts))
+        together = np.bincount(chunk, nulls, len(counted))
+        unknown = (counted < 0) | (np.bincount(chunk, nulls < 0, len(counted)) > 0)
+        false = (~unknown & (together != counted) | (np.bincount(chunk, false, len(counted)) > 0))[chunk]
         for name in ("nulls", "least_at", "greatest_at"):
             index[name][false] = -1
         return empty & ~false
