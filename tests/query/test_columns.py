@@ -144,7 +144,7 @@ def test_orc(tmp_path, capsys):
         queries = [hl.query(tmp_path / name).filter(predicate).group_by("plain") for name in ("t.orc", "t.arrow")]
         found = [str(query.agg(asked).rows) for query in queries]
         assert found[0] == found[1]
-    assert capsys.readouterr().err.count("converted once") == 1
+    assert capsys.readouterr().err.count("converting it, once") == 1
 
 
 @settings(max_examples=200, deadline=None)

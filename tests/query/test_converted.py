@@ -14,7 +14,9 @@ import pyarrow.csv  # noqa: E402
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.files import open_table  # noqa: E402
-from hinterland.runtime.errors import ConfigError, FormatError  # noqa: E402
+from hinterland.runtime.errors import ConfigError, FormatError, StorageError  # noqa: E402
+
+from .. import forked  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -66,8 +68,44 @@ def test_a_copy_gives_way_to_the_next(tmp_path, copies, capsys):
         for _ in range(2):
             assert hl.query(path).agg("sum(x)").rows == [{"sum(x)": number}]
         assert len(copies()) == 2
-    assert capsys.readouterr().err.count("converted once") == 4
+    assert capsys.readouterr().err.count("converting it, once") == 4
     assert hl.query(other).agg("sum(x)").rows == [{"sum(x)": 7}]
+
+
+def write_orc(table, path):
+    pytest.importorskip("pyarrow.orc").write_table(table, path)
+
+
+@pytest.mark.parametrize("write", [pyarrow.csv.write_csv, write_orc], ids=["csv", "orc"])
+def test_a_copy_that_cannot_be_written(tmp_path, monkeypatch, write):
+    """The input is good: the copy is named, and where others may lie."""
+    write(pa.table({"x": range(100_000)}), tmp_path / "t.csv")
+    (tmp_path / "file").write_text("")
+    for folder in ("/proc/none", str(tmp_path / "file")):
+        monkeypatch.setenv("HINTERLAND_CACHE_DIR", folder)
+        why = rf"the Arrow copy of {tmp_path}/t.csv: {folder}/.*arrow: cannot be written: .*set HINTERLAND_CACHE_DIR to another"
+        with pytest.raises(StorageError, match=why):
+            hl.query(tmp_path / "t.csv").agg("count()")
+
+
+@pytest.mark.parametrize("write", [pyarrow.csv.write_csv, write_orc], ids=["csv", "orc"])
+def test_a_copy_on_a_full_disk(tmp_path, write):
+    write(pa.table({"x": range(100_000)}), tmp_path / "t.csv")
+    program = """
+import resource, signal, sys
+import hinterland as hl
+from hinterland.runtime.errors import StorageError
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (200000, 200000))
+try:
+    hl.query(sys.argv[1]).agg("count()")
+except StorageError as error:
+    print(error)
+"""
+    said = forked.run("-c", program, tmp_path / "t.csv", check=True).stdout
+    assert said.startswith(f"the Arrow copy of {tmp_path}/t.csv: {tmp_path}/cache/tables/")
+    assert "cannot be written" in said and "or set HINTERLAND_CACHE_DIR to another folder" in said
+    assert os.listdir(tmp_path / "cache" / "tables") == []
 
 
 def test_stripes_one_by_one(tmp_path):

@@ -225,7 +225,7 @@ def test_taxis_as_pandas_has_them(capsys):
     found = query.agg(
         "mean(total)", "sum(fare)", "count()", "(sum(total) - sum(tolls)) / sum(distance)", "mean_ratio(total, distance)"
     )
-    assert "converted once" in capsys.readouterr().err
+    assert "converting it, once" in capsys.readouterr().err
     data = data[(data.distance >= 10) & (data.payment == "cash")]
     for row, (color, rows) in zip(found.rows, data.groupby("color"), strict=True):
         assert row["color"] == color and row["count()"] == len(rows)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from ..machine import cache
-from ..runtime.errors import ConfigError, FormatError
-from ..runtime.files import replacing
+from ..runtime.errors import ConfigError, FormatError, StorageError
+from ..runtime.files import replacing, writing
 
 _UNREAD = b"hinterland.unread"  # metadata of a column that no copy has: why
 _VERSION = 2  # of copies: those that other versions made are made again
@@ -31,16 +31,21 @@ def arrow_copy(path: str, head: bytes) -> str:
     Raises:
         ConfigError: the heading of a CSV file is no UTF-8.
         FormatError: there is none.
+        StorageError: the copy cannot be written.
     """
     stamp = os.stat(path)
     name = hashlib.sha256(os.path.realpath(path).encode(errors="surrogateescape")).hexdigest()[:32]
     made = f"{_VERSION}-{_pyarrow_major()}"  # another pyarrow may find other types, or read what this one does not
     copy = cache.path("tables") / f"{name}-{stamp.st_size:x}-{stamp.st_mtime_ns:x}-{made}.arrow"
-    if copy.exists():
-        return str(copy)
-    copy.parent.mkdir(parents=True, exist_ok=True)
-    print(f"{path}: converted once, to {copy}", file=sys.stderr)
-    _convert(path, copy, _Orc(path) if head.startswith(b"ORC") else _Csv(path, head))
+    try:
+        with writing(copy):
+            if copy.exists():
+                return str(copy)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+        print(f"{path}: converting it, once, to {copy}", file=sys.stderr)
+        _convert(path, copy, _Orc(path) if head.startswith(b"ORC") else _Csv(path, head))
+    except StorageError as error:
+        raise StorageError(f"the Arrow copy of {path}: {error}; or set HINTERLAND_CACHE_DIR to another folder") from error
     for former in copy.parent.glob(f"{name}-*.arrow"):
         if former != copy:
             with suppress(OSError):  # another process has removed it
@@ -297,10 +302,12 @@ def _write(copy: Path, table: _Orc | _Csv, plain: set[str]) -> None:
     coded = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
     schema = pyarrow.schema([field.with_type(coded) if number in texts else field for number, field in enumerate(table.schema)])
     options = pyarrow.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
-    with (
-        replacing(copy) as output,
-        pyarrow.ipc.new_file(pyarrow.PythonFile(output.file, "w"), schema, options=options) as writer,
-    ):
+    with replacing(copy) as output:
+        with writing(copy):
+            writer = pyarrow.ipc.new_file(pyarrow.PythonFile(output.file, "w"), schema, options=options)
         for batch in parts:
             columns = [texts[n].encoded(column) if n in texts else column for n, column in enumerate(batch.columns)]
-            writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+            with writing(copy):
+                writer.write_batch(pyarrow.record_batch(columns, schema=schema))
+        with writing(copy):
+            writer.close()

@@ -26,6 +26,8 @@ def sentences(path: str) -> Iterator[None]:
         with reading(path):
             try:
                 yield
+            except HinterlandError:
+                raise
             except OSError as error:
                 if error.errno is not None:
                     raise
