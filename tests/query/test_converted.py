@@ -11,6 +11,8 @@ import pytest
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.csv  # noqa: E402
+import pyarrow.feather  # noqa: E402
+import pyarrow.parquet  # noqa: E402
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.files import open_table  # noqa: E402
@@ -234,6 +236,22 @@ def test_a_heading_alone(tmp_path, heading, encoding):
         asked = hl.query(tmp_path / name)
         assert asked.agg("count()", "count(a)").rows == [{"count()": 0, "count(a)": 0}]
         assert asked.filter("b is null").agg("count()").matched == 0
+
+
+@pytest.mark.parametrize("name", ["ORCID", "PAR1", "PARE", "ARROW1", "ARROW1\0\0"])
+@pytest.mark.parametrize("ending", ["csv", "CSV"])
+def test_headings_that_begin_as_other_files_do(tmp_path, name, ending):
+    path = tmp_path / f"t.{ending}"
+    path.write_text(f"{name},n\n1,2\n3,4\n")
+    assert hl.query(path).agg(f"sum(`{name}`)", "sum(n)").rows == [{f"sum(`{name}`)": 4, "sum(n)": 6}]
+
+
+@pytest.mark.parametrize("write", [
+    pyarrow.parquet.write_table, write_orc, lambda table, path: pyarrow.feather.write_feather(table, path),
+], ids=["parquet", "orc", "arrow"])  # fmt: skip
+def test_other_files_by_the_name_of_a_csv_file(tmp_path, write):
+    write(pa.table({"n": [1, 2]}), tmp_path / "t.csv")
+    assert hl.query(tmp_path / "t.csv").agg("sum(n)").rows == [{"sum(n)": 3}]
 
 
 @pytest.mark.parametrize("text", ["", "\n", "\ufeff"])

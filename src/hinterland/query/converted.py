@@ -25,8 +25,8 @@ _LONGEST_LINE = 1 << 29  # bytes of a CSV file's; pyarrow takes no more than 2^3
 _BAD_VALUE = re.compile(r"In CSV column #(\d+): .*conversion error to ", re.DOTALL)
 
 
-def arrow_copy(path: str, head: bytes) -> str:
-    """The Arrow copy of an ORC or CSV file that begins with ``head``, made unless it is there. Former ones are removed.
+def arrow_copy(path: str, is_orc: bool) -> str:
+    """The Arrow copy of an ORC or CSV file, made unless it is there. Former ones are removed.
 
     Raises:
         ConfigError: the heading of a CSV file is no UTF-8.
@@ -43,7 +43,7 @@ def arrow_copy(path: str, head: bytes) -> str:
                 return str(copy)
             copy.parent.mkdir(parents=True, exist_ok=True)
         print(f"{path}: converting it, once, to {copy}", file=sys.stderr)
-        _convert(path, copy, _Orc(path) if head.startswith(b"ORC") else _Csv(path, head))
+        _convert(path, copy, _Orc(path) if is_orc else _Csv(path))
     except StorageError as error:
         raise StorageError(f"the Arrow copy of {path}: {error}; or set HINTERLAND_CACHE_DIR to another folder") from error
     for former in copy.parent.glob(f"{name}-*.arrow"):
@@ -133,9 +133,11 @@ class _Csv:
     Whole numbers that 64 bits do not hold are texts: floats would be other numbers.
     """
 
-    def __init__(self, path: str, head: bytes) -> None:
+    def __init__(self, path: str) -> None:
         import pyarrow
 
+        with open(path, "rb") as file:
+            head = file.read(2)
         self._path, self._types = path, {}  # type: ignore[var-annotated]
         self._encoding = "utf16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf8"
         self._block = 1 << 20  # bytes that are read together, pyarrow's own choice: no line is longer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, HinterlandError, OutOfMemory
-from ..storage.arrow import matches
 from ..storage.names import reading
 from .arrow import ArrowFile
 from .converted import arrow_copy
 from .parquet import ParquetFile
 
 Table = ArrowFile | ParquetFile
+# What files begin with, and where the same stands at their end.
+_MAGICS = {b"ARROW1": slice(-6, None), b"PAR1": slice(-4, None), b"PARE": slice(-4, None), b"ORC": slice(-4, -1)}
 _CSV = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst", ".csv.lz4")  # pyarrow decompresses them by these names
 
 
@@ -64,17 +66,37 @@ def open_table(path: str) -> Table:
     except ImportError as error:
         raise ConfigError(f"{path}: queries need pyarrow: pip install 'hinterland[arrow]'") from error
     with sentences(path):
-        with open(path, "rb") as file:
-            head = file.read(8)
-        if matches(head):
+        head, magic = _begin_of(path)
+        if magic == b"ARROW1":
             return ArrowFile(path)
-        if head.startswith(b"PAR1"):
+        if magic == b"PAR1":
             return ParquetFile(path)
-        if head.startswith(b"PARE"):
+        if magic == b"PARE":
             raise ConfigError(f"{path} is an encrypted Parquet file, and queries take no keys; write it without encryption")
-        if head.startswith(b"ORC") or path.lower().endswith(_CSV):
-            return ArrowFile(path, arrow_copy(path, head))
+        if magic == b"ORC" or _is_named_csv(path):
+            return ArrowFile(path, arrow_copy(path, magic == b"ORC"))
+    if not head:
+        raise ConfigError(f"{path} is empty; it is no Arrow, Parquet or ORC file")
     raise ConfigError(f"{path}: no Arrow, Parquet, ORC or .csv file, by its first bytes {head!r}; convert it to one")
+
+
+def _is_named_csv(path: str) -> bool:
+    return path.lower().endswith(_CSV)
+
+
+def _begin_of(path: str) -> tuple[bytes, bytes]:
+    """A file's first bytes, and those that say what it is, if any do. The heading of a CSV file may begin as other files do,
+    which end so as well."""
+    with open(path, "rb") as file:
+        head = file.read(8)
+        file.seek(-len(head), os.SEEK_END)
+        tail = file.read()
+    found = [
+        magic
+        for magic, where in _MAGICS.items()
+        if head.startswith(magic) and (tail[where] == magic or not _is_named_csv(path))
+    ]
+    return head, found[0] if found else b""
 
 
 def named_type(table: Table, name: str) -> Any:
