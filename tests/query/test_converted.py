@@ -315,6 +315,34 @@ def test_orc_columns_that_pyarrow_does_not_read(tmp_path, column, said):
     assert hl.query(tmp_path / "t").agg("count()").rows == [{"count()": 3}]
 
 
+@pytest.mark.parametrize("version", [None, "24.0.0"])
+@pytest.mark.parametrize("far", [True, False], ids=["left out", "read"])
+def test_orc_columns_that_pyarrow_does_not_read_beside_several_of_a_name(tmp_path, monkeypatch, far, version):
+    """It reads some of a file's columns by their names alone, and those of a name's last column."""
+    orc = pytest.importorskip("pyarrow.orc")
+    names = ["x", "x", "y", "t", "a.b", "a", "c", "c.d", "a.e"]
+    times = FAR if far else pa.array([0, 1, None], pa.timestamp("us"))
+    structures = [pa.StructArray.from_arrays([pa.array([base + row for row in range(3)])], [name])
+                  for base, name in [(60, "b"), (70, "d")]]  # fmt: skip
+    numbers = [pa.array([base + row for row in range(3)]) for base in (10, 20, 30, 50, 80, 90)]
+    columns = [*numbers[:3], times, numbers[3], *structures, *numbers[4:]]
+    orc.write_table(pa.table(columns, names=names), tmp_path / "t")
+    if version is not None:
+        monkeypatch.setattr(pa, "__version__", version)
+    asked = hl.query(tmp_path / "t")
+    assert asked.agg("count()", "sum(y)", "sum(`a.e`)").rows == [{"count()": 3, "sum(y)": 93, "sum(`a.e`)": 273}]
+    with pytest.raises(FormatError, match="several columns called 'x'; rename them"):
+        asked.agg("sum(x)")
+    with pytest.raises(ConfigError, match="'a' is struct<b: int64>, which queries do not take"):
+        asked.agg("count(a)")
+    for name, total in [("a.b", 153), ("c.d", 243)]:
+        try:
+            assert asked.agg(f"sum(`{name}`)").rows == [{f"sum(`{name}`)": total}]
+        except ConfigError as error:
+            assert far or version
+            assert f"'{name}' has the name of another column, or of a part of one" in str(error)
+
+
 def test_orc_times_by_a_pyarrow_that_wraps_them(tmp_path, monkeypatch):
     """It would say 1816 for 9999."""
     orc = pytest.importorskip("pyarrow.orc")

@@ -73,12 +73,12 @@ class _Orc:
 
         self._file = pyarrow.orc.ORCFile(path)
         self._fields = list(self._file.schema)
-        self._left_out: dict[str, str] = {}
+        self._left_out: dict[int, str] = {}  # by number, for several may have a name
         if _pyarrow_major() < 25:
-            for field in self._fields:
+            for number, field in enumerate(self._fields):
                 if pyarrow.types.is_timestamp(field.type):
                     why = "takes times outside of 1677 to 2262 for others; pip install -U 'pyarrow>=25'"
-                    self._left_out[field.name] = f"holds an ORC file's times, and pyarrow {pyarrow.__version__} {why}"
+                    self._left_out[number] = f"holds an ORC file's times, and pyarrow {pyarrow.__version__} {why}"
 
     @property
     def schema(self) -> Any:
@@ -86,10 +86,10 @@ class _Orc:
 
         return pyarrow.schema(
             [
-                pyarrow.field(field.name, pyarrow.null(), metadata={_UNREAD: self._left_out[field.name]})
-                if field.name in self._left_out
+                pyarrow.field(field.name, pyarrow.null(), metadata={_UNREAD: self._left_out[number]})
+                if number in self._left_out
                 else field
-                for field in self._fields
+                for number, field in enumerate(self._fields)
             ]
         )
 
@@ -97,31 +97,43 @@ class _Orc:
         """Record batches."""
         import pyarrow
 
-        names = [field.name for field in self._fields if field.name not in self._left_out]
-        for number in range(self._file.nstripes if names else 0):
-            read = self._file.read_stripe(number, names if self._left_out else None)
+        names = [field.name for number, field in enumerate(self._fields) if number not in self._left_out]
+        for stripe in range(self._file.nstripes if names else 0):
+            read = self._file.read_stripe(stripe, names if self._left_out else None)
+            if read.schema.names != names:  # pyarrow asks liborc by names alone
+                raise pyarrow.ArrowInvalid("names that several columns have")
             columns, nothing = iter(read.columns), pyarrow.nulls(read.num_rows)
+            every = range(len(self._fields))
             yield pyarrow.record_batch(
-                [nothing if field.name in self._left_out else next(columns) for field in self._fields], schema=self.schema
+                [nothing if number in self._left_out else next(columns) for number in every], schema=self.schema
             )
         if not names:
             yield pyarrow.record_batch([pyarrow.nulls(self._file.nrows)] * len(self._fields), schema=self.schema)
 
     def widened(self, error: Exception) -> bool:
         """Whether columns were left out so that what raised ``error`` may work."""
-        found = {field.name: why for field in self._fields if (why := self._why_not(field.name)) is not None}
+        found = {number: why for number in range(len(self._fields)) if (why := self._why_not(number)) is not None}
         self._left_out |= found
         return bool(found)
 
-    def _why_not(self, name: str) -> str | None:
+    def _why_not(self, number: int) -> str | None:
         """Why a column is not read."""
         import pyarrow
 
-        if name in self._left_out:
+        if number in self._left_out:
             return None
+        name = self._fields[number].name
+        alike = (
+            "has the name of another column, or of a part of one, and beside unread columns pyarrow reads by name; rename it"
+        )
+        if sum(field.name == name for field in self._fields) > 1:
+            return alike
         try:
-            for number in range(self._file.nstripes):
-                self._file.read_stripe(number, [name]).validate(full=True)
+            for stripe in range(self._file.nstripes):
+                read = self._file.read_stripe(stripe, [name])
+                if read.schema.names != [name]:
+                    return alike
+                read.validate(full=True)
         except pyarrow.ArrowInvalid as error:
             return f"is not read by pyarrow: {error}; ask for other columns, or write it as another type"
         return None
