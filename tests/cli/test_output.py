@@ -18,6 +18,7 @@ import hinterland as hl
 from hinterland.cli.info import info
 from hinterland.cli.output import print_table
 from hinterland.cli.query import _shown, query
+from hinterland.runtime.errors import ConfigError
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.feather  # noqa: E402
@@ -65,6 +66,25 @@ def test_a_query_prints_texts_as_they_are(tmp_path):
     assert found == set(KEYS.values())
     assert lines[2 + len(KEYS) : 4 + len(KEYS)][0] == ""
     assert [line.split(": ")[0] for line in lines[3 + len(KEYS) : -1]] == ["[b]key", "price[usd]", r"'a\nb'"]
+
+
+@pytest.mark.parametrize(("listed", "names"), [
+    ("a,b", ["a", "b"]), (" b , `a` ", ["b", "a"]), ("`a,b`", ["a,b"]), ("`a,b`,`a `,a", ["a,b", "a ", "a"]),
+    ('" a\n",[b]key', [" a\n", "[b]key"]), ('"`"', ["`"]), ("it's", ["it's"]), ("in,two words", ["in", "two words"]),
+])  # fmt: skip
+def test_groups_by_columns_of_odd_names(tmp_path, capsys, listed, names):
+    every = ["a", "b", "a,b", "a ", " a\n", "[b]key", "`", "it's", "in", "two words"]
+    pyarrow.feather.write_feather(pa.table({name: [at, at] for at, name in enumerate(every)}), tmp_path / "t")
+    query(tmp_path / "t", group_by=listed, json=True)
+    row = dict.fromkeys(names) | {name: every.index(name) for name in names} | {"count()": 2}
+    assert [list(one.items()) for one in json.loads(capsys.readouterr().out)["rows"]] == [list(row.items())]
+
+
+@pytest.mark.parametrize("listed", ["`a", "a,`b` c", '"a,b'])
+def test_groups_by_columns_between_quotes_without_an_end(tmp_path, listed):
+    pyarrow.feather.write_feather(pa.table({"a": [1], "b": [2]}), tmp_path / "t")
+    with pytest.raises(ConfigError, match=r"from character \d on: a name between quotes has no end, or no comma after it"):
+        query(tmp_path / "t", group_by=listed)
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampled_from([*KEYS, *KEYS.values()])

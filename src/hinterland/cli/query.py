@@ -22,12 +22,16 @@ def query(
     ] = "",
     select: Annotated[str, typer.Option(metavar="LIST", help="Aggregates, as 'mean(total), sum(fare), count()'.")] = "count()",
     group_by: Annotated[
-        str, typer.Option(metavar="COLUMNS", help="A row for each value of these columns, as color,payment.")
+        str,
+        typer.Option(
+            metavar="COLUMNS", help="A row for each value of these columns, as color,payment; odd names go between backquotes."
+        ),
     ] = "",
     json: Json = False,
 ) -> None:
     """Answer a question to a table in a file: sums, means and counts of the rows that match."""
     from ..query import query as asked
+    from ..query.expression import columns
     from ..runtime.units import format_bytes
 
     begun = time.perf_counter()
@@ -35,7 +39,7 @@ def query(
     if predicate:
         question = question.filter(predicate)
     if group_by:
-        question = question.group_by(*(name.strip() for name in group_by.split(",")))
+        question = question.group_by(*columns(group_by))
     found = question.agg(select)
     seconds = time.perf_counter() - begun
     if json:

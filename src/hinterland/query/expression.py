@@ -22,6 +22,7 @@ _WORD = re.compile(
     )""",
     re.VERBOSE,
 )
+_LISTED = re.compile(r"""\s*(?:(?P<quoted>`[^`]*`|"[^"]*")|(?P<plain>[^,`"\s][^,]*?|))\s*(?P<end>,|\Z)""")
 _RESERVED = {"and", "or", "not", "in", "between", "is", "null", "true", "false"}
 _COMPARISONS = {"==": "==", "=": "==", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
@@ -270,6 +271,23 @@ def aggregates(text: Any) -> list[tuple[str, Any]]:
             break
     if words.words[words.at][0] != "end":
         raise words.unexpected("a comma or a sign is missing")
+    return found
+
+
+def columns(text: str) -> list[str]:
+    """The columns that a text lists between commas: each name as it stands, or between backquotes.
+
+    Raises:
+        ConfigError: a quote has no end, or something follows it.
+    """
+    found, at = [], 0
+    while at <= len(text):
+        one = _LISTED.match(text, at)
+        if one is None:
+            why = "a name between quotes has no end, or no comma after it"
+            raise ConfigError(f"the columns {arguments.shown(text)}, from character {at + 1} on: {why}")
+        found.append(one["quoted"][1:-1] if one["quoted"] else one["plain"])
+        at = one.end() + (one["end"] == "")
     return found
 
 
