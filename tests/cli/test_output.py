@@ -130,6 +130,13 @@ def test_a_file_of_an_odd_name_is_described_line_by_line(tmp_path):
     assert repr(name) in lines[0]
 
 
+def test_numbers_by_themselves(tmp_path, capsys):
+    pyarrow.feather.write_feather(pa.table({"x": [1]}), tmp_path / "t")
+    assert printed(query, tmp_path / "t", select="0.1, 2")[1:3] == [" 0.1  2", " 0.1  2"]
+    query(tmp_path / "t", select="0.1, 2", group_by="", json=True)
+    assert json.loads(capsys.readouterr().out)["rows"] == [{"0.1": 0.1, "2": 2}]
+
+
 def test_times_in_json(tmp_path, capsys):
     """By ISO 8601, whatever they are in Python."""
     moment = datetime.datetime(2019, 3, 1, 12, 30)

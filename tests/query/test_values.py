@@ -110,3 +110,24 @@ def test_the_bounds_of_groups_without_values(tmp_path):
     epoch = datetime.datetime(1970, 1, 1)
     ends = [epoch + datetime.timedelta(microseconds=one) for one in (5, 7)]
     assert rows == [{"k": 1, "min(t)": None, "max(t)": None}, {"k": 2, "min(t)": ends[0], "max(t)": ends[1]}]
+
+
+@pytest.mark.parametrize(
+    ("asked", "wanted"),
+    [
+        ("0.1", 0.1),
+        ("2", 2),
+        ("2.0", 2),
+        ("-1e-3", -0.001),
+        ("(.5)", 0.5),
+        ("1e30", 10**30),
+        ("0.5 + 0.5", 1),
+    ],
+)
+def test_a_number_by_itself_is_an_int_or_a_float(tmp_path, asked, wanted, device):
+    """And calculates exactly: a tenth of ten is 1."""
+    query = hl.query(write(pa.table({"x": [4, 6], "k": [1, 2]}), tmp_path / "t", "arrow", 10), device=device)
+    found = query.agg(asked, "0.1 * sum(x)").rows[0]
+    assert (found[asked], type(found[asked])) == (wanted, type(wanted))
+    assert (found["0.1 * sum(x)"], type(found["0.1 * sum(x)"])) == (1, int)
+    assert [row[asked] for row in query.group_by("k").agg(asked).rows] == [wanted] * 2

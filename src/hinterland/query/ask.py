@@ -133,7 +133,7 @@ def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> Qu
     answer = run.answer()
     by_measure = dict(zip(measures, answer.found, strict=True))
     names = [*asked.keys, *(text for text, _ in aggregates)]
-    columns = [*answer.keys, *(_values(what, by_measure, kinds) for _, what in aggregates)]
+    columns = [*answer.keys, *(_column(what, by_measure, kinds) for _, what in aggregates)]
     rows: list[dict[str, Any]] = [{} for _ in columns[0]]
     for name, values in zip(names, columns, strict=True):  # for many groups quicker than row by row
         for row, value in zip(rows, values, strict=True):
@@ -213,8 +213,14 @@ def _measured(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> Measured:
     return Measured(leaf.columns[0], adds=leaf.function in ("sum", "mean"), bounds=leaf.function in ("min", "max"))
 
 
+def _column(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> list[Any]:
+    """An aggregate of each group, as it is answered."""
+    values = _values(what, found, kinds)
+    return list(map(_number, values)) if isinstance(what, expression.Literal) else values
+
+
 def _values(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> list[Any]:
-    """An aggregate of each group."""
+    """An aggregate of each group; of a literal exactly, for what it is calculated with."""
     if isinstance(what, expression.Literal):
         assert isinstance(what.value, Fraction)
         return [what.value] * len(next(iter(found.values())))
@@ -244,6 +250,11 @@ def _values(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> 
     return [scaled(whole, kind.units) for whole in total.whole] if kind.family == "decimal" else total.whole
 
 
+def _number(exact: Fraction) -> int | float:
+    """An exact number as Python's users know it."""
+    return exact.numerator if exact.denominator == 1 else real(exact)
+
+
 def _joined(sign: str, left: Any, right: Any) -> Any:
     """``left sign right``: exact where both sides are, but for quotients; None where a side is, or the divisor is zero."""
     if left is None or right is None or (sign == "/" and right == 0):
@@ -258,7 +269,7 @@ def _joined(sign: str, left: Any, right: Any) -> Any:
     if isinstance(left, Fraction) or isinstance(right, Fraction):
         a_exact, b_exact = Fraction(left), Fraction(right)
         exact = a_exact + b_exact if sign == "+" else a_exact - b_exact if sign == "-" else a_exact * b_exact
-        return exact.numerator if exact.denominator == 1 else real(exact)
+        return _number(exact)
     if isinstance(left, Decimal) or isinstance(right, Decimal):
         first, second = Decimal(left), Decimal(right)
         by = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}
