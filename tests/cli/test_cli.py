@@ -91,6 +91,16 @@ def test_wrong_usage_ends_with_2(here, arguments):
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [["query", ""], ["bfs", ""], ["hotness", ""], ["train", ""], ["storage", "bench", ""], ["storage", "cufile", ""]],
+)
+def test_an_empty_name_is_no_folder(here, arguments):
+    status, out, error = here(*arguments)
+    assert status == 2
+    assert out == "" and "it is empty; name a file or folder" in error
+
+
+@pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (["kernels", "build", "--arch", "h200"], "not an architecture: 'h200'"),

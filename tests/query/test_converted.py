@@ -238,6 +238,13 @@ def test_a_heading_alone(tmp_path, heading, encoding):
         assert asked.filter("b is null").agg("count()").matched == 0
 
 
+@pytest.mark.parametrize("name", ["t.parquet", "t.arrow", "t.orc", "t"])
+def test_an_empty_file(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(ConfigError, match=f"{name} is empty; it is no Arrow, Parquet or ORC file"):
+        hl.query(tmp_path / name).agg("count()")
+
+
 @pytest.mark.parametrize("name", ["ORCID", "PAR1", "PARE", "ARROW1", "ARROW1\0\0"])
 @pytest.mark.parametrize("ending", ["csv", "CSV"])
 def test_headings_that_begin_as_other_files_do(tmp_path, name, ending):

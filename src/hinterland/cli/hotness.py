@@ -10,7 +10,7 @@ import typer
 
 from ..runtime.errors import ConfigError
 from .output import emit
-from .parameters import Device, Json
+from .parameters import Device, Json, named_path
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5)
 _SEEDS_SHARE = 0.01  # of the vertices, as in papers100M
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def hotness(
-    graph: Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file; the list of v holds what v samples from.")],
+    graph: Annotated[
+        Path, typer.Argument(metavar="GRAPH", help="A graph file; the list of v holds what v samples from.", parser=named_path)
+    ],
     seeds: Annotated[
         str | None,
         typer.Option(

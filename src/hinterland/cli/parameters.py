@@ -12,7 +12,17 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-GraphFile = Annotated[Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.")]
+
+def named_path(text: str | Path) -> Path:
+    """An argument that names a file or folder; an empty one, which pathlib takes for this folder, does not."""
+    if not str(text):
+        raise typer.BadParameter("it is empty; name a file or folder")
+    return Path(text)
+
+
+GraphFile = Annotated[
+    Path, typer.Argument(metavar="GRAPH", help="A graph file of any format that convert reads.", parser=named_path)
+]
 Sources = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Begin at each vertex in this file: one number or name a line, or .npy.")
 ]

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 import typer
 
 from .output import emit, print_table
-from .parameters import Json
+from .parameters import Json, named_path
 
 
 def query(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="An Arrow, Parquet, ORC or CSV file.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An Arrow, Parquet, ORC or CSV file.", parser=named_path)],
     predicate: Annotated[
         str,
         typer.Argument(metavar="[FILTER]", help="Only rows for which it is true, as \"distance >= 10 and color == 'green'\"."),

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from .output import emit, print_table, say
-from .parameters import Json
+from .parameters import Json, named_path
 
 
 def register(app: typer.Typer) -> None:
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any large file on the disk in question.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any large file on the disk in question.", parser=named_path)],
     writes: Annotated[
         bool, typer.Option("--writes", help="Write as well: the file's content is LOST. Without, it is only read.")
     ] = False,
@@ -72,7 +72,9 @@ def bench(
 
 
 def cufile(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder on the disk in question.")] = Path("."),
+    path: Annotated[
+        Path, typer.Argument(metavar="PATH", help="A file or folder on the disk in question.", parser=named_path)
+    ] = Path("."),
     json: Json = False,
 ) -> None:
     """Say whether cuFile could move data straight between this disk and a GPU (PCIe peer to peer), and if not, why."""

@@ -16,7 +16,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
 from .full_graph import Done, Run, Whole, check_options, given_on, whole_run
 from .output import emit
-from .parameters import Device, Json
+from .parameters import Device, Json, named_path
 
 if TYPE_CHECKING:
     from ..datasets.dataset import AnyDataset, HeteroDataset
@@ -74,7 +74,9 @@ class Saved:
 
 def train(
     context: typer.Context,
-    dataset: Annotated[Path, typer.Argument(metavar="DATASET", help="A data set's folder, or an .npz of Shchur et al.")],
+    dataset: Annotated[
+        Path, typer.Argument(metavar="DATASET", help="A data set's folder, or an .npz of Shchur et al.", parser=named_path)
+    ],
     *,
     how: Settings,
     whole: Whole,
