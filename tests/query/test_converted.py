@@ -164,6 +164,76 @@ def test_csv_files_are_decompressed(tmp_path, copies, codec):
         hl.query(path).agg("count()")
 
 
+def write_compressed(path, codec, data):
+    with pa.output_stream(path, compression=codec) as file:
+        file.write(data)
+
+
+@pytest.mark.parametrize("codec", ["gzip", "bz2", "zstd", "lz4", None])
+@pytest.mark.parametrize("name", ["T.CSV.GZ", "t.csv", "t.csv.zst"])
+@pytest.mark.parametrize("encoding", ["utf8", "utf-8-sig", "utf-16", "utf-32"])
+def test_csv_files_are_what_their_first_bytes_say(tmp_path, name, codec, encoding):
+    """Whatever their names are."""
+    text = "BZh1,t\n" + "".join(f"{row},é\n" for row in range(50_000))
+    write_compressed(tmp_path / name, codec, text.encode(encoding))
+    rows = hl.query(tmp_path / name).group_by("t").agg("sum(BZh1)").rows
+    assert rows == [{"t": "é", "sum(BZh1)": sum(range(50_000))}]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_orders_of_bytes(tmp_path, encoding):
+    (tmp_path / "t.csv").write_bytes("\ufeffx,t\n1,é\n".encode(encoding))
+    assert hl.query(tmp_path / "t.csv").filter("t = 'é'").agg("sum(x)").rows == [{"sum(x)": 1}]
+
+
+@pytest.mark.parametrize("zeros", [1, 3, 512, 1 << 20])
+def test_zeros_after_a_member_of_gzip(tmp_path, zeros):
+    """Which gzip ignores; what is no zero is damage."""
+    members = gzip.compress(b"x\n1\n") + gzip.compress(b"2\n" * 40_000)
+    (tmp_path / "t.csv.gz").write_bytes(members + b"\0" * zeros)
+    assert hl.query(tmp_path / "t.csv.gz").agg("sum(x)").rows == [{"sum(x)": 80_001}]
+    (tmp_path / "t.csv.gz").write_bytes(members + b"\0" * zeros + b"more")
+    with pytest.raises(FormatError, match="damaged"):
+        hl.query(tmp_path / "t.csv.gz").agg("sum(x)")
+
+
+@pytest.mark.parametrize("rows", [2, 0])
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_a_heading_longer_than_a_block(tmp_path, rows, end):
+    names = [f"a column of a rather long name and of the number {number}" for number in range(25_000)]
+    lines = [",".join(names), *[",".join(["7"] * len(names))] * rows]
+    assert len(lines[0]) > 1 << 20
+    (tmp_path / "t.csv").write_text("\n".join(lines) + end)
+    asked = f"count(`{names[-1]}`)"
+    assert hl.query(tmp_path / "t.csv").agg(asked).rows == [{asked: rows}]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_what_is_no_file(tmp_path, name):
+    """A pipe would be waited for."""
+    os.mkfifo(tmp_path / name)
+    for path in (tmp_path / name, "/dev/null"):
+        with pytest.raises(ConfigError, match="is a pipe or a device, and a file is read more than once"):
+            hl.query(path).agg("count()")
+    end, other = os.pipe()
+    with pytest.raises(ConfigError, match="is a pipe or a device"):
+        hl.query(f"/dev/fd/{end}").agg("count()")
+    os.close(end)
+    os.close(other)
+
+
+@pytest.mark.parametrize("name", ["t", "t.arrow", "t.csv"])
+def test_forms_of_arrow_that_are_not_read(tmp_path, name):
+    table = pa.table({"x": [1]})
+    with pa.ipc.new_stream(tmp_path / name, table.schema) as writer:
+        writer.write(table)
+    with pytest.raises(ConfigError, match="is an Arrow stream, which has no index; write an Arrow file"):
+        hl.query(tmp_path / name).agg("count()")
+    (tmp_path / name).write_bytes(b"FEA1" + b"\0" * 20 + b"FEA1")
+    with pytest.raises(ConfigError, match="is a Feather file of version 1; write it again"):
+        hl.query(tmp_path / name).agg("count()")
+
+
 def test_lines_longer_than_a_block(tmp_path):
     lines = "".join(f"{'y' * 3_000_000},{row}\n" for row in range(3))
     (tmp_path / "a.csv").write_text("s,n\n" + "short,7\n" * 200_000 + lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
@@ -22,6 +23,11 @@ _UNREAD = b"hinterland.unread"  # metadata of a column that no copy has: why
 _VERSION = 2  # of copies: those that other versions made are made again
 _MOST_TEXTS = 1 << 16  # of a dictionary; columns that have more hold their texts as they are
 _LONGEST_LINE = 1 << 29  # bytes of a CSV file's; pyarrow takes no more than 2^31 together
+# What CSV files begin with, whatever their names are: compressed ones, and those whose first mark is that of an encoding.
+_COMPRESSED = {
+    "gzip": rb"\x1f\x8b", "bz2": rb"BZh[1-9](1AY&SY|\x17rE8P\x90)", "zstd": rb"\x28\xb5\x2f\xfd", "lz4": rb"\x04\x22\x4d\x18"
+}  # fmt: skip
+_ENCODINGS = {b"\xff\xfe\0\0": "utf32", b"\0\0\xfe\xff": "utf32", b"\xff\xfe": "utf16", b"\xfe\xff": "utf16"}
 _BAD_VALUE = re.compile(r"In CSV column #(\d+): .*conversion error to ", re.DOTALL)
 
 
@@ -148,10 +154,13 @@ class _Csv:
     def __init__(self, path: str) -> None:
         import pyarrow
 
-        with open(path, "rb") as file:
-            head = file.read(2)
         self._path, self._types = path, {}  # type: ignore[var-annotated]
-        self._encoding = "utf16" if head.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf8"
+        with open(path, "rb") as file:
+            head = file.read(16)
+        self._codec = next((codec for codec, form in _COMPRESSED.items() if re.match(form, head)), None)
+        with self._bytes() as file:
+            head = file.read(4)
+        self._encoding = next((name for mark, name in _ENCODINGS.items() if head.startswith(mark)), "utf8")
         self._block = 1 << 20  # bytes that are read together, pyarrow's own choice: no line is longer
         moments = [pyarrow.timestamp(unit, zone) for zone in (None, "UTC") for unit in ("s", "ns")]
         order = [pyarrow.null(), pyarrow.int64(), pyarrow.uint64(), pyarrow.bool_(), pyarrow.date32(), pyarrow.time32("s")]
@@ -175,22 +184,33 @@ class _Csv:
         if column is not None:
             options.include_columns = [column]
         parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
-        source: Any = self._path
+        lacks_an_end = False
         while True:
+            source = self._heading() if lacks_an_end else self._bytes()
             read = pyarrow.csv.ReadOptions(block_size=self._block, encoding=self._encoding)
             try:
                 return pyarrow.csv.open_csv(source, read_options=read, convert_options=options, parse_options=parse)
             except pyarrow.ArrowInvalid as error:
-                if source is self._path and "Empty CSV file" in str(error):
-                    source = self._heading()
+                if not lacks_an_end and "Empty CSV file" in str(error):
+                    with self._bytes() as file:
+                        lacks_an_end = len(file.read(self._block + 1)) <= self._block or not self._lengthen()
                 elif not self._lengthened(error):
                     raise
+
+    def _bytes(self) -> Any:
+        """What the file holds, decompressed, as a stream. Python's gzip passes over zeros at the end, as gzip does, and is as
+        quick as pyarrow's."""
+        import pyarrow
+
+        if self._codec == "gzip":
+            return pyarrow.PythonFile(gzip.open(self._path), "r")
+        return pyarrow.input_stream(self._path, compression=self._codec)
 
     def _heading(self) -> Any:
         """The heading of a file that has nothing else, with the line's end that it lacks."""
         import pyarrow
 
-        with pyarrow.input_stream(self._path) as file:
+        with self._bytes() as file:
             text = file.read().decode(self._encoding)
         if not text.strip("\ufeff\r\n "):
             raise FormatError(f"{self._path} is empty; the first line of a CSV file names its columns")
@@ -198,7 +218,11 @@ class _Csv:
 
     def _lengthened(self, error: Exception) -> bool:
         """Whether a line that raised ``error`` may fit now."""
-        if "straddling object" not in str(error) or self._block >= _LONGEST_LINE:
+        return "straddling object" in str(error) and self._lengthen()
+
+    def _lengthen(self) -> bool:
+        """Whether longer lines are read now."""
+        if self._block >= _LONGEST_LINE:
             return False
         self._block *= 8
         return True

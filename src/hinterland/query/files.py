@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,8 +18,12 @@ from .parquet import ParquetFile
 
 Table = ArrowFile | ParquetFile
 # What files begin with, and where the same stands at their end.
-_MAGICS = {b"ARROW1": slice(-6, None), b"PAR1": slice(-4, None), b"PARE": slice(-4, None), b"ORC": slice(-4, -1)}
-_CSV = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst", ".csv.lz4")  # pyarrow decompresses them by these names
+_MAGICS = {
+    b"ARROW1": slice(-6, None), b"PAR1": slice(-4, None), b"PARE": slice(-4, None), b"ORC": slice(-4, -1),
+    b"FEA1": slice(-4, None)
+}  # fmt: skip
+_STREAM = b"\xff\xff\xff\xff"
+_CSV = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst", ".csv.lz4")
 
 
 @contextmanager
@@ -66,6 +71,9 @@ def open_table(path: str) -> Table:
     except ImportError as error:
         raise ConfigError(f"{path}: queries need pyarrow: pip install 'hinterland[arrow]'") from error
     with sentences(path):
+        mode = os.stat(path).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise ConfigError(f"{path} is a pipe or a device, and a file is read more than once; write one, and name it")
         head, magic = _begin_of(path)
         if magic == b"ARROW1":
             return ArrowFile(path)
@@ -73,6 +81,10 @@ def open_table(path: str) -> Table:
             return ParquetFile(path)
         if magic == b"PARE":
             raise ConfigError(f"{path} is an encrypted Parquet file, and queries take no keys; write it without encryption")
+        if magic == b"FEA1":
+            raise ConfigError(f"{path} is a Feather file of version 1; write it again by pyarrow.feather.write_feather")
+        if head.startswith(_STREAM):
+            raise ConfigError(f"{path} is an Arrow stream, which has no index; write an Arrow file by pyarrow.ipc.new_file")
         if magic == b"ORC" or _is_named_csv(path):
             return ArrowFile(path, arrow_copy(path, magic == b"ORC"))
     if not head:
