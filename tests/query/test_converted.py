@@ -279,6 +279,17 @@ def test_whole_numbers_are_never_other_numbers(tmp_path, before, values, wanted,
     assert ("whole numbers that 64 bits do not hold: taken as texts" in capsys.readouterr().err) == (wanted is None)
 
 
+def test_columns_of_large_numbers_beside_others(tmp_path):
+    """Which are found in one pass over all."""
+    lines = [("a", "b", "c", "d", "e"), (BIG, 1.5, -BIG, "+7", 2), (1, BIG, 1, 1, ""), (2, 2, 2, 2, "nan")]
+    (tmp_path / "t.csv").write_text("".join(",".join(map(str, line)) + "\n" for line in lines))
+    asked = hl.query(tmp_path / "t.csv")
+    assert asked.agg("max(a)", "sum(b)", "sum(d)", "sum(e)").rows == [
+        {"max(a)": BIG, "sum(b)": 3.5 + BIG, "sum(d)": 10.0, "sum(e)": 2}
+    ]
+    assert asked.filter(f"c = '{-BIG}'").agg("count()").matched == 1
+
+
 def test_whole_numbers_above_int64(tmp_path):
     (tmp_path / "t.csv").write_text(f"u\n{2**63}\n{BIG}\n1\n")
     asked = hl.query(tmp_path / "t.csv")

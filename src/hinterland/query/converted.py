@@ -7,7 +7,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -171,18 +171,18 @@ class _Csv:
             names = self.schema.names
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: the names of its columns are no UTF-8: {error}; write the file as UTF-8") from error
-        for name, kind in zip(names, self.schema.types, strict=True):
-            if kind == pyarrow.float64() and self._is_long(name):
-                self._fits(name, pyarrow.uint64())
+        floats = [name for name, kind in zip(names, self.schema.types, strict=True) if kind == pyarrow.float64()]
+        for name in self._long_of(floats):
+            self._fits(name, pyarrow.uint64())
 
-    def _open(self, column: str | None = None, kind: Any = None) -> Any:
-        """A reader of all columns, or of one as of a type."""
+    def _open(self, some: dict[str, Any] | None = None) -> Any:
+        """A reader of all columns, or of some as of these types."""
         import pyarrow.csv
 
-        types = self._types if column is None else {column: kind}
+        types = self._types if some is None else some
         options = pyarrow.csv.ConvertOptions(strings_can_be_null=True, quoted_strings_can_be_null=False, column_types=types)
-        if column is not None:
-            options.include_columns = [column]
+        if some is not None:
+            options.include_columns = list(some)
         parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
         lacks_an_end = False
         while True:
@@ -248,37 +248,46 @@ class _Csv:
         import pyarrow
 
         while kind is not None:
-            if kind == pyarrow.float64() and self._is_long(name):
+            if kind == pyarrow.float64() and self._long_of([name]):
                 print(f"{self._path}: {name!r} has whole numbers that 64 bits do not hold: taken as texts", file=sys.stderr)
                 kind = pyarrow.string()
-            if self._all(name, kind, lambda values: True):
+            if self._holds(name, kind):
                 self._types[name] = kind
                 return True
             kind = self._next.get(kind)
         return False
 
-    def _is_long(self, name: str) -> bool:
-        """Whether a column's values are whole numbers, of which any has more digits than float64s have."""
+    def _long_of(self, names: list[str]) -> list[str]:
+        """Those of some columns whose values are whole numbers, of which any has more digits than float64s have."""
         import pyarrow
         from pyarrow import compute
 
-        def match(pattern: str, texts: Any) -> Any:
-            return compute.match_substring_regex(texts, pattern)
+        while True:
+            whole, long = dict.fromkeys(names), set()
+            try:
+                for batch in self._open(dict.fromkeys(names, pyarrow.binary())) if names else ():
+                    for name in list(whole):
+                        texts = batch.column(name)
+                        if compute.all(compute.match_substring_regex(texts, r"^\s*[+-]?\d+\s*$")).as_py() is False:
+                            del whole[name]
+                        elif compute.any(compute.match_substring_regex(texts, r"\d{16}")).as_py():
+                            long.add(name)
+                    if not whole:
+                        break
+                return [name for name in whole if name in long]
+            except pyarrow.ArrowInvalid as error:
+                if not self._lengthened(error):
+                    raise
 
-        whole = self._all(
-            name, pyarrow.string(), lambda texts: compute.all(match(r"^\s*[+-]?\d+\s*$", texts)).as_py() is not False
-        )
-        return whole and not self._all(
-            name, pyarrow.string(), lambda texts: compute.any(match(r"\d{16}", texts)).as_py() is not True
-        )
-
-    def _all(self, name: str, kind: Any, hold: Callable[[Any], bool]) -> bool:
-        """Whether a column's values can be read as of a type, and hold in all parts."""
+    def _holds(self, name: str, kind: Any) -> bool:
+        """Whether a column's values can be read as of a type."""
         import pyarrow
 
         while True:
             try:
-                return all(hold(batch.column(0)) for batch in self._open(name, kind))
+                for _ in self._open({name: kind}):
+                    pass
+                return True
             except pyarrow.ArrowInvalid as error:
                 if not self._lengthened(error):
                     return False
