@@ -240,9 +240,10 @@ def test_beside_an_array_nothing_is_written(at: int, device: torch.device, tmp_p
     assert np.array_equal(np.fromfile(tmp_path / "x.bin", dtype=np.int32), wanted)
 
 
-@pytest.mark.parametrize("at", (20_000, 2**40, -(2**40)))
-def test_what_is_read_behind_a_file(at: int, device: torch.device, tmp_path: Path) -> None:
-    get = hl.kernel("__global__ void get(array<const int> x, int* to, int64_t at) { *to = x[at]; }")
+@pytest.mark.parametrize("at", (20_000, 2**40, -(2**40), 2**62, -(2**62), 2**62 + 7, 2**63 - 1))
+@pytest.mark.parametrize("how", ("x[at]", "x.reader(0, x.size())[at]", "x.reader(at, at)[at]"))
+def test_what_is_read_behind_a_file(at: int, how: str, device: torch.device, tmp_path: Path) -> None:
+    get = hl.kernel(f"__global__ void get(array<const int> x, int* to, int64_t at) {{ *to = {how}; }}")
     to = torch.zeros(1, dtype=torch.int32, device=device)
     with opened(saved(tmp_path / "x.npy", np.arange(3000, dtype=np.int32)), "r") as x:
         for _ in range(2):
@@ -250,6 +251,31 @@ def test_what_is_read_behind_a_file(at: int, device: torch.device, tmp_path: Pat
                 get(x, to, at, grid=1, block=1)
             get(x, to, 2999, grid=1, block=1)
             assert to.item() == 2999
+
+
+@pytest.mark.parametrize("block", (1, 32, 5))
+def test_what_lies_beside_an_array_is_read(block: int, device: torch.device, tmp_path: Path) -> None:
+    """As by a pointer, also of the number -1; a run that ends beyond is read, and asking ahead asks for nothing there."""
+    whole = np.arange(10, 3010, dtype=np.int32)
+    whole.tofile(tmp_path / "x.bin")
+    get = hl.kernel(
+        """
+        __global__ void get(array<const int> x, array<int> to, int64_t far) {
+          const int64_t at[] = {-1, -1000, x.size(), x.size() + 999};
+          x.prefetch(far, 10);
+          x.prefetch(-far, far);
+          x.prefetch(5, far);
+          auto run = x.reader(-far, far);
+          for (int k = 0; k < 4; ++k) to[8 * threadIdx.x + k] = x[at[k]], to[8 * threadIdx.x + 4 + k] = run[at[k]];
+        }""",
+        cache=SMALL,
+    )
+    to = torch.zeros(8 * block, dtype=torch.int32, device=device)
+    with hl.StorageArray.open(
+        tmp_path / "x.bin", dtype=torch.int32, shape=(1000,), offset=4000, cache=hl.StorageCache("1MiB")
+    ) as x:
+        get(x, to, 2**62, grid=1, block=block)
+    assert to.tolist() == [1009, 10, 2010, 3009] * 2 * block
 
 
 def test_a_full_disk(device: torch.device, small_disk: Path) -> None:

@@ -109,7 +109,8 @@ class array {
 
   HINTERLAND_FN void prefetch([[maybe_unused]] int64_t first, [[maybe_unused]] int64_t count) const {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-    if (words_.kind == HINTERLAND_STORED) prefetch_stored(words_, first, min_of(first + count, words_.size));
+    if (words_.kind == HINTERLAND_STORED)
+      prefetch_stored(words_, max_of(first, int64_t{0}), first + min_of(count, words_.size - first));
 #endif
   }
 
@@ -148,7 +149,22 @@ class array {
   }
 
   // Apart: what they keep would push out of registers what the kernel keeps.
-  HINTERLAND_APART static Element read_stored(ArrayWords words, int64_t at) { return stored(words).read(at); }
+  HINTERLAND_APART static Element read_stored(ArrayWords words, int64_t at) {
+    if (!has(words, at)) [[unlikely]]
+      begin_at(words, at);
+    return stored(words).read(at);
+  }
+  // What lies beside an array is read from there, by the number 0. Its own might say that nothing is asked for (kNowhere), and the
+  // positions of the farthest pass the end of 64 bits, to come back at elements.
+  HINTERLAND_FN static void begin_at(ArrayWords& words, int64_t& at) {
+    constexpr int64_t kFarthest = int64_t{1} << 56;  // elements; no storage has them
+    const int64_t bytes = max_of(-kFarthest, min_of(at, kFarthest)) * static_cast<int64_t>(sizeof(Element));
+    words.home = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(words.home) + bytes);
+    at = 0;
+  }
+  HINTERLAND_FN static bool has(const ArrayWords& words, int64_t at) {
+    return static_cast<uint64_t>(at) < static_cast<uint64_t>(words.size);
+  }
   HINTERLAND_APART static void prefetch_stored(ArrayWords words, int64_t begin, int64_t end) {
     stored(words).prefetch(begin, end);
   }
@@ -158,7 +174,7 @@ class array {
   // What lies beside the array is not its kernel's, and nobody would see that it was overwritten.
   HINTERLAND_APART static void write_stored(ArrayWords words, int64_t at, Element value) {
     const auto array = stored(words);
-    if (static_cast<uint64_t>(at) < static_cast<uint64_t>(words.size))
+    if (has(words, at))
       array.write(at, value);
     else
       array.leave_out(at);
@@ -182,7 +198,7 @@ class array<T>::Reader {
 
   HINTERLAND_FN Element operator[](int64_t at) {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-    if (of_.words_.kind == HINTERLAND_STORED) return run_.read_alone(at);
+    if (of_.words_.kind == HINTERLAND_STORED && (run_.holds(at) || has(of_.words_, at))) return run_.read_alone(at);
 #endif
     return of_.read(at);
   }

@@ -358,8 +358,13 @@ class RunReader {
   HINTERLAND_FN RunReader(const Positions<T>& positions, const Store* store, int64_t begin, int64_t end)
       : positions_(positions), store_(store), end_(end), asked_(begin) {}
 
+  // Whether it has copied an element.
+  HINTERLAND_FN bool holds(int64_t at) const {
+    return static_cast<uint64_t>(at) - static_cast<uint64_t>(first_) < static_cast<uint64_t>(count_);
+  }
+
   HINTERLAND_FN T read_alone(int64_t at) {
-    if (static_cast<uint64_t>(at - first_) >= static_cast<uint64_t>(count_)) [[unlikely]]
+    if (!holds(at)) [[unlikely]]
       fill(at);
     return held_[at - first_];
   }
@@ -382,7 +387,7 @@ class RunReader {
     const int64_t within =
         static_cast<int64_t>(source.position(at) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
     first_ = at;
-    count_ = min_of(min_of(kMost, end_ - at), line - within);
+    count_ = max_of(int64_t{1}, min_of(min_of(kMost, end_ - at), line - within));  // also of what is behind the run
     bool is_there = try_fill(source);
     look_ahead(source, at - within + line, line);
     if (is_there) return;
