@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,6 +53,52 @@ def test_values_follow_headers_paths_and_flags(here: Path, monkeypatch: pytest.M
     assert value() == 32
 
 
+SCRIPT = '#!/bin/sh\nexec g++ {flags} "$@"\n'
+
+
+def script(here: Path, flags: str) -> None:
+    header(here / "cc.sh", SCRIPT.format(flags=flags))
+    (here / "cc.sh").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("command", "variables", "first", "then"),
+    [
+        ("./cc.sh", {}, lambda here: script(here, "-DV=1"), lambda here: script(here, "-DV=2")),
+        ("./cc.sh", {"MYFLAGS": ("-DV=1", "-DV=2")}, lambda here: script(here, "$MYFLAGS"), lambda here: None),
+        (
+            "./cc.sh",
+            {},
+            lambda here: (script(here, "-include mine.h"), header(here / "mine.h", "#define V 1\n")),
+            lambda here: header(here / "mine.h", "#define V 2\n"),
+        ),
+        (
+            "g++ -include mine.h",
+            {"CPATH": ("one:two", "one:two")},
+            lambda here: header(here / "two/mine.h", "#define V 1\n"),
+            lambda here: header(here / "one/mine.h", "#define V 2\n"),
+        ),
+        (
+            "g++ -include inc/mine.h",
+            {},
+            lambda here: (header(here / "inc/mine.h", '#include "deep.h"\n'), header(here / "inc/deep.h", "#define V 1\n")),
+            lambda here: header(here / "inc/deep.h", "#define V 2\n"),
+        ),
+    ],
+    ids=["a script", "a script's variable", "a script's header", "a header found before", "a header's header"],
+)
+def test_values_follow_what_the_command_brings(command, variables, first, then, here: Path, monkeypatch) -> None:
+    """A text without includes, in one process: what else decides V."""
+    monkeypatch.setenv("CXX", command)
+    for change, expected in ((first, 1), (then, 2)):
+        change(here)
+        for name, values in variables.items():
+            monkeypatch.setenv(name, values[expected - 1])
+        x = torch.zeros(1, dtype=torch.int32)
+        hl.kernel("__global__ void k(int* x) { x[0] = V; }")(x, grid=1, block=1)
+        assert x.item() == expected
+
+
 @pytest.fixture
 def entry(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
     """Where the code of a text is kept, which is neither compiled nor run."""
@@ -76,6 +123,34 @@ def test_what_was_not_there_before(entry, here: Path, monkeypatch: pytest.Monkey
     assert entry(asks) != before
 
 
+@pytest.mark.parametrize("splice", ("\\\n", "\\ \t\n", "\\\r\n"))
+def test_a_word_over_two_lines(splice: str, entry, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "g++")
+    text = TEXT.replace("include", f"inc{splice}lude")
+    header(here / "mine.h", "#define V 1\n#define W 1\n")
+    before = entry(text)
+    header(here / "mine.h", "#define V 2\n#define W 1\n")
+    assert entry(text) != before
+
+
+def test_a_plain_compiler_is_asked_once(entry, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can bring other headers, the preprocessor is not asked for each text, nor each folder compiled for."""
+    entries = set()
+    for name in ("g++", "clang++"):
+        if not shutil.which(name):
+            continue
+        monkeypatch.setenv("CXX", name)
+        entries.add(entry("__global__ void k(int* x) { x[0] = 1; }"))
+        with monkeypatch.context() as patched:
+            patched.setattr(on_cpu, "_asked", lambda *_: pytest.fail("asked again"))
+            (here / name).mkdir()
+            patched.chdir(here / name)
+            on_cpu._told_once.cache_clear()
+            entry("__global__ void k(int* x) { x[0] = 2; }")
+            entries.add(entry("__global__ void k(int* x) { x[0] = 1; }"))
+    assert len(entries) == 1 + bool(shutil.which("clang++"))
+
+
 def test_what_the_compiler_is_told(entry, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Flags that no header sees, in CXX and in a file that it names, and where it finds its parts."""
     text = "__global__ void k(int* x) { x[0] = 1; }"
@@ -93,6 +168,7 @@ def test_what_the_compiler_is_told(entry, here: Path, monkeypatch: pytest.Monkey
 
 def test_headers_that_all_texts_have_are_looked_at_again_once_they_change(entry, here: Path, monkeypatch) -> None:
     """Another process asks the system whether they are what they were, and the preprocessor if not."""
+    monkeypatch.setenv("CXX", "g++")
     text, own = "__global__ void k(int* x) { x[0] = 1; }", here / "include"
     header(own / "hinterland/kernels/on_cpu.hpp", '#include "hinterland/deep.hpp"\n#define __global__\n')
     header(own / "hinterland/kernels/array.hpp", "namespace hinterland::kernels { struct array {}; }\n")
@@ -132,7 +208,7 @@ def test_a_gpus_code_is_kept_by_what_its_text_can_include(here: Path) -> None:
     keys.append(key())
     header(here / "folder/deeper.h", "#define V 2\n")
     keys.append(key())
-    spliced = '#inc\\\nlude \\\n"folder/deeper.h"\n' + TEXT
+    spliced = '#inc\\ \nlude \\\n"folder/deeper.h"\n' + TEXT
     asks = f'#if __has_include("{here}/tuned.h")\n#endif\n' + TEXT
     keys += [key(spliced), key(asks)]
     header(here / "folder/deeper.h", "#define V 3\n")

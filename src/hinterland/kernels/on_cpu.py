@@ -6,11 +6,13 @@ import ctypes
 import functools
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from ..runtime import jit
@@ -58,10 +60,14 @@ def compiled(given: Text) -> int:
     command = _compiler()
     flags = (*_FLAGS, *(("-ffp-contract=off",) if _AS_WRITTEN in source else ()), f"-I{jit.INCLUDE_DIR}")
     compiler = (*command, *flags)
-    reads = any(word in given.text.replace("\\\n", "") for word in ("include", "import", "embed"))
-    read = _read(name, source, compiler) if reads else _read_once(given.opening, compiler)
+    plain = _is_plain(command)
+    told = _told_once(compiler) if plain else _told(compiler)
+    if plain and not any(word in jit.spliced(given.text) for word in ("include", "import", "embed")):
+        read = _read_once(given.opening, compiler)
+    else:
+        read = _read(name, source, compiler, told)
     digest = hashlib.sha256()
-    for part in (source, read, *compiler, _version(compiler), _processor(), *_more(command)):
+    for part in (source, read, *compiler, told, _processor(), *_more(command)):
         digest.update(part.encode() + b"\0")
     entry = jit.cache_dir() / f"{name}-cpu-{digest.hexdigest()[:32]}.so"
     jit.keep(entry, lambda: ({}, _compile(name, source, compiler), ""))
@@ -115,9 +121,31 @@ def _compiler() -> tuple[str, ...]:
     return (found, *command[1:])
 
 
-@functools.cache
-def _version(command: tuple[str, ...]) -> str:
-    return subprocess.run([*command, "--version"], capture_output=True, text=True, check=False).stdout
+def _is_plain(command: tuple[str, ...]) -> bool:
+    """Whether it is a compiler itself that goes by its defaults: no flag, variable, script or cache has it do something else."""
+    real = Path(command[0]).resolve()
+    if len(command) > 1 or any(map(os.environ.get, _VARIABLES)) or not re.search(r"[cg]\+\+|clang", real.name):
+        return False
+    with suppress(PermissionError), real.open("rb") as file:
+        return file.read(4) == b"\x7fELF"
+    return False
+
+
+def _told(compiler: tuple[str, ...]) -> str:
+    """What a compiler says that it would do: its version and all flags, also those that a script around it adds."""
+    said = subprocess.run(
+        [*compiler, "-S", "-o", "-", "-###", "-"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        env={**os.environ, "LC_ALL": "C"},
+    )
+    # But for the current folder, which clang names for debuggers, and files of g++'s own, where it was given one by @.
+    return re.sub(r'-compilation-dir(=|" ")[^"]*|@\S*/cc\w{6}\b', "", said.stdout.decode(errors="replace"))
+
+
+_told_once = functools.cache(_told)
 
 
 @functools.cache
@@ -137,23 +165,24 @@ def _more(command: tuple[str, ...]) -> Iterator[str]:
             yield hashlib.sha256(named.read_bytes()).hexdigest()
 
 
-def _read(name: str, source: str, compiler: tuple[str, ...]) -> str:
+def _read(name: str, source: str, compiler: tuple[str, ...], told: str) -> str:
     """A hash of what the preprocessor makes of a text, which has every line of every file that it reads."""
-    quick = ("-fdirectives-only",) if "Free Software Foundation" in _version(compiler) else ()  # a third of the time
+    quick = ("-fdirectives-only",) if "\ngcc version" in told else ()  # a third of the time
     return hashlib.sha256(_asked(name, source, (*compiler, "-E", *quick, "-"))).hexdigest()
 
 
 @functools.lru_cache(maxsize=16)
 def _read_once(opening: str, compiler: tuple[str, ...]) -> str:
-    """:func:`_read` of lines that many texts begin with, which include files of ours and of the compiler's alone. It is kept
-    until one of these files is another, since the preprocessor takes longer than all else of a kernel that was compiled."""
+    """:func:`_read`, by a plain compiler, of lines that many texts begin with, which include files of ours and of its own. It is
+    kept until one of these files is another, since the preprocessor takes longer than all else of a kernel that was compiled."""
+    told = _told_once(compiler)
 
     def look() -> tuple[dict[str, str], bytes, str]:
         _, *files = shlex.split(_asked("a kernel", opening, (*compiler, "-M", "-")).decode())
         states = {name: _state(name) for name in files if name.strip("-\n")}
-        return states, _read("a kernel", opening, compiler).encode(), ""
+        return states, _read("a kernel", opening, compiler, told).encode(), ""
 
-    about = hashlib.sha256("\0".join((opening, *compiler, _version(compiler), *_more(compiler))).encode())
+    about = hashlib.sha256("\0".join((opening, *compiler, told)).encode())
     entry = jit.cache_dir() / f"headers-cpu-{about.hexdigest()[:32]}"
     jit.keep(entry, look, lambda states: all(_state(name) == state for name, state in states.items()))
     return jit.code_of(entry)[1].decode()

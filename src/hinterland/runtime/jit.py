@@ -181,6 +181,11 @@ def _loaded_module(file: KernelSource, arch: str, unit: tuple[str, ...]) -> Any:
     return ObjectCode.from_cubin(cubin, symbol_mapping={name: symbol.encode() for name, symbol in symbols.items()})
 
 
+def spliced(text: str) -> str:
+    """A text in which no word is divided over lines: compilers take a line that ends in ``\\``, and blanks, with the next."""
+    return re.sub(r"\\[ \t\v\f\r]*\n", "", text)
+
+
 def headers(text: str, reads_here: bool) -> Iterator[str]:
     """Every file that NVRTC could read for a text, at any depth, once each and in a fixed order; and for each name that it
     could find and that is not there, that it is not.
@@ -193,7 +198,7 @@ def headers(text: str, reads_here: bool) -> Iterator[str]:
     todo = [("" if reads_here else ours, text)]
     while todo:
         folder, text = todo.pop(0)
-        lines = "\n".join(line for line in text.replace("\\\n", "").split("\n") if "include" in line)
+        lines = "\n".join(line for line in spliced(text).split("\n") if "include" in line)
         if computed := _COMPUTED.search(lines):
             raise ConfigError(
                 f"{computed[0].strip()}: what is compiled for a GPU is kept by the files that it includes, and a macro names "
