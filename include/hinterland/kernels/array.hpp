@@ -119,7 +119,11 @@ class array {
  private:
   HINTERLAND_FN Element read(int64_t at) const {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-    if (words_.kind == HINTERLAND_STORED) return read_stored(words_, at);
+    if (words_.kind == HINTERLAND_STORED) {
+      if (has(words_, at)) [[likely]]
+        return read_stored(words_, at);
+      return read_beside(words_, at);
+    }
 #endif
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
     if (words_.kind == HINTERLAND_TIERED) return read_tiered(at);
@@ -149,18 +153,11 @@ class array {
   }
 
   // Apart: what they keep would push out of registers what the kernel keeps.
-  HINTERLAND_APART static Element read_stored(ArrayWords words, int64_t at) {
-    if (!has(words, at)) [[unlikely]]
-      begin_at(words, at);
-    return stored(words).read(at);
-  }
-  // What lies beside an array is read from there, by the number 0. Its own might say that nothing is asked for (kNowhere), and the
-  // positions of the farthest pass the end of 64 bits, to come back at elements.
-  HINTERLAND_FN static void begin_at(ArrayWords& words, int64_t& at) {
-    constexpr int64_t kFarthest = int64_t{1} << 56;  // elements; no storage has them
-    const int64_t bytes = max_of(-kFarthest, min_of(at, kFarthest)) * static_cast<int64_t>(sizeof(Element));
-    words.home = reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(words.home) + bytes);
-    at = 0;
+  HINTERLAND_APART static Element read_stored(ArrayWords words, int64_t at) { return stored(words).read(at); }
+  // What lies beside an array is read from there, by the number 0: its own might say that nothing is asked for (kNowhere).
+  HINTERLAND_APART static Element read_beside(ArrayWords words, int64_t at) {
+    words.home = reinterpret_cast<void*>(positions(words).position(storage::within_reach(at)));
+    return stored(words).read(0);
   }
   HINTERLAND_FN static bool has(const ArrayWords& words, int64_t at) {
     return static_cast<uint64_t>(at) < static_cast<uint64_t>(words.size);
@@ -191,14 +188,15 @@ class array<T>::Reader {
       : of_(of)
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
         ,
-        run_(positions(of.words_), static_cast<const Store*>(of.words_.finds), begin, end)
+        run_(positions(of.words_), static_cast<const Store*>(of.words_.finds), storage::within_reach(begin),
+             storage::within_reach(end))
 #endif
   {
   }
 
   HINTERLAND_FN Element operator[](int64_t at) {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-    if (of_.words_.kind == HINTERLAND_STORED && (run_.holds(at) || has(of_.words_, at))) return run_.read_alone(at);
+    if (of_.words_.kind == HINTERLAND_STORED) return run_.read_alone(at);
 #endif
     return of_.read(at);
   }

@@ -57,6 +57,12 @@ struct Reads {
   HINTERLAND_FN static void waits_for(const Store&, uint32_t /*round*/, Page) {}
 };
 
+// A number, or one nearer that no storage has either: positions of the farthest would pass the end of 64 bits, and be elements'.
+HINTERLAND_FN constexpr int64_t within_reach(int64_t at) {
+  constexpr int64_t kFarthest = int64_t{1} << 56;
+  return max_of(-kFarthest, min_of(at, kFarthest));
+}
+
 // Where the elements of an array lie in the page space.
 template <class T>
 struct Positions {
@@ -358,13 +364,8 @@ class RunReader {
   HINTERLAND_FN RunReader(const Positions<T>& positions, const Store* store, int64_t begin, int64_t end)
       : positions_(positions), store_(store), end_(end), asked_(begin) {}
 
-  // Whether it has copied an element.
-  HINTERLAND_FN bool holds(int64_t at) const {
-    return static_cast<uint64_t>(at) - static_cast<uint64_t>(first_) < static_cast<uint64_t>(count_);
-  }
-
   HINTERLAND_FN T read_alone(int64_t at) {
-    if (!holds(at)) [[unlikely]]
+    if (static_cast<uint64_t>(at) - static_cast<uint64_t>(first_) >= static_cast<uint64_t>(count_)) [[unlikely]]
       fill(at);
     return held_[at - first_];
   }
@@ -382,14 +383,15 @@ class RunReader {
 
   HINTERLAND_APART void fill(int64_t at) {
     const Stored<T, Store> source(positions_, *store_);
+    const int64_t there = within_reach(at);
     const int shift = source.lines.line_shift();
     const int64_t line = (int64_t{1} << shift) / static_cast<int64_t>(sizeof(T));
     const int64_t within =
-        static_cast<int64_t>(source.position(at) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
+        static_cast<int64_t>(source.position(there) & ((uint64_t{1} << shift) - 1)) / static_cast<int64_t>(sizeof(T));
     first_ = at;
-    count_ = max_of(int64_t{1}, min_of(min_of(kMost, end_ - at), line - within));  // also of what is behind the run
-    bool is_there = try_fill(source);
-    look_ahead(source, at - within + line, line);
+    count_ = max_of(int64_t{1}, min_of(min_of(kMost, end_ - there), line - within));  // also of what is behind the run
+    bool is_there = try_fill(source, there);
+    look_ahead(source, there - within + line, line);
     if (is_there) return;
     const uint64_t until = store_->until();
     for (uint32_t round = 0; !is_there; ++round) {
@@ -397,8 +399,8 @@ class RunReader {
         for (int64_t i = 0; i < count_; ++i) held_[i] = T{};
         return;
       }
-      if (!store_->template progress<Alone>(round, until)) store_->fail(source.page_of(at), kAbortedByHost);
-      is_there = try_fill(source);
+      if (!store_->template progress<Alone>(round, until)) store_->fail(source.page_of(there), kAbortedByHost);
+      is_there = try_fill(source, there);
     }
   }
 
@@ -411,11 +413,11 @@ class RunReader {
     asked_ = max_of(asked_, ahead);
   }
 
-  HINTERLAND_FN bool try_fill(const Stored<T, Store>& source) {
-    const Page page = source.page_of(first_);
+  HINTERLAND_FN bool try_fill(const Stored<T, Store>& source, int64_t there) {
+    const Page page = source.page_of(there);
     const Found found = source.template start<Alone>(true, page);
     if (found.outcome != Try::kHeld) return false;
-    const auto* const from = reinterpret_cast<const T*>(source.within(found.slot, first_, source.lines.line_shift()));
+    const auto* const from = reinterpret_cast<const T*>(source.within(found.slot, there, source.lines.line_shift()));
     for (int64_t i = 0; i < count_; ++i) held_[i] = from[i];
     source.lines.release(found.slot);
     return true;
