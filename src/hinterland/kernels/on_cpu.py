@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ..runtime import jit
 from ..runtime.errors import ConfigError, DeviceError
+from ..runtime.files import opening
 from ..runtime.progress import notice
 from .signature import Signature
 from .source import Text
@@ -48,6 +49,7 @@ def compiled(given: Text) -> int:
     Raises:
         ConfigError: it does not compile, or has threads wait for each other.
         DeviceError: there is no compiler.
+        StorageError: the system refuses a file or a process.
     """
     name = given.signature.name
     wait = [word for word in _TOGETHER if word in given.text]
@@ -56,6 +58,13 @@ def compiled(given: Text) -> int:
             f"{name} has {wait[0]}: on the CPU the threads of a block run one after the other, and none waits for "
             "another; run it on a GPU, or write it without"
         )
+    with opening(f"the kernel {name}", "compiled or loaded"):
+        return _loaded(_kept(given))
+
+
+def _kept(given: Text) -> Path:
+    """The entry in the cache of kernels, which is there now."""
+    name = given.signature.name
     source = given.source() + _entry(given.signature)
     command = _compiler()
     flags = (*_FLAGS, *(("-ffp-contract=off",) if _AS_WRITTEN in source else ()), f"-I{jit.INCLUDE_DIR}")
@@ -71,7 +80,7 @@ def compiled(given: Text) -> int:
         digest.update(part.encode() + b"\0")
     entry = jit.cache_dir() / f"{name}-cpu-{digest.hexdigest()[:32]}.so"
     jit.keep(entry, lambda: ({}, _compile(name, source, compiler), ""))
-    return _loaded(entry)
+    return entry
 
 
 @functools.cache
@@ -83,7 +92,11 @@ def _loaded(entry: Path) -> int:
     handle = os.memfd_create(entry.name)
     with open(handle, "wb", closefd=False) as file:
         file.write(library)
-    loaded = ctypes.CDLL(f"/proc/self/fd/{handle}")
+    try:
+        loaded = ctypes.CDLL(f"/proc/self/fd/{handle}")
+    except OSError:
+        os.close(handle)
+        raise
     return ctypes.cast(loaded.hinterland_blocks, ctypes.c_void_p).value or 0
 
 
@@ -122,7 +135,7 @@ def _compiler() -> tuple[str, ...]:
 
 
 def _is_plain(command: tuple[str, ...]) -> bool:
-    """Whether it is a compiler itself that goes by its defaults: no flag, variable, script or cache has it do something else."""
+    """Whether it is a compiler itself, by its defaults: no flag, variable, script or cache has it do something else."""
     real = Path(command[0]).resolve()
     if len(command) > 1 or any(map(os.environ.get, _VARIABLES)) or not re.search(r"[cg]\+\+|clang", real.name):
         return False
@@ -173,8 +186,8 @@ def _read(name: str, source: str, compiler: tuple[str, ...], told: str) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _read_once(opening: str, compiler: tuple[str, ...]) -> str:
-    """:func:`_read`, by a plain compiler, of lines that many texts begin with, which include files of ours and of its own. It is
-    kept until one of these files is another, since the preprocessor takes longer than all else of a kernel that was compiled."""
+    """:func:`_read`, by a plain compiler, of lines that many texts begin with, which include files of ours and of its own. It
+    is kept until one of these files is another, since the preprocessor takes longer than all else of a compiled kernel."""
     told = _told_once(compiler)
 
     def look() -> tuple[dict[str, str], bytes, str]:

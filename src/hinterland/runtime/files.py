@@ -25,12 +25,14 @@ from .trust import followed
 # A file system that gives no file a second name.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
+NONE_LEFT = (errno.EMFILE, errno.ENFILE)  # the process, or the system, may open no more files
+
 
 def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
     """The operating system's refusal in a sentence."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         remedy = "the disk or the quota is full: free space or write elsewhere; nothing was left under this name"
-    elif error.errno in (errno.EMFILE, errno.ENFILE):
+    elif error.errno in NONE_LEFT:
         remedy = "close some, or raise the limit (ulimit -n)"
     elif error.errno == errno.ENOENT:
         remedy = "check the path"
@@ -57,6 +59,19 @@ def refusal(path: str | Path, error: Exception) -> StorageError | None:
     if (words := os.strerror(errno.EMFILE)) in str(error):  # of torch's reader, which has no numbers
         return refused(path, "read", OSError(errno.EMFILE, words))
     return None
+
+
+@contextmanager
+def opening(what: str | Path, doing: str) -> Iterator[None]:
+    """Turns an OSError of what opens files into a StorageError that says for what."""
+    try:
+        yield
+    except StorageError:
+        raise
+    except OSError as error:
+        if (words := os.strerror(errno.EMFILE)) in str(error):  # the system's loader of libraries has no numbers
+            error = OSError(errno.EMFILE, words)
+        raise refused(what, doing, error) from error
 
 
 def why_unsafe(error: Exception) -> str:

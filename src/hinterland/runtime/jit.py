@@ -29,7 +29,7 @@ import torch
 
 from . import devices
 from .errors import ConfigError, DeviceError, HinterlandError, StorageError
-from .files import replacing
+from .files import NONE_LEFT, opening, refused, replacing
 from .include import INCLUDE_DIR, PACKAGE
 from .progress import notice
 from .trust import is_ours
@@ -98,7 +98,9 @@ class KernelSource(ABC):
         ``unit``: one of :meth:`units`; None where all instances are one. ``announced``: someone waits for it, and is told.
         """
         unit = unit or self.instances
-        entry = folder / f"{Path(self.path).stem}-{arch}-{self.key(arch, unit)}.cubin"
+        with opening(self.path, "read"):
+            key = self.key(arch, unit)
+        entry = folder / f"{Path(self.path).stem}-{arch}-{key}.cubin"
 
         def made() -> tuple[dict[str, str], bytes, str]:
             if announced:
@@ -220,7 +222,9 @@ def _text_of(place: str) -> str | None:
     try:
         with open(place, errors="replace") as file:
             return file.read()
-    except OSError:
+    except OSError as error:
+        if error.errno in NONE_LEFT:
+            raise refused(place, "read", error) from error
         return None
 
 
@@ -300,6 +304,8 @@ def _store(entry: Path, symbols: dict[str, str], cubin: bytes, said: str = "") -
         with replacing(entry, mode=0o644) as output:
             output.write(blob)
     except StorageError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in NONE_LEFT:
+            raise
         raise StorageError(f"{error}; or set HINTERLAND_CACHE_DIR to a folder with space") from error
 
 
@@ -322,7 +328,9 @@ def _check_folder(folder: Path) -> None:
     )
 
 
-def _unusable(folder: Path, doing: str, error: OSError) -> ConfigError:
+def _unusable(folder: Path, doing: str, error: OSError) -> HinterlandError:
+    if error.errno in NONE_LEFT:
+        return refused(folder, doing, error)
     return ConfigError(
         f"the kernel cache {folder} cannot be {doing} ({error.strerror}); set HINTERLAND_CACHE_DIR to a folder that can"
     )
