@@ -76,6 +76,18 @@ def test_powers_are_torchs(device: torch.device) -> None:
     assert torch.equal(hl.map(lambda x: x**4 + x**2, whole.to(device)).cpu(), whole**4 + whole**2)
 
 
+def test_where_is_a_function_and_a_method(device: torch.device) -> None:
+    """As torch has them: of the method the value is what stays where the condition holds."""
+    x, seven = torch.tensor([-1.0, 0.0, 2.0]), torch.tensor(7.0)
+    for function in (
+        lambda x: torch.where(x > 0, x, 0.5),
+        lambda x: x.where(x > 0, 0.5),
+        lambda x: x.where(condition=x > 0, other=0.5),
+        lambda x: seven.where(x > 0, x),
+    ):
+        assert torch.equal(hl.map(function, x.to(device)).cpu(), function(x))
+
+
 FORMS = (
     lambda x, y: x + y,
     lambda x, y: x * y - 1,
@@ -86,6 +98,9 @@ FORMS = (
     lambda x, y: torch.where(x > y, x, y),
     lambda x, y: torch.where(x > 0, x, 0.5),
     lambda x, y: torch.where(x > 0, 1, 0),
+    lambda x, y: x.where(x > y, y),
+    lambda x, y: x.where(condition=y > 0, other=0),
+    lambda x, y: torch.tensor(7).where(x > y, y),
     lambda x, y: torch.sqrt(x) + y,
     lambda x, y: (x & y) | (x ^ 3),
     lambda x, y: ~x,
@@ -330,6 +345,14 @@ REFUSED = {
     "in place": (lambda x: x.add_(1), [X], "has no add_"),
     "matmul": (lambda row: row @ torch.ones(3), [TABLE], "has no matmul"),
     "option": (lambda x: torch.add(x, x, alpha=2), [X], "unexpected keyword argument 'alpha'"),
+    "one argument": (lambda x: torch.add(x), [X], r"^add\(\) received .*a Value stands for an element.*help\(torch.add\)"),
+    "two arguments": (lambda x: torch.where(x > 0, x), [X], r"^where\(\) received .*help\(torch.where\)"),
+    "many arguments": (lambda x: torch.sqrt(x, x), [X], r"^sqrt\(\) takes 1 positional .*help\(torch.sqrt\)"),
+    "none": (lambda x: torch.sqrt(), [X], r"^sqrt\(\) missing 1 .*help\(torch.sqrt\)"),
+    "torch's number": (lambda x: torch.maximum(x, 1.0), [X], r"must be Tensor, not float: a Value.*help\(torch.maximum\)"),
+    "torch's option": (lambda row: torch.sum(row, of=1), [TABLE], r"^sum\(\) received .*help\(torch.sum\)"),
+    "a method's argument": (lambda x: x.where(x > 0), [X], "where, as functions of elements may use it: missing.*'other'"),
+    "a method's condition": (lambda x: x.where(x, 0), [X], "condition first, whose type is bool"),
     "vector": (lambda row: row * torch.ones(3), [TABLE], "mul takes elements of the arrays, numbers"),
     "text": (lambda x: x + "1", [X], "add takes elements.*'1'"),
     "None": (lambda x: x == None, [X], "eq takes elements"),  # noqa: E711

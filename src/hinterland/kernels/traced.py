@@ -131,7 +131,7 @@ class Value:
         kwargs = dict(kwargs or {})
         if func is torch.nn.functional.relu:
             kwargs.pop("inplace", None)
-        return _call(func.__name__, args, kwargs)
+        return _call(".where" if func == torch.Tensor.where else func.__name__, args, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> NoReturn:
         raise _numpys(func.__name__)
@@ -142,8 +142,9 @@ class Value:
     def __getattr__(self, name: str) -> Callable[..., Value]:
         if name.startswith("__"):
             raise AttributeError(name)
-        _known(name)
-        return lambda *args, **kwargs: _call(name, (self, *args), kwargs)
+        method = f".{name}" if f".{name}" in _FUNCTIONS else name
+        _known(method)
+        return lambda *args, **kwargs: _call(method, (self, *args), kwargs)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -241,6 +242,12 @@ def _called(fault: str, function: Callable[..., Any], args: Sequence[Any], kwarg
             raise ConfigError(
                 f"{error}: a Value stands for an element of an array; use operators and torch's functions of elements, as "
                 "torch.sqrt(x) and not np.sqrt(x), which help(hl.map) lists"
+            ) from error
+        if (torchs := re.match(r"([a-z]\w*)\(\)", str(error))) and hasattr(torch, torchs[1]):
+            said = re.split(r", but expected|\n", str(error))[0]
+            raise ConfigError(
+                f"{said}: a Value stands for an element of an array, as a tensor would; help(torch.{torchs[1]}) says what it "
+                "takes, and help(hl.map) what of torch a function may use"
             ) from error
         try:
             inspect.signature(function).bind(*args, **kwargs)
@@ -440,8 +447,8 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     "sum": _sum,
     "to": _to,
     "where": _where,
+    ".where": lambda self, condition, other: _where(condition, self, other),  # the method, whose value is not the first
 }
-
 
 def _add_operators() -> None:
     def forward(name: str) -> Callable[..., Value]:
