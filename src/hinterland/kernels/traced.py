@@ -450,6 +450,7 @@ _FUNCTIONS: dict[str, Callable[..., Value]] = {
     ".where": lambda self, condition, other: _where(condition, self, other),  # the method, whose value is not the first
 }
 
+
 def _add_operators() -> None:
     def forward(name: str) -> Callable[..., Value]:
         return lambda self, other, *more: _call(name, (self, other, *more), {})
