@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import array
 from collections.abc import Hashable, Sequence
+from numbers import Integral
 
 import numpy as np
 import torch
@@ -44,12 +45,12 @@ def stored(labels: Sequence[Hashable] | None) -> torch.Tensor | None:
     if not labels:
         return None
     kinds = {type(label) for label in labels}
-    if kinds == {int}:
-        values: list[int] = list(labels)  # type: ignore[arg-type]
+    if all(issubclass(kind, Integral) and kind is not bool for kind in kinds):  # NumPy's are of this kind, too
+        values: list[int] = [int(label) for label in labels]  # type: ignore[call-overload]
         low, high = min(values), max(values)
         kind = next((kind for kind in (np.int64, np.uint64) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max), None)
         return None if kind is None else torch.from_numpy(np.array(values, kind))
-    if kinds != {str}:
+    if not all(issubclass(kind, str) for kind in kinds):
         return None
     text = "\n".join(labels)  # type: ignore[arg-type]
     try:
