@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/pool.hpp"
+#include "core/utf8.hpp"
 
 namespace hinterland::native {
 
@@ -40,10 +42,16 @@ struct Complaint {
 // A field as a message quotes it: short, and only printable characters.
 std::string quote(const char* begin, const char* end) {
   std::string text;
-  for (const char* p = begin; p < end && text.size() < 40; ++p) {
-    text += *p >= ' ' && *p <= '~' ? *p : '?';
+  int64_t characters = 0;
+  const char* p = begin;
+  for (; p < end && characters < 40; ++characters) {
+    const auto* const at = reinterpret_cast<const uint8_t*>(p);
+    const int64_t bytes = utf8_bytes(at, reinterpret_cast<const uint8_t*>(end));
+    const bool control = *at < ' ' || *at == 0x7f || (*at == 0xc2 && bytes == 2 && at[1] < 0xa0);
+    text.append(bytes == 0 || control ? "?" : std::string_view(p, bytes));
+    p += std::max<int64_t>(bytes, 1);
   }
-  return '"' + text + (end - begin > 40 ? "...\"" : "\"");
+  return '"' + text + (p < end ? "...\"" : "\"");
 }
 
 bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -91,6 +99,19 @@ bool parse_vertex(Cursor& cursor, int64_t& value) {
   return cursor.at_separator();
 }
 
+// A number in quotation marks, as csv.QUOTE_ALL writes it, that `parse` takes; of edge lists alone. On success the cursor stands
+// behind it.
+template <class Parse>
+bool in_quotes(const TextLayout& layout, Cursor& cursor, Parse&& parse) {
+  if (layout.vertices >= 0 || cursor.at == cursor.end || *cursor.at != '"') return false;
+  const auto* const mark = static_cast<const char*>(std::memchr(cursor.at + 1, '"', cursor.end - cursor.at - 1));
+  if (mark == nullptr) return false;
+  Cursor inside{cursor.at + 1, mark, '\0'};
+  if (!parse(inside) || inside.at != mark) return false;
+  cursor.at = mark + 1;
+  return cursor.at_separator();
+}
+
 // Anything is a name that does not end before its column does; blanks around it are not part of it. In quotation marks stands
 // what may hold separators, and two of these marks for one. On success the cursor stands behind it.
 bool take_name(Cursor& cursor, Names::Batch& names, int64_t& value) {
@@ -121,6 +142,13 @@ bool take_name(Cursor& cursor, Names::Batch& names, int64_t& value) {
   return true;
 }
 
+bool take_vertex(const TextLayout& layout, Cursor& cursor, int64_t& value) {
+  const Cursor start = cursor;
+  if (parse_vertex(cursor, value)) return true;
+  cursor = start;
+  return in_quotes(layout, cursor, [&](Cursor& inside) { return parse_vertex(inside, value); });
+}
+
 bool in_range(const TextLayout& layout, int64_t vertex) {
   return vertex >= layout.base && vertex - layout.base < (layout.vertices >= 0 ? layout.vertices : kLargestVertex);
 }
@@ -137,7 +165,7 @@ Complaint about_vertex(const TextLayout& layout, const char* role, Cursor cursor
   const std::string names =
       layout.vertices >= 0 ? "" : "; lists of names and of other numbers are read with ids='any' (--ids any)";
   int64_t vertex = 0;
-  if (!parse_vertex(cursor, vertex)) {
+  if (!take_vertex(layout, cursor, vertex)) {
     if (layout.vertices < 0 && layout.separator == '\0' && text.find_first_of(",;|") != std::string::npos) {
       return {std::string("the ") + role + " is " + text + ", and the columns of the first line have blanks between them",
               "separate all columns alike"};
@@ -173,16 +201,33 @@ Number parse_weight(Cursor& cursor, int64_t& integer, double& real) {
   return fine ? Number::kReal : Number::kWrong;
 }
 
+Number take_weight(const TextLayout& layout, Cursor& cursor, int64_t& integer, double& real) {
+  const Cursor start = cursor;
+  Number number = parse_weight(cursor, integer, real);
+  if (number != Number::kWrong) return number;
+  cursor = start;
+  const bool taken = in_quotes(layout, cursor, [&](Cursor& inside) {
+    number = parse_weight(inside, integer, real);
+    return number != Number::kWrong;
+  });
+  return taken ? number : Number::kWrong;
+}
+
 Complaint about_weight(const TextLayout& layout, Cursor cursor) {
   const char* const begin = cursor.at;
   const char* const end = cursor.field_end();
   if (begin == end) return {"the line ends before its weight", "every line of a weighted list needs a third column"};
   int64_t integer = 0;
   double real = 0;
-  const Number number = parse_weight(cursor, integer, real);
+  const Number number = take_weight(layout, cursor, integer, real);
   if (number != Number::kWrong) {
     return {"the weight is " + quote(begin, end) + ", which is no 64-bit integer",
             "declare the field real, or correct the value"};
+  }
+  if (std::from_chars(begin, end, real).ec == std::errc::result_out_of_range) {
+    const bool small = std::abs(std::strtod(std::string(begin, end).c_str(), nullptr)) < 1;
+    return {"the weight is " + quote(begin, end) + ", which is too " + (small ? "small" : "large") + " for a double",
+            small ? "write 0, or scale all weights" : "scale all weights"};
   }
   return {"the weight is " + quote(begin, end) + ", which is not a finite number",
           std::string("weights must be ") + (layout.weights == WeightColumn::kInteger ? "integers" : "numbers") +
@@ -222,17 +267,17 @@ Complaint about_separator(const TextLayout& layout, const char* before, Cursor c
 }
 
 // The line's last column: a time, which a graph does not hold.
-bool pass_time(Cursor& cursor, Complaint* complaint) {
+bool pass_time(const TextLayout& layout, Cursor& cursor, Complaint* complaint) {
   int64_t integer = 0;
   double real = 0;
   const bool apart = cursor.next_column();
   const Cursor field = cursor;
-  if (apart && parse_weight(cursor, integer, real) != Number::kWrong) return true;
+  if (apart && take_weight(layout, cursor, integer, real) != Number::kWrong) return true;
   if (complaint != nullptr) {
     const std::string found = field.at == field.end
                                   ? "the line ends before its time"
                                   : "the time is " + quote(field.at, field.field_end()) + ", which is no number";
-    *complaint = {found, "every line needs a fourth column, a number, as the first has"};
+    *complaint = {found, "every line needs a number in its last column, as the first has"};
   }
   return false;
 }
@@ -255,8 +300,9 @@ Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin
                        "put the name between quotation marks, or the comment before the first edge"};
     });
   }
-  const auto take_vertex = [&](int64_t& vertex) {
-    return names == nullptr ? parse_vertex(cursor, vertex) && in_range(layout, vertex) : take_name(cursor, *names, vertex);
+  const auto take_end = [&](int64_t& vertex) {
+    return names == nullptr ? take_vertex(layout, cursor, vertex) && in_range(layout, vertex)
+                            : take_name(cursor, *names, vertex);
   };
   if (layout.tag != '\0') {
     const Cursor start = cursor;
@@ -271,14 +317,14 @@ Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin
     cursor.skip_spaces();
   }
   Cursor field = cursor;
-  if (!take_vertex(edge.source)) {
+  if (!take_end(edge.source)) {
     return wrong([&] { return about_vertex(layout, "vertex", field); });
   }
   if (!cursor.next_column() && cursor.at != end) {
     return wrong([&] { return about_separator(layout, "vertex", cursor); });
   }
   field = cursor;
-  if (!take_vertex(edge.target)) {
+  if (!take_end(edge.target)) {
     return wrong([&] { return about_vertex(layout, "neighbour", field); });
   }
   Line result = Line::kEdge;
@@ -289,7 +335,7 @@ Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin
     field = cursor;
     int64_t integer = 0;
     double real = 0;
-    Number number = parse_weight(cursor, integer, real);
+    Number number = take_weight(layout, cursor, integer, real);
     if (number == Number::kInteger && layout.weights == WeightColumn::kReal) {
       number = Number::kReal;
       real = static_cast<double>(integer);
@@ -298,8 +344,8 @@ Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin
       return wrong([&] { return about_weight(layout, field); });
     }
     result = store_weight(number, integer, real, edge.weight);
-    if (layout.timed && !pass_time(cursor, complaint)) return Line::kWrong;
   }
+  if (layout.timed && !pass_time(layout, cursor, complaint)) return Line::kWrong;
   cursor.skip_spaces();
   if (cursor.at != end) {
     return wrong([&] {

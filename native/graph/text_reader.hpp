@@ -27,7 +27,7 @@ struct TextLayout {
   int64_t vertices = -1;  // what the header promises; -1: no header
   int64_t edges = -1;     // the same
   WeightColumn weights = WeightColumn::kNone;
-  bool timed = false;  // behind the weight stands a number that is not kept
+  bool timed = false;  // the last column is a number that is not kept
   bool named = false;  // vertices are whatever stands in the first two columns, and no line behind the first is a comment
 };
 

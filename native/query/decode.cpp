@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/pool.hpp"
+#include "core/utf8.hpp"
 #include "hinterland/query/column.hpp"
 #include "query/bits.hpp"
 #include "query/hybrid.hpp"
@@ -241,20 +242,11 @@ bool is_ascii(const uint8_t* bytes, int64_t size) {
   return any < 0x80;
 }
 
-// By Unicode's table 3-7.
 bool is_utf8(const uint8_t* at, const uint8_t* end) {
   while (at < end) {
-    const uint8_t first = *at++;
-    if (first < 0x80) continue;
-    if (first < 0xc2 || first > 0xf4) return false;
-    const int64_t more = first < 0xe0 ? 1 : first < 0xf0 ? 2 : 3;
-    if (end - at < more) return false;
-    for (int64_t i = 0; i < more; ++i) {
-      if (at[i] < 0x80 || at[i] > 0xbf) return false;
-    }
-    if ((first == 0xe0 && at[0] < 0xa0) || (first == 0xed && at[0] > 0x9f)) return false;  // too long, and surrogates
-    if ((first == 0xf0 && at[0] < 0x90) || (first == 0xf4 && at[0] > 0x8f)) return false;  // too long, and too large
-    at += more;
+    const int64_t bytes = utf8_bytes(at, end);
+    if (bytes == 0) return false;
+    at += bytes;
   }
   return true;
 }

@@ -80,6 +80,12 @@ def test_files_of_sources_list_names(command, file, tmp_path):
     status, said, _ = command("msbfs", file, "--sources", begin, "--json", "--output", tmp_path / "m.parquet")
     assert json.loads(said)["runs"][0]["sources"] == ["bob", "Zoë Z", "dan"]
     assert {name: row[1] for name, row in rows(tmp_path / "m.parquet").items()} == {"bob": 4, "Zoë Z": 1, "dan": 5}
+    wide = hl.load_graph(file)
+    wide.labels = ["\u3000x", "a\x85b\u2028c", *NAMES[2:]]
+    hl.save_graph(wide, tmp_path / "wide.hl")
+    begin.write_text("a\x85b\u2028c\t\r\n\u3000x # the first\n")
+    status, said, _ = command("msbfs", tmp_path / "wide.hl", "--sources", begin, "--json")
+    assert json.loads(said)["runs"][0]["sources"] == ["a\x85b\u2028c", "\u3000x"]
     for content, words in (("bob\ncarl\n", "line 2: no vertex is called 'carl'"), ("\n# x\n", "holds no name of a vertex")):
         begin.write_text(content)
         status, _, log = command("pagerank", file, "--sources", begin)

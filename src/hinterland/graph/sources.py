@@ -15,6 +15,7 @@ from .formats.arrays import MAGIC, open_npy
 from .graph import Graph
 
 _LONGEST = 20  # digits of the largest 64-bit number
+_BLANKS = " \t\r"  # what else Unicode calls blank is part of a name, as edge lists have it
 
 
 def draw_sources(graph: Graph, count: int, seed: int) -> list[int]:
@@ -72,10 +73,10 @@ def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:
 def _of_names(path: str, content: bytes, labels: Sequence[Hashable]) -> list[int]:
     """The vertices that a text names, one a line."""
     vertices, found = _by_name(labels), []
-    for number, line in enumerate(content.decode("utf-8-sig", errors="replace").splitlines(), start=1):
-        word = line.strip()
+    for number, line in enumerate(content.decode("utf-8-sig", errors="replace").split("\n"), start=1):
+        word = line.strip(_BLANKS)
         if word not in vertices:
-            word = line.partition("#")[0].strip()
+            word = line.partition("#")[0].strip(_BLANKS)
         if word:
             found.append((f"line {number}", word))
     if not found:

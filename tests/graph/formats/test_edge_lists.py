@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 
 import networkx as nx
@@ -25,6 +26,9 @@ from .samples import few, listed, memory_folder
 @pytest.fixture(scope="module")
 def folder():
     yield from memory_folder()
+
+
+NO_WEIGHTS = ("inf", "Infinity", "nan", "NaN", "NA", "null", "None")
 
 
 def written(folder, content, name="list.txt"):
@@ -70,6 +74,28 @@ def test_any_one_separator_and_a_heading_with_blanks(tmp_path, separator, headin
         ("0 1 2 3\n", r"networkx.read_adjlist"),
         ("0 1 {}\n", r"networkx wrote what it keeps of an edge"),
         ("0 1 {'weight': 3}\n", r"data=False or data=\['weight'\]"),
+        ("0 1\n京 2\n", 'line 2: the vertex is "京", which'),
+        ("0 1\n東京\x7f\x85\xa0é\t1\n", 'the vertex is "東京\\?\\?\xa0é", which'),
+        ("0 1\n" + "京" * 41 + " 2\n", f'the vertex is "{"京" * 40}\\.\\.\\.", which'),
+        (b"0 1\n\xe6\x9d\xff\xed\xa0\x80 2\n", r'the vertex is "\?{6}", which'),
+        ("0 1 1e-400\n", 'line 1: the weight is "1e-400", which is too small for a double; write 0'),
+        ("0 1 -1e400\n", 'the weight is "-1e400", which is too large for a double; scale'),
+        ("0 1 inf\n", 'the weight is "inf", which is not a finite number'),
+        ('0 1 5"3"\n', "the weight is .* not a finite number"),
+        ('0 1 "3\n', "the weight is .* not a finite number"),
+        ('0 1 "3 "\n', "the weight is .* not a finite number"),
+        ('"0 1 5\n', "the vertex is .* not a vertex number"),
+        ("target,source\n5,7\n", 'line 1: the heading calls column 2 "source" and column 1 "target", but the first column'),
+        ("id,source,target\n0,5,7\n", 'column 2 "source" and column 3 "target"'),
+        ("weight;Source Node;Target Node\n9;5;7\n", 'column 2 "Source Node" and column 3 "Target Node"'),
+        ("from_city,km,to_city\n5,9,7\n", 'column 1 "from_city" and column 3 "to_city"'),
+        ("head,relation,tail\n5,1,7\n", 'column 1 "head" and column 3 "tail"'),
+        ('"source","target"\n"1",5,7\n', '3 columns, ""1"", "5", "7", below a heading of 2'),
+        ("source,target,time,weight\n1,2,3,4\n", "4 columns; .* in a last column that is called so"),
+        ("0 -> 1\n1 -> 2\n", 'line 1: "->" stands between the ends of an edge'),
+        ("a,b\n0,--,1\n", 'line 2: "--" stands between'),
+        ("(0, 1)\n(1, 2)\n", r'line 1: "\(0, 1\)" is a tuple or a list in brackets; write the ends'),
+        ("[0, 1, 5],\n[1, 2, 6]\n", r"is a tuple or a list in brackets"),
     ],
 )
 def test_what_no_edge_list_has(tmp_path, content, words):
@@ -113,10 +139,47 @@ def test_konects_fourth_column_is_a_time(tmp_path, monkeypatch):
     assert listed(hl.load_graph(written(tmp_path, "% sym\n1 2\n"))) == [(1, 2)]  # one line an edge, as in all lists
 
 
+@pytest.mark.parametrize("ids", [None, "any"])
+@pytest.mark.parametrize("called", ["timestamp", "Time", "unix_time", "date"])
+def test_a_column_that_the_heading_calls_times_is_no_weight(tmp_path, monkeypatch, ids, called):
+    for weights in ("", ",9"):
+        monkeypatch.setattr(warned, "_told", set())
+        weight = ",weight" * bool(weights)
+        content = f"source,target{weight},{called}\n5,7{weights},1600000000\n7,8{weights},1600000000.5\n"
+        with pytest.warns(UserWarning, match=f'the last column, "{called}", has times, .* left out'):
+            graph = hl.load_graph(written(tmp_path, content), ids=ids)
+        edges = [(5, 7, 9), (7, 8, 9)] if weights else [(5, 7), (7, 8)]
+        assert (listed(graph) if ids is None else sorted(named(graph))) == edges
+    with pytest.raises(FormatError, match='line 2: the time is "x"'):
+        hl.load_graph(written(tmp_path, f"source,target,{called}\n5,7,x\n"), ids=ids)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_numbers_may_stand_in_quotation_marks(tmp_path, wide):
+    edges = [(i, i + 1, 2**40 * wide + i) for i in range(1500)]
+    path = tmp_path / "quoted.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([("source", "target", "n"), *edges])
+    assert listed(hl.load_graph(path)) == edges and hl.load_graph(path).weights.dtype == (torch.int64 if wide else torch.int32)
+    assert named(hl.load_graph(path, ids="any")) == Counter(edges)
+
+
 signed, unsigned = st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1)
 texts = st.text(st.characters(exclude_categories=("Cc", "Cs"), exclude_characters='"'), max_size=40).map(
     lambda name: f'n{name}"'
 )
+
+
+# Names as lists without quotation marks have them: Unicode's other blanks are part of them.
+unquoted = st.text(st.sampled_from("ab京\xa0\u3000\x85\u2028"), min_size=1, max_size=4).map("n{}".format)
+
+
+@few
+@given(st.lists(st.tuples(unquoted, unquoted), min_size=1, max_size=6), st.sampled_from(" \t,;|"), st.booleans())
+def test_columns_are_what_the_parser_takes_for_them(folder, edges, separator, weighted):
+    lines = [separator.join([*edge, "7"] if weighted else edge) for edge in edges]
+    graph = hl.load_graph(written(folder, "\n".join(lines)), ids="any")
+    assert named(graph) == Counter((*edge, 7) if weighted else edge for edge in edges)
 
 
 def edges_of(ends):
@@ -174,6 +237,24 @@ def test_names_are_integers_where_all_are_and_ascend(tmp_path, ends, labels):
         ),
         ("Smith, J\tDoe\nDoe\tAnn\n", [("Smith, J", "Doe"), ("Doe", "Ann")]),
         ('a #b\n"#b" c\n', [("a", "#b"), ("#b", "c")]),
+        ("Ann\xa0Lee Bob\nCy Dan\nDan Ann\n", [("Ann\xa0Lee", "Bob"), ("Cy", "Dan"), ("Dan", "Ann")]),
+        ("山田\u3000太郎 花子\n花子 次郎\n", [("山田\u3000太郎", "花子"), ("花子", "次郎")]),
+        ("a\x85b,\u2028c\u3000,7\nd,e,8\n", [("a\x85b", "\u2028c\u3000", 7), ("d", "e", 8)]),
+        ("Fromm,Tolstoy\nSartre,Camus\n", [("Fromm", "Tolstoy"), ("Sartre", "Camus")]),
+        ("fromage tomate\nx y\n", [("fromage", "tomate"), ("x", "y")]),
+        ("Startup,Enduser\nx,y\n", [("Startup", "Enduser"), ("x", "y")]),
+        ("source_1,target_1\nsource_2,target_2\n", [("source_1", "target_1"), ("source_2", "target_2")]),
+        ("src_ip,dst_ip\nx,y\n", [("x", "y")]),
+        ("FromStation,ToStation\nx,y\n", [("x", "y")]),
+        ("source2;targetName\nx;y\n", [("x", "y")]),
+        ("head,tail\nx,y\n", [("x", "y")]),
+        ("(a) b\tc (d)\nc (d)\te\n", [("(a) b", "c (d)"), ("c (d)", "e")]),
+        ("(a,b)\t(c\n", [("(a,b)", "(c")]),
+        ('a "->" 3\nb c 4\n', [("a", "->", 3), ("b", "c", 4)]),
+        ("{x\ty\ny\t{z}\n", [("{x", "y"), ("y", "{z}")]),
+        ("x\t{y\n", [("x", "{y")]),
+        ("[x]\t[y\n", [("[x]", "[y")]),
+        ('"a","b","3"\n"c","d","0.5"\n', [("a", "b", 3), ("c", "d", 0.5)]),
     ],
 )
 def test_lists_of_names_as_they_come(tmp_path, content, edges):
@@ -190,6 +271,16 @@ def test_lists_of_names_as_they_come(tmp_path, content, edges):
         ("a,b\nb,c,d\n", "line 2: after the neighbour follows"),
         ("caf\xe9 b\n".encode("latin1"), r"the name b'caf\\xe9' is no UTF-8.*iconv"),
         ("# nothing\n# Nodes: 7\n", "holds no edge"),
+        ("source,target\n", "only 'source,target', which reads like a heading; there is no graph"),
+        *[(f"alice bob {word}\nbob cy 2\n", f'line 1: the weight is "{word}", which is not a finite') for word in NO_WEIGHTS],
+        ("target,source\nalice,bob\n", 'column 2 "source" and column 1 "target"'),
+        ("(0, 1)\n(1, 2)\n", r'line 1: "\(0, 1\)" is a tuple or a list in brackets'),
+        ("('a', 'b', 3)\n", "is a tuple or a list in brackets"),
+        ('["a", "b"]\n', "is a tuple or a list in brackets"),
+        ("0 -> 1\n1 -> 2\n", 'line 1: "->" stands between the ends of an edge'),
+        ("a -- b\n", 'line 1: "--" stands between'),
+        ("a - 5\n", 'line 1: "-" stands between .* if it is a name'),
+        ("a b\n東京 京都 x\n", 'line 2: after the neighbour follows "x"'),
     ],
 )
 def test_names_that_are_none(tmp_path, content, words):
@@ -259,6 +350,10 @@ def test_ids_that_cannot_be(tmp_path, ids, name):
         ([2**64, 1, 0], False),
         (["\ud800", "a", "b"], False),
         ([True, False, 2], False),
+        (list(np.array([5, 3, 8])), True),
+        ([np.uint64(2**64 - 1), np.int8(5), 1], True),
+        ([np.str_("b"), "a", np.str_("ä")], True),
+        ([np.float64(1), 2, 3], False),
     ],
 )
 def test_files_of_ours_keep_names_of_texts_or_integers(tmp_path, recwarn, nodes, kept):

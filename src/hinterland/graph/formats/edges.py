@@ -32,8 +32,14 @@ _KONECT = re.compile(rb"%\s*(sym|asym|bip)\b")
 _SIDES = re.compile(rb"%\s*[0-9]{1,15}\s+([0-9]{1,15})\s+[0-9]{1,15}\s*$", re.MULTILINE)  # edges, and vertices of each side
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _WHOLE = re.compile(r'"?-?[0-9]+"?')
-# What headings call the ends of an edge, where these are names as well.
-_ENDS = re.compile(r"(source|src|from|tail|start)\w*,(target|dst|dest|to|head|end)\w*")
+_BLANKS = " \t\r\n"  # the parser's: what else Unicode calls blank is part of a name
+_NO_WEIGHT = re.compile(r"inf|infinity|nan|na|n/a|null|none", re.IGNORECASE)  # written for a number, and no name of a column
+# What headings call the ends of an edge, and what of these. An edge leads from tail to head, and in triples from head to tail.
+_SOURCE = re.compile(r"(?:source|src|from|origin|start|tail|head)(.*)")
+_TARGET = re.compile(r"(?:target|dst|destination|dest|to|end|head|tail)(.*)")
+_KNOWN = re.compile(r"(?:node|vertex|entity|user|name|label|title|id|ip|addr|address|key|index|idx|num|number|[0-9])*")
+_TIME = re.compile(r"(?:unix)?(?:times?|timestamps?|dates?|datetime|ts)")
+_ARROW = re.compile(r"<?[-=]+>?|[←→↔]")
 
 
 def read(path: str, options: Options) -> EdgeList | EdgeRuns:
@@ -52,15 +58,16 @@ def read(path: str, options: Options) -> EdgeList | EdgeRuns:
             path,
             comments=_COMMENTS.decode(),
             separator=head.separator,
-            weights="any" if head.columns > 2 else "none",
+            weights="any" if head.columns - head.timed > 2 else "none",
             first_line=reader.line if head.first else reader.line + 1,
             rules=rules,
-            timed=head.columns > 3,
+            timed=head.timed,
             named=options.named,
         )
         reader.parse(parser, head.first)
     if parser.edges == 0 and (head.nodes is None or options.named):
-        passed = f", only {head.heading!r}, a heading unless ids='any' is said" if head.heading else ""
+        unless = ", which reads like a heading" if options.named else ", a heading unless ids='any' is said"
+        passed = f", only {head.heading!r}{unless}" if head.heading else ""
         raise FormatError(f"{path}: the file holds no edge and no comment '# Nodes: N'{passed}; there is no graph in it")
     if options.named:
         count, names = parser.rank_names()
@@ -77,12 +84,13 @@ def read(path: str, options: Options) -> EdgeList | EdgeRuns:
 
 @dataclass
 class _Head:
-    """What stands before the second edge. ``first``: the first one's line; ``left``: vertices of a bipartite list's first side,
-    if it says how many."""
+    """What stands before the second edge. ``first``: the first one's line; ``timed``: the last column has times; ``left``:
+    vertices of a bipartite list's first side, if it says how many."""
 
     first: bytes = b""
     separator: str = ""
     columns: int = 2
+    timed: bool = False
     heading: str = ""
     nodes: int | None = None
     bipartite: bool = False
@@ -90,7 +98,7 @@ class _Head:
 
 
 def _head(reader: TextReader, named: bool) -> _Head:
-    head, comments, columns = _Head(), bytearray(), list[str]()
+    head, comments, heading = _Head(), bytearray(), list[str]()
 
     def see(text: bytes) -> None:
         comments.extend(text[: max(_FIRST - len(comments), 0)])
@@ -101,7 +109,8 @@ def _head(reader: TextReader, named: bool) -> _Head:
     ahead = _ahead(reader) if named else []
     fields = _split(line, _separator([line, *ahead]))
     if _is_heading(fields, ahead if named else None):
-        head.heading, columns = line.decode("utf-8", "replace").strip()[:60], fields
+        head.heading, heading = _text(line)[:60], fields
+        _check_order(reader, heading)
         line = reader.readline_behind(_PASSED, see)
         ahead = ahead[1:]
     head.first = line
@@ -115,7 +124,13 @@ def _head(reader: TextReader, named: bool) -> _Head:
         head.separator = separator if named else separator.strip()  # between numbers a tab is a blank
         fields = _split(line, head.separator)
         head.columns = len(fields)
-        _check_columns(reader, columns if len(columns) == len(fields) else fields, konect is not None)
+        _check_fields(reader, line, fields)
+        if _ends(heading) and len(fields) > len(heading):
+            raise reader.fail(
+                f"{len(fields)} columns, {_shown(fields)}, below a heading of {len(heading)}, {_shown(heading)}; cut off what "
+                "it does not name, as numbers of rows (in R: row.names = FALSE), or name all columns"
+            )
+        head.timed = _check_columns(reader, fields, heading if len(heading) == len(fields) else [], konect is not None)
     return head
 
 
@@ -123,7 +138,7 @@ def _ahead(reader: TextReader) -> list[bytes]:
     """The next lines that are whole and no comments, some of them."""
     lines = reader.peek().split(b"\n")
     whole = lines[:-1] if len(lines) > 1 else lines
-    return [line for line in whole[:_LINES] if line.strip() and line.lstrip()[:1] not in (b"#", b"%")]
+    return [line for line in whole[:_LINES] if (text := _text(line)) and text[0] not in "#%"]
 
 
 def _separator(lines: list[bytes]) -> str:
@@ -132,19 +147,22 @@ def _separator(lines: list[bytes]) -> str:
         counts = {len(_split(line, mark)) for line in lines}
         if len(lines) > 1 and len(counts) == 1 and 2 <= counts.pop() <= 4:
             return mark
-    text = _QUOTED.sub('""', lines[0].decode("utf-8", "replace").strip())
     for mark in _SEPARATORS:
-        fields = [field.strip() for field in text.split(mark or None)]
+        fields = _split(lines[0], mark)
         if len(fields) > 1 and not (mark == "\t" and any(field.strip(",;|") != field for field in fields)):
             return mark
     return ""
 
 
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").strip(_BLANKS)
+
+
 def _split(line: bytes, separator: str) -> list[str]:
-    text = line.decode("utf-8", "replace").strip()
-    hidden = _QUOTED.sub(lambda quoted: re.sub(r"[\s,;|]", "\0", quoted[0]), text)
-    ends = [0, *(at for found in re.finditer(re.escape(separator) or r"\s+", hidden) for at in found.span()), len(text)]
-    return [text[begin:end].strip() for begin, end in zip(ends[::2], ends[1::2], strict=True)]
+    text = _text(line)
+    hidden = _QUOTED.sub(lambda quoted: re.sub(r"[ \t\r,;|]", "\0", quoted[0]), text)
+    ends = [0, *(at for found in re.finditer(re.escape(separator) or r"[ \t\r]+", hidden) for at in found.span()), len(text)]
+    return [text[begin:end].strip(_BLANKS) for begin, end in zip(ends[::2], ends[1::2], strict=True)]
 
 
 def _is_heading(fields: list[str], ahead: list[bytes] | None) -> bool:
@@ -153,18 +171,67 @@ def _is_heading(fields: list[str], ahead: list[bytes] | None) -> bool:
     if len(words) < 2 or not all(word[:1].isalpha() or word[:1] == "_" for word in words):
         return False
     if ahead is None or len(words) > 2:  # a weight is no word
-        return True
+        return not any(_NO_WEIGHT.fullmatch(word) for word in words[2:])
     others = [_split(line, _separator(ahead)) for line in ahead]
     if others and all(_WHOLE.fullmatch(end) for end in others[0][:2]):
         return True
-    known = _ENDS.fullmatch(",".join(re.sub(r"[\W_]", "", word.lower()) for word in words))
-    return known is not None and not any(field in fields for other in others for field in other[:2])
+    taken = any(field in fields for other in others for field in other[:2]) or any(_ends(other) for other in others)
+    return bool(_ends(fields)) and not taken
 
 
-def _check_columns(reader: TextReader, fields: list[str], konect: bool) -> None:
-    """Refuses a number of columns that no edge list has, and says what the list may be."""
-    count, shown = len(fields), ", ".join(f'"{field[:20]}"' for field in fields[:6])
-    if fields[-1].startswith("{") or "{" in "".join(fields[2:]):
+def _plain(word: str) -> str:
+    return re.sub(r"[\W_]", "", word.lower())
+
+
+def _ends(fields: list[str]) -> list[tuple[int, int]]:
+    """Columns that words like source and target name together, in pairs: of the same, as in from_city and to_city, or of
+    what is often in headings."""
+    words = [_plain(field) for field in fields]
+    found = [(_SOURCE.fullmatch(word), _TARGET.fullmatch(word)) for word in words]
+    return [
+        (i, j)
+        for i, (source, _) in enumerate(found)
+        for j, (_, target) in enumerate(found)
+        if source and target and i != j
+        if source[1] == target[1] or (_KNOWN.fullmatch(source[1]) and _KNOWN.fullmatch(target[1]))
+    ]
+
+
+def _check_order(reader: TextReader, heading: list[str]) -> None:
+    """Refuses a heading that says that the first two columns are not those of sources and targets."""
+    ends = _ends(heading)
+    if ends and (0, 1) not in ends:
+        source, target = ends[0]
+        raise reader.fail(
+            f"the heading calls column {source + 1} {_shown([heading[source]])} and column {target + 1} "
+            f"{_shown([heading[target]])}, but the first column must be the source and the second the target: write them so"
+        )
+
+
+def _check_fields(reader: TextReader, line: bytes, fields: list[str]) -> None:
+    """Refuses edges that are written with more than a separator between their ends."""
+    if len(fields) < 2:
+        return
+    first, last = fields[0], fields[-1] or fields[-2]  # perhaps with a comma behind it
+    opens, closes = (sum(map(text.count, "([")) - sum(map(text.count, ")]")) for text in (first, last))
+    if first[:1] in ("(", "[") and last[-1:] in (")", "]") and opens > 0 > closes:
+        what = f"{_shown([_text(line)])} is a tuple or a list in brackets"
+    elif len(fields) > 2 and _ARROW.fullmatch(fields[1]):
+        what = f"{_shown(fields[1:2])} stands between the ends of an edge (or put it between quotation marks, if it is a name)"
+    else:
+        return
+    raise reader.fail(f"{what}; write the ends with a blank or a comma between them, and nothing else")
+
+
+def _shown(fields: list[str]) -> str:
+    return ", ".join(f'"{field[:20]}"' for field in fields[:6])
+
+
+def _check_columns(reader: TextReader, fields: list[str], heading: list[str], konect: bool) -> bool:
+    """Whether the last column has times, which a graph does not hold. Refuses a number of columns that no edge list has, and
+    says what the list may be."""
+    count, shown = len(fields), _shown(heading or fields)
+    if "{" in "".join(fields[2:]):
         raise reader.fail(
             f"{count} columns: {shown}; networkx wrote what it keeps of an edge behind it: write the list with data=False or "
             "data=['weight']"
@@ -174,17 +241,25 @@ def _check_columns(reader: TextReader, fields: list[str], konect: bool) -> None:
             f"times in {reader.path}",
             f"{reader.path}: of the four columns the third is read as weights, and the fourth, times, is left out",
         )
-    elif count == 1:
+        return True
+    if count in (3, 4) and heading and _TIME.fullmatch(_plain(heading[-1])):
+        warn_once(
+            f"times in {reader.path}",
+            f"{reader.path}: the last column, {_shown(heading[-1:])}, has times, which a graph does not hold, and is left out",
+        )
+        return True
+    if count == 1:
         raise reader.fail(
             f"1 column, {shown}; an edge list has two or three: source, target, and a weight, with blanks, commas, semicolons "
             "or bars between them"
         )
-    elif count > 3:
+    if count > 3:
         raise reader.fail(
             f"{count} columns; an edge list has two or three: source, target, and a weight. These are {shown}: cut off what is "
-            "no weight (a time is known in lists of KONECT, which begin with % sym, % asym or % bip); a vertex with its "
-            "neighbours on a line is read by networkx.read_adjlist and hl.from_networkx"
+            "no weight (a time is known in lists of KONECT, which begin with % sym, % asym or % bip, and in a last column that "
+            "is called so); a vertex with its neighbours on a line is read by networkx.read_adjlist and hl.from_networkx"
         )
+    return False
 
 
 def _require_no_lists(path: str, head: _Head, parser: _core.EdgeParser) -> None:
@@ -192,7 +267,7 @@ def _require_no_lists(path: str, head: _Head, parser: _core.EdgeParser) -> None:
     texts are told by their content (:mod:`.metis`)."""
     if parser.edges < _SHORT:
         return
-    vertices, edges = (int(field) for field in _split(head.first, head.separator)[:2])
+    vertices, edges = (int(field.strip('"')) for field in _split(head.first, head.separator)[:2])
     as_promised = vertices + 1 == parser.edges and 2 * edges in (2 * vertices, head.columns * vertices)
     if as_promised and parser.largest == max(vertices, edges):
         raise FormatError(

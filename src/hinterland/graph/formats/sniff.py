@@ -38,7 +38,11 @@ _FOREIGN = (
     (rb"(?:\s|[#%][^\n]*\n|(?:creator|version|comment)\b[^\n]*\n)*graph\s*\[", "GML", _NETWORKX.format("read_gml")),
     (rb"(?:\s|%[^\n]*\n)*\*(?:vertices|network|arcs|edges)", "a Pajek network", _NETWORKX.format("read_pajek")),
     (rb"(?:\s|//[^\n]*\n)*(?:strict\s+)?(?:di)?graph\b[^\n{]*\{", "DOT (Graphviz)", _NETWORKX.format("nx_pydot.read_dot")),
-    (rb"\s*[\[{]", "JSON", _NETWORKX.format("node_link_graph(json.load(file)) if it is node-link data")),
+    (
+        rb"""\s*(?:\{\s*(?:["'}]|-?\d+\s*:)|\[\s*[\[{\]])""",
+        "JSON",
+        _NETWORKX.format("node_link_graph(json.load(file)) if it is node-link data"),
+    ),
     (
         rb"(?:Weighted)?(?:Adjacency|Edge)(?:Graph|Array)\s",
         "a graph of PBBS or Ligra",
