@@ -100,10 +100,10 @@ bool parse_vertex(Cursor& cursor, int64_t& value) {
 }
 
 // A number in quotation marks, as csv.QUOTE_ALL writes it, that `parse` takes; of edge lists alone. On success the cursor stands
-// behind it.
+// behind it. Apart, so that the loops of numbers without them stay short.
 template <class Parse>
-bool in_quotes(const TextLayout& layout, Cursor& cursor, Parse&& parse) {
-  if (layout.vertices >= 0 || cursor.at == cursor.end || *cursor.at != '"') return false;
+[[gnu::noinline]] bool in_quotes(const TextLayout& layout, Cursor& cursor, Parse&& parse) {
+  if (layout.vertices >= 0) return false;
   const auto* const mark = static_cast<const char*>(std::memchr(cursor.at + 1, '"', cursor.end - cursor.at - 1));
   if (mark == nullptr) return false;
   Cursor inside{cursor.at + 1, mark, '\0'};
@@ -143,9 +143,7 @@ bool take_name(Cursor& cursor, Names::Batch& names, int64_t& value) {
 }
 
 bool take_vertex(const TextLayout& layout, Cursor& cursor, int64_t& value) {
-  const Cursor start = cursor;
-  if (parse_vertex(cursor, value)) return true;
-  cursor = start;
+  if (cursor.at == cursor.end || *cursor.at != '"') return parse_vertex(cursor, value);
   return in_quotes(layout, cursor, [&](Cursor& inside) { return parse_vertex(inside, value); });
 }
 
@@ -202,10 +200,8 @@ Number parse_weight(Cursor& cursor, int64_t& integer, double& real) {
 }
 
 Number take_weight(const TextLayout& layout, Cursor& cursor, int64_t& integer, double& real) {
-  const Cursor start = cursor;
-  Number number = parse_weight(cursor, integer, real);
-  if (number != Number::kWrong) return number;
-  cursor = start;
+  if (cursor.at == cursor.end || *cursor.at != '"') return parse_weight(cursor, integer, real);
+  Number number = Number::kWrong;
   const bool taken = in_quotes(layout, cursor, [&](Cursor& inside) {
     number = parse_weight(inside, integer, real);
     return number != Number::kWrong;
