@@ -359,6 +359,10 @@ def test_options_that_do_not_go_together_are_usage(arguments, says, command, fil
         (("bc", "--count", 10**12), "cannot be drawn from 80 vertices"),
         (("bfs", "--output", "/no/such/folder/levels.npy"), "make the folder /no/such/folder first"),
         (("cc", "--output", "/"), "is no regular file"),
+        (("bfs", "--output", "o.csv"), "o.csv: results are written as .npy, one array, or as .parquet, a table; name a file"),
+        (("msbfs", "--output", "levels"), "levels: results are written as .npy"),
+        (("cc", "--output", "-"), "-: results are written as .npy"),
+        (("bc", "--output", "/no/such/o.npy", "--sources", "/no/such/file"), "/no/such/o.npy: cannot be written"),
     ],
 )
 def test_errors_are_a_sentence(arguments, says, command, file):

@@ -158,5 +158,7 @@ def test_traffic_of_a_file(command, tmp_path):
     status, out, _ = command("traffic", tmp_path / "graph.hl", "--rate", 12.3, "--latency", 1.6, "--json")
     link = json.loads(out)["link"]
     assert (link["rate"], link["latency"], link["measured"]) == (12.3e9, 1.6e-6, False)
+    status, _, err = command("traffic", tmp_path / "none.hl", "--plot", tmp_path / "cc.csv")
+    assert status == 1 and "cc.csv cannot be plotted" in err
     status, _, err = command("traffic", tmp_path / "graph.hl", "--access", "wide")
     assert status == 1 and "access 'wide' is not one of" in err

@@ -75,7 +75,7 @@ class Options:
     ] = None
     verify: Annotated[bool, typer.Option("--verify", help="Check every result by the properties that define it.")] = False
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the result: a table as .parquet, else one array as .npy.")
+        Path | None, typer.Option(metavar="FILE", help="Write the result: a table as .parquet, or one array as .npy.")
     ] = None
     stats: Annotated[bool, typer.Option("--stats", help="Also report each level or iteration.")] = False
     json: Json = False

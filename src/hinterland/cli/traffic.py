@@ -34,11 +34,13 @@ def traffic(
     from ..graph import load_graph
     from ..graph.sources import draw_sources
     from ..runtime.files import check_place
+    from ..runtime.pictures import check_plot
     from ..traffic import analyse
     from ..traffic.plot import plot as write_plot
 
     link = _link(rate, latency)
     if plot is not None:
+        check_plot(plot)
         check_place(plot)
     loaded = load_graph(graph)
     if source is None and algorithm in ("bfs", "sssp"):

@@ -147,7 +147,9 @@ def with_weights(graph: Graph, drawn: str | None, seed: int) -> Graph:
 
 
 def load(file: Path, options: Options) -> Graph:
-    """The graph in ``file``, placed as the options say. Of one on storage it is said what the budget bounds, and what not."""
+    """The graph in ``file``, placed as the options say, once they are known to be right. Of one on storage it is said what the
+    budget bounds, and what not."""
+    _check_output(options.output)
     graph = load_graph(file, options.placement, host_budget=options.host_budget, ids=options.ids)
     found = _on_storage(graph)
     if found is not None:
@@ -189,7 +191,6 @@ def search(algorithm: Algorithm, file: Path, start: Start, options: Options, dra
 
 def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> None:
     """Runs the algorithm from each start, then prints and writes what was found."""
-    check_output(options.output)
     ceiling = _ceiling(algorithm, graph, starts, options)
     many = len(starts.runs) > 1 and algorithm.prepared
     began = time.perf_counter()
@@ -335,11 +336,13 @@ def _requests(search: dict[str, Any]) -> str:
     return f"  requests: {by_size}; amplification {search['amplification']:.3f}"
 
 
-def check_output(path: Path | None) -> None:
-    """Refuses a place that cannot be written, and a table where pyarrow is missing, before anything runs."""
+def _check_output(path: Path | None) -> None:
+    """Refuses a place that cannot be written, a kind of file that is not, and a table where pyarrow is missing."""
     if path is None:
         return
     check_place(path)
+    if path.suffix not in (".npy", ".parquet"):
+        raise ConfigError(f"{path}: results are written as .npy, one array, or as .parquet, a table; name a file that ends so")
     if path.suffix == ".parquet":
         try:
             import pyarrow.parquet  # noqa: F401
