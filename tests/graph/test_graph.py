@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import io
+import multiprocessing
+import pickle
 import sys
 import weakref
 
@@ -13,11 +17,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hinterland as hl
 from hinterland import Graph
 from hinterland.graph import arrays, from_edges, simplify
 from hinterland.memory import UnifiedTensor
 from hinterland.runtime import devices
-from hinterland.runtime.errors import ConfigError, DeviceError, GraphError
+from hinterland.runtime.errors import ConfigError, DeviceError, GraphError, StorageError
+
+from .. import forked
 
 
 def small(**options) -> Graph:
@@ -165,6 +172,112 @@ def test_a_transposed_graph_does_not_keep_the_first_alive():
     finally:
         gc.enable()
     assert turned.transpose().indices.tolist() == [1, 2, 0]
+
+
+def saved(graph: Graph) -> Graph:
+    file = io.BytesIO()
+    torch.save({"graph": graph}, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)["graph"]
+
+
+def pickled(graph: Graph) -> Graph:
+    return pickle.loads(pickle.dumps(graph))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, pickled, saved])
+@pytest.mark.parametrize("form", [lambda g: g, lambda g: hl.reorder(g, "degree"), hl.compress])
+@pytest.mark.parametrize("placement", ["heap", "registered", "host", {"indices": "registered", "indptr": "heap"}])
+def test_a_copy_is_the_same_graph_in_the_same_places(copied, form, placement):
+    for first in (small(placement=placement), Graph(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), directed=False)):
+        first.labels = ["a", "ä", ("b", 1)][: first.num_vertices]
+        graph = form(first)
+        turned = graph.transpose()
+        other = copied(graph)
+        assert type(other) is Graph and (other.directed, other.placement) == (graph.directed, graph.placement)
+        assert other.labels == graph.labels
+        for mine, theirs in zip(other.checked_rows(), graph.checked_rows(), strict=True):
+            assert theirs is None or (torch.equal(mine, theirs) and mine.data_ptr() != theirs.data_ptr())
+        assert (other.order is None) == (graph.order is None) or torch.equal(other.order, graph.order)
+        assert hl.bfs(other, 0).levels.tolist() == hl.bfs(first, 0).levels.tolist()
+        assert other.transpose() is not turned and torch.equal(other.transpose().indices, turned.indices)
+
+
+def test_a_shallow_copy_shares_arrays_and_the_transpose():
+    graph = small()
+    turned, other = graph.transpose(), copy.copy(graph)
+    assert other.indices.data_ptr() == graph.indices.data_ptr() and other.transpose() is turned
+    assert turned.transpose() is graph
+    other.labels = ["a", "b", "c"]
+    assert graph.labels is None
+
+
+@pytest.mark.parametrize("names", [["g.hl"], ["g.hl", "copy.hl"]])
+def test_a_graph_on_storage_is_pickled_by_its_path(tmp_path, names):
+    graph = small()
+    for name in names:
+        hl.save_graph(graph, tmp_path / name, transpose=True)
+    paths = [tmp_path / name for name in names]
+    stored = hl.load_graph(paths if len(paths) > 1 else paths[0], "storage", host_budget="1MiB", transpose=True)
+    for copied in (copy.deepcopy, pickled, saved):
+        other = copied(stored)
+        assert other.placement == stored.placement and other.indices.tolist() == [1, 2, 0]
+        assert other.known_transpose.placement == stored.transpose().placement
+        assert other.transpose().indices.tolist() == graph.transpose().indices.tolist()
+        assert other.transpose().transpose() is other
+        (cache,) = other.neighbor_lists.caches
+        assert cache.host_budget == stored.neighbor_lists.caches[0].host_budget
+    held = pickle.dumps(stored)
+    hl.save_graph(Graph(torch.tensor([0, 1]), torch.tensor([0]), torch.tensor([1.0])), tmp_path / "g.hl", transpose=True)
+    with pytest.raises(ConfigError, match=r"g\.hl"):
+        pickle.loads(held)
+    (tmp_path / "g.hl").unlink()
+    with pytest.raises(StorageError, match="g.hl"):
+        pickle.loads(held)
+
+
+def test_a_graph_goes_to_a_process_that_is_spawned(tmp_path):
+    """Of registered memory it is the same memory, of a file the same file; heap memory belongs to one process."""
+    hl.save_graph(small(), tmp_path / "g.hl")
+    (tmp_path / "child.py").write_text(
+        "def look(graphs, done):\n"
+        "    graphs[0].weights.mul_(2)\n"
+        "    done.put([(g.indices.tolist(), g.weights.tolist(), g.labels, g.placement) for g in graphs])\n"
+    )
+    main = tmp_path / "main.py"
+    main.write_text(f"""
+import multiprocessing, sys, torch
+sys.path.insert(0, {str(tmp_path)!r})
+from child import look
+import hinterland as hl
+if __name__ == "__main__":
+    mp = multiprocessing.get_context("spawn")
+    graph = hl.load_graph({str(tmp_path / "g.hl")!r}, "registered")
+    graph.labels = ["a", "b", "c"]
+    stored = hl.load_graph({str(tmp_path / "g.hl")!r}, {{"indptr": "registered", "indices": "storage", "weights": "storage"}})
+    done = mp.Queue()
+    child = mp.Process(target=look, args=([graph, stored], done))
+    child.start()
+    print(done.get(timeout=60))
+    child.join(60)
+    print(child.exitcode, graph.weights.tolist())
+""")
+    said = forked.run(main)
+    places = dict.fromkeys(("indptr", "indices", "weights"), "registered")
+    stored = {"indptr": "registered", "indices": "storage", "weights": "storage"}
+    assert said.stdout.splitlines() == [
+        str([([1, 2, 0], [1.0, 3.0, 5.0], ["a", "b", "c"], places), ([1, 2, 0], [0.5, 1.5, 2.5], None, stored)]),
+        "0 [1.0, 3.0, 5.0]",
+    ]
+    with pytest.raises(ConfigError, match="heap memory belongs to one process.*placement='registered'"):
+        multiprocessing.reduction.ForkingPickler.dumps(small(placement="heap"))
+
+
+def test_a_prepared_graph_stays_in_its_process():
+    for what in (hl.prepare(small(), device="cpu"), hl.sampling.NeighborSampler(small(), [2], device="cpu")):
+        for copied in (pickled, copy.deepcopy):
+            with pytest.raises(ConfigError, match=r"belongs to one process; send or copy its \.graph"):
+                copied(what)
 
 
 @pytest.mark.gpu

@@ -69,7 +69,7 @@ class Graph(OverLists, Shown):
         self.directed = directed
         self.numbering: Order | None = None
         self.labels: Asked[Sequence[Hashable]] = None
-        self._transposed: Callable[[], Graph | None] = lambda: None
+        self._transposed: Callable[[], Graph | None] = _no_graph
 
     @classmethod
     def of(
@@ -78,7 +78,7 @@ class Graph(OverLists, Shown):
         """A graph of lists that are known to be right, whose neighbours are vertices, with what it remembers."""
         graph = cls.__new__(cls)
         graph.neighbor_lists, graph.directed, graph.numbering, graph.labels = lists, directed, numbering, labels
-        graph._transposed = lambda: None
+        graph._transposed = _no_graph
         return graph
 
     def over(self, lists: NeighborLists) -> Graph:
@@ -244,6 +244,22 @@ class Graph(OverLists, Shown):
             arrays.check_inverse(self.neighbor_lists.arrays, other.neighbor_lists.arrays)
         self._keep_transpose(other)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Its arrays, those on storage by their paths, and what it remembers, but no transpose in memory: it is built anew."""
+        turned = None if isinstance(self._transposed, weakref.ref) else self._transposed()
+        return {**self.__dict__, "_transposed": turned if turned is not None and turned.neighbor_lists.caches else None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _transposed=_no_graph)
+        if state["_transposed"] is not None:
+            self._keep_transpose(state["_transposed"])
+
+    def __copy__(self) -> Graph:
+        """The same arrays, and the same transpose."""
+        made = Graph.__new__(Graph)
+        made.__dict__.update(self.__dict__)
+        return made
+
     def _keep_transpose(self, turned: Graph) -> None:
         turned._transposed = weakref.ref(self)  # weak, so that no cycle keeps large arrays from being released
         self._transposed = lambda: turned
@@ -281,6 +297,10 @@ class Graph(OverLists, Shown):
             f"Graph({self.num_vertices:,} vertices, {self.num_edges:,} stored edges, {kind}{self._form()}, "
             f"{format_bytes(self.nbytes)}; {places})"
         )
+
+
+def _no_graph() -> None:
+    """Of a graph whose transpose is not known."""
 
 
 def require_graph(graph: object) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -161,6 +161,11 @@ class Prepared(Shown):
     def close(self) -> None:
         """Gives the GPU memory back, as soon as no run in another thread reads it. Runs that begin from now on are refused."""
         self.out = self.incoming = self._order = self.plan = None  # type: ignore[assignment]  # out first: then it is closed
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(
+            "what a device keeps of a graph belongs to one process; send or copy its .graph, and prepare that there"
+        )
 
     def __enter__(self) -> Prepared:
         return self

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
@@ -18,7 +19,6 @@ from ...runtime.progress import progress
 from ...runtime.warned import warn
 from ...storage import StorageArray
 from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
-from ...storage.layout import Extent, Layout, Volume
 from ..arrays import index_dtype, pieces
 from ..graph import Graph
 from ..room import is_little
@@ -50,7 +50,7 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
     for copy in options.copies:
         if read_header(copy) != header or not torch.equal(_sums(copy, header), sums_of):
             raise ConfigError(f"{copy} is no copy of {path}: its header or its checksums differ; copy one over the other")
-    volume = Volume((path, *options.copies)) if options.copies else None
+    where: dict[str, Any] = {"path": [path, *options.copies], "spread": "replicated"} if options.copies else {"path": path}
     incoming = bool(header.flags & TRANSPOSED) and _wants_incoming(header, options)
     held: dict[str, UnifiedTensor | StorageArray] = {}
     with progress(f"reading {path}", header.sections()[-1][0]) as step:
@@ -60,7 +60,7 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
             own = name.removeprefix(INCOMING)
             place = "heap" if own in ("order", "names") else options.place(_HOMES.get(own, own))
             if place == "storage" and options.cache is not None:
-                held[name] = StorageArray(Layout(path, dtype, (count,), (Extent(count, at),), volume), "r", options.cache)
+                held[name] = StorageArray.open(**where, name=name, cache=options.cache)
                 continue
             array = UnifiedTensor.empty((count,), dtype, place)
             read_into(path, at, array.cpu())
