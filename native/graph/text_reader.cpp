@@ -273,7 +273,7 @@ bool pass_time(const TextLayout& layout, Cursor& cursor, Complaint* complaint) {
     const std::string found = field.at == field.end
                                   ? "the line ends before its time"
                                   : "the time is " + quote(field.at, field.field_end()) + ", which is no number";
-    *complaint = {found, "every line needs a number in its last column, as the first has"};
+    *complaint = {found, "write times as numbers, or cut the column off"};
   }
   return false;
 }

@@ -236,6 +236,13 @@ def test_a_graph_on_storage_is_pickled_by_its_path(tmp_path, names):
         pickle.loads(held)
 
 
+def test_a_graph_on_storage_without_edges_is_one_too(tmp_path):
+    hl.save_graph(Graph(torch.tensor([0, 0, 0]), torch.empty(0, dtype=torch.int32)), tmp_path / "g.hl")
+    stored = hl.load_graph(tmp_path / "g.hl", "storage")
+    for graph in (stored, pickled(stored)):
+        assert graph.placement["indices"] == "storage" and hl.bfs(graph, 1).levels.tolist() == [-1, 0]
+
+
 def test_a_graph_goes_to_a_process_that_is_spawned(tmp_path):
     """Of registered memory it is the same memory, of a file the same file; heap memory belongs to one process."""
     hl.save_graph(small(), tmp_path / "g.hl")

@@ -174,19 +174,18 @@ class StorageArray(StoredTable):
     @property
     def position(self) -> int:
         """Where its first row lies in its cache's space of bytes, for native code; of an array whose rows lie in one piece."""
-        self._require_open()
-        return self._position + self._layout.extents[0].offset
+        return self._position + self.file_position
 
     @property
     def is_in_one_piece(self) -> bool:
         """Whether its rows lie one after the other: those of an Arrow file do not where it has several record batches."""
-        return len(self._layout.extents) == 1
+        return len(self._layout.extents) < 2
 
     @property
     def file_position(self) -> int:
         """The same in its file, or in the space of its files."""
         self._require_open()
-        return self._layout.extents[0].offset
+        return self._layout.extents[0].offset if self._layout.extents else 0  # of no rows
 
     @property
     def open_paths(self) -> tuple[str, ...]:

@@ -88,6 +88,8 @@ def test_any_one_separator_and_a_heading_with_blanks(tmp_path, separator, headin
         ("target,source\n5,7\n", 'line 1: the heading calls column 2 "source" and column 1 "target", but the first column'),
         ("id,source,target\n0,5,7\n", 'column 2 "source" and column 3 "target"'),
         ("weight;Source Node;Target Node\n9;5;7\n", 'column 2 "Source Node" and column 3 "Target Node"'),
+        ("weight,u,v\n9,5,7\n", 'the heading calls column 1 "weight", but the first column must be the source'),
+        ("u,Time,v\n5,9,7\n", 'the heading calls column 2 "Time", but'),
         ("from_city,km,to_city\n5,9,7\n", 'column 1 "from_city" and column 3 "to_city"'),
         ("head,relation,tail\n5,1,7\n", 'column 1 "head" and column 3 "tail"'),
         ('"source","target"\n"1",5,7\n', '3 columns, ""1"", "5", "7", below a heading of 2'),
@@ -150,8 +152,8 @@ def test_a_column_that_the_heading_calls_times_is_no_weight(tmp_path, monkeypatc
             graph = hl.load_graph(written(tmp_path, content), ids=ids)
         edges = [(5, 7, 9), (7, 8, 9)] if weights else [(5, 7), (7, 8)]
         assert (listed(graph) if ids is None else sorted(named(graph))) == edges
-    with pytest.raises(FormatError, match='line 2: the time is "x"'):
-        hl.load_graph(written(tmp_path, f"source,target,{called}\n5,7,x\n"), ids=ids)
+    with pytest.raises(FormatError, match='line 2: the time is "2020-01-01", which is no number; write times as numbers'):
+        hl.load_graph(written(tmp_path, f"source,target,{called}\n5,7,2020-01-01\n"), ids=ids)
 
 
 @pytest.mark.parametrize("wide", [False, True])

@@ -39,6 +39,7 @@ _SOURCE = re.compile(r"(?:source|src|from|origin|start|tail|head)(.*)")
 _TARGET = re.compile(r"(?:target|dst|destination|dest|to|end|head|tail)(.*)")
 _KNOWN = re.compile(r"(?:node|vertex|entity|user|name|label|title|id|ip|addr|address|key|index|idx|num|number|[0-9])*")
 _TIME = re.compile(r"(?:unix)?(?:times?|timestamps?|dates?|datetime|ts)")
+_NO_END = re.compile(rf"weights?|{_TIME.pattern}")
 _ARROW = re.compile(r"<?[-=]+>?|[←→↔]")
 
 
@@ -200,11 +201,12 @@ def _ends(fields: list[str]) -> list[tuple[int, int]]:
 def _check_order(reader: TextReader, heading: list[str]) -> None:
     """Refuses a heading that says that the first two columns are not those of sources and targets."""
     ends = _ends(heading)
-    if ends and (0, 1) not in ends:
-        source, target = ends[0]
+    wrong = [*ends[0]] if ends and (0, 1) not in ends else []
+    wrong = wrong or [i for i, field in enumerate(heading[:2]) if _NO_END.fullmatch(_plain(field))]
+    if wrong:
+        called = " and ".join(f"column {i + 1} {_shown(heading[i : i + 1])}" for i in wrong)
         raise reader.fail(
-            f"the heading calls column {source + 1} {_shown([heading[source]])} and column {target + 1} "
-            f"{_shown([heading[target]])}, but the first column must be the source and the second the target: write them so"
+            f"the heading calls {called}, but the first column must be the source and the second the target: write them so"
         )
 
 
