@@ -1,6 +1,8 @@
 """Tables where tensors and arrays are expected: the same bytes, or a sentence."""
 
 import operator
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -197,3 +199,21 @@ def test_gradients_pass_as_through_a_tensor(t, u):
             leaf.grad = None
             (of(x) ** 2).sum().backward()
         assert torch.equal(ours.grad, theirs.grad)
+
+
+def test_rows_are_selected_where_pyg_came_first():
+    """It puts a function of its own in the place of torch.index_select."""
+    pytest.importorskip("torch_geometric")
+    script = (
+        "import torch, torch_geometric, hinterland as hl\n"
+        "table = hl.UnifiedTensor.from_tensor(torch.arange(12.0).view(4, 3))\n"
+        "print(torch.index_select(table, 0, torch.tensor([2])).tolist(), table.index_select(0, torch.tensor([0])).tolist())\n"
+        "try:\n"
+        "    torch.index_select(table, 0, torch.tensor([1, -1]))\n"
+        "except IndexError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    first, second = done.stdout.splitlines()
+    assert first == "[[6.0, 7.0, 8.0]] [[0.0, 1.0, 2.0]]"
+    assert second == "index -1 at position 1 is outside a table of 4 rows; row numbers go from 0 to 3"

@@ -100,6 +100,7 @@ def betweenness_centrality(
     """
     chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
+    stats = arguments.switch("stats", stats)
     if not stats and _are_short(prepared, chosen):
         scores, report = _run_by_lists(prepared, chosen), None
     else:

@@ -78,7 +78,7 @@ def _rows(table: Whole, index: torch.Tensor) -> torch.Tensor:
 
 
 _OF_ROWS: dict[Any, Callable[..., torch.Tensor | None]] = {
-    torch.index_select: _index_select,
+    torch._C._VariableFunctions.index_select: _index_select,  # torch.index_select, in whose place PyG puts one that calls it
     torch.Tensor.index_select: _index_select,
     F.embedding: _embedding,
 }

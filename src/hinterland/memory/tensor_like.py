@@ -126,7 +126,7 @@ class TensorLike:
 
     def index_select(self, dim: int, index: torch.Tensor) -> torch.Tensor:
         """As torch.index_select: along dimension 0 a gather of rows, in which there are no negative ones."""
-        return self.__torch_function__(torch.index_select, (), (self, dim, index))
+        return self.__torch_function__(torch.Tensor.index_select, (), (self, dim, index))
 
     def __iter__(self) -> Iterator[torch.Tensor]:
         return (self[row] for row in range(self.shape[0]))
