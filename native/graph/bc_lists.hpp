@@ -72,6 +72,12 @@ class BcSearch {
     return p_.undirected != 0 && p_.of_edges == 0 && graph::is_cheaper(far, near, graph_.num_vertices);
   }
 
+  // 0 of a broken list, whose ends may be further apart than numbers go.
+  int64_t degree(int64_t v) const {
+    const graph::Piece list = graph_.offsets.list_alone(v);
+    return list.lies_within(graph_.num_edges) ? list.length() : 0;
+  }
+
   int64_t end() const { return static_cast<int64_t>(order_.size()); }
 
   // Level d becomes order_[begins_[d] .. begins_[d + 1]), with edges_[d] edges.
@@ -85,7 +91,7 @@ class BcSearch {
       const int64_t first = begins_.back(), last = end();
       begins_.push_back(last);
       edges_.push_back(0);
-      for (int64_t at = first; at < last; ++at) edges_.back() += graph_.offsets.list_alone(order_[at]).length();
+      for (int64_t at = first; at < last; ++at) edges_.back() += degree(order_[at]);
       left -= edges_.back();
       if (last == graph_.num_vertices) return;
       if (is_cheaper(left, edges_.back())) {
