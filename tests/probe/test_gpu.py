@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -27,7 +29,8 @@ def test_link_figures_make_sense():
     """Other tests use the GPU as well: their kernels take turns with those that read host memory here; copies do not wait."""
     found = link.saturated(link.measure(GPU))
     assert 1e9 < found.d2h < 1e12 and 1e9 < found.h2d < 1e12
-    assert 1e9 < found.zero_copy < 1.1 * found.h2d
+    alone = "PYTEST_XDIST_WORKER" not in os.environ
+    assert (0.5 * found.h2d if alone else 1e9) < found.zero_copy < 1.1 * found.h2d
     assert 2e-7 < found.latency < 2e-5
     assert set(found.threads_to_saturate) == {4, 16}
     assert found.threads_to_saturate[16] <= found.threads_to_saturate[4]
