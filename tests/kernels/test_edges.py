@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 
 import hinterland as hl
+from hinterland.kernels import signature
+from hinterland.kernels.source import Text
+from hinterland.kernels.text import OPENING, map_text
 from hinterland.kernels.traced import trace
 from hinterland.runtime.errors import ConfigError
 
@@ -107,8 +111,8 @@ def of_torch(name: str, function: Callable[..., torch.Tensor], x: list[torch.Ten
     return function, given, agrees & asked
 
 
-def check(cases: dict[str, Case], x: list[torch.Tensor], device: torch.device) -> None:
-    """One kernel for all cases, which are functions of x: compiling takes longer than anything else."""
+def in_one(cases: dict[str, Case]) -> tuple[Callable[..., torch.Tensor], torch.dtype]:
+    """A function of a case's number and x that has all cases, since compiling takes longer than anything else; what it gives."""
     wide = torch.int64 if all(given.dtype not in FLOATS for _, given, _ in cases.values()) else torch.float64
 
     def function(which, *x):
@@ -119,6 +123,12 @@ def check(cases: dict[str, Case], x: list[torch.Tensor], device: torch.device) -
             result = torch.where(which == k, value.to(wide), result).to(wide)
         return result
 
+    return function, wide
+
+
+def check(cases: dict[str, Case], x: list[torch.Tensor], device: torch.device) -> None:
+    """Of functions of x."""
+    function, wide = in_one(cases)
     which = torch.arange(len(cases), dtype=torch.int32).repeat_interleave(len(x[0]))
     ours = hl.map(function, which.to(device), *(one.repeat(len(cases)).to(device) for one in x)).cpu()
     wrong: list[str] = []
@@ -133,8 +143,9 @@ def check(cases: dict[str, Case], x: list[torch.Tensor], device: torch.device) -
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_operators_at_the_edges(dtype: torch.dtype, device: torch.device) -> None:
+def operators(dtype: torch.dtype) -> tuple[dict[str, Case], list[torch.Tensor]]:
+    """All that are computed in a type or in a wider one of its kind, and the pairs of values that they are called with. What
+    there is not is refused."""
     one = edges(dtype)
     x = [one.repeat_interleave(len(one)), one.repeat(len(one))]
     functions = {name: (lambda x, y, name=name: getattr(torch, name)(x)) for name in (*OF_ONE, *CLOSE)}
@@ -147,7 +158,23 @@ def test_operators_at_the_edges(dtype: torch.dtype, device: torch.device) -> Non
         elif dtype not in FLOATS and cases[name][1].dtype in FLOATS:  # of a cast, which another test has
             assert trace("map", functions[name], [dtype] * 2, [(), ()]).dtype == cases.pop(name)[1].dtype
     assert len(cases) > 15
-    check(cases, x, device)
+    return cases, x
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_operators_at_the_edges(dtype: torch.dtype, device: torch.device) -> None:
+    check(*operators(dtype), device)
+
+
+@pytest.mark.timeout(120, method="thread")  # nothing else ends a compiler; NVRTC took for ever over quotients of bools
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_all_operators_in_one_compile_for_a_gpu(dtype: torch.dtype, tmp_path: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc")
+    dtypes = [torch.int32, dtype, dtype]
+    value = trace("map", in_one(operators(dtype)[0])[0], dtypes, [()] * 3)
+    written = map_text(value, dtypes, 1)
+    text = Text.of(signature.find(written.text, None), written.text, 0, OPENING)
+    assert text.build("sm_90", tmp_path).stat().st_size > 0
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)

@@ -177,6 +177,11 @@ template <class T>
 HINTERLAND_FN bool minus_one(T a) {
   return T(-1) < T{0} && a == T(-1);
 }
+// What divides instead of a whole number by which one cannot, without a branch: 1, whose rest is 0, as the others' is here.
+template <class T>
+HINTERLAND_FN T divisor(T a) {
+  return a == T{0} || minus_one(a) ? T{1} : a;
+}
 
 // Of whole numbers by zero 0, which no processor minds; torch raises on the CPU, and leaves it open on a GPU.
 template <class T>
@@ -186,7 +191,7 @@ HINTERLAND_FN T fmod(T a, T b) {
   else if constexpr (kIsFloat<T>)
     return ::fmod(a, b);
   else
-    return b == T{0} || minus_one(b) ? T{0} : static_cast<T>(a % b);
+    return static_cast<T>(a % divisor(b));
 }
 // Of the divisor's sign.
 template <class T>
@@ -205,10 +210,9 @@ HINTERLAND_FN T floor_divide(T a, T b) {
     const T down = floor(whole);
     return sub(whole, down) > T{0.5} ? add(down, T{1}) : down;
   } else {
-    if (b == T{0}) return T{0};
-    if (minus_one(b)) return neg(a);
-    const T rest = static_cast<T>(a % b);
-    return static_cast<T>(a / b - (rest != T{0} && (b < T{0}) != (rest < T{0})));
+    const T rest = fmod(a, b);
+    const T down = static_cast<T>(a / divisor(b) - (rest != T{0} && (b < T{0}) != (rest < T{0})));
+    return b == T{0} ? T{0} : minus_one(b) ? neg(a) : down;
   }
 }
 template <class T>
