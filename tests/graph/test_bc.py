@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from types import SimpleNamespace
 
-import igraph
 import networkx as nx
 import numpy as np
 import pytest
@@ -26,6 +26,13 @@ from ..graphs import skewed, with_wide_edges
 bc = importlib.import_module("hinterland.graph.bc")
 FORMS = {"plain": lambda g: g, "packed": hl.compress, "reordered": lambda g: hl.reorder(g, "degree"), "wide": with_wide_edges}
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
+
+
+@pytest.fixture
+def device(device, monkeypatch):
+    """A GPU does its searches itself, however short."""
+    monkeypatch.setattr(bc, "_SHORT_OF_THREAD", -1)
+    return device
 
 
 class Chosen:
@@ -157,15 +164,17 @@ def teeth(vertices):
     return hl.from_edges(torch.cat([along[:-1], along]), torch.cat([along[1:], along + len(along)]), symmetrize=True)
 
 
+PROCESSORS = ["cpu", pytest.param("cuda:0", marks=pytest.mark.gpu)]
 LONG = {"mesh": lambda n: mesh(n // 10, 10), "ring": lambda n: ring(n + 1), "tree": tree, "teeth": teeth}
 
 
 @pytest.mark.parametrize("vertices", [1000, 3200])
 @pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize("device", PROCESSORS)
 def test_long_paths(device, name, vertices):
     """As igraph has them, of vertices and of edges."""
     graph = LONG[name](vertices)
-    known = igraph.Graph(graph.num_vertices, sorted({(min(e), max(e)) for e in network_of(graph).edges}))
+    known = pytest.importorskip("igraph").Graph(graph.num_vertices, sorted({(min(e), max(e)) for e in network_of(graph).edges}))
     found = hl.betweenness_centrality(graph, normalized=False, device=device)
     np.testing.assert_allclose(found.scores.cpu().numpy(), known.betweenness(), rtol=1e-9, atol=1e-9)
     expected = dict(zip(known.get_edgelist(), known.edge_betweenness(), strict=True))
@@ -174,6 +183,7 @@ def test_long_paths(device, name, vertices):
 
 
 @pytest.mark.parametrize("vertices", [1000, 3200])
+@pytest.mark.parametrize("device", PROCESSORS)
 def test_a_path_from_all_its_vertices(device, vertices):
     """Through a vertex lead the paths between those before and those behind it, and so over an edge."""
     before = torch.arange(vertices, dtype=torch.float64)
@@ -182,6 +192,27 @@ def test_a_path_from_all_its_vertices(device, vertices):
     over = hl.graph.edge_betweenness_centrality(chain(vertices), normalized=False, device=device)
     expected = (before[1:] * (vertices - before[1:])).repeat_interleave(2)
     torch.testing.assert_close(over.scores.cpu(), expected, rtol=1e-12, atol=0)
+
+
+def test_beside_a_gpu_threads_do_what_takes_them_less_than_a_launch(monkeypatch):
+    threads, gpu = _core.num_threads(), SimpleNamespace(device=torch.device("cuda", 0), graph=chain(1000))
+    found = bc._for_threads(gpu, list(range(threads)))
+    assert found.device.type == "cpu" and found.graph is gpu.graph
+    assert bc._for_threads(gpu, list(range(threads - 1))) is None
+    monkeypatch.setattr(bc, "_SHORT_OF_THREAD", (1000 + gpu.graph.num_edges - 1) // threads)
+    assert bc._for_threads(gpu, list(range(threads))) is None
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("placement", ["host", "gpu"])
+def test_scores_that_threads_found_lie_where_they_were_asked_for(placement):
+    made = {"scale": 9, "edge_factor": 16, "seed": 1}
+    graph = hl.generate("kronecker", **made, device="cuda", placement=placement)
+    for search in (hl.betweenness_centrality, hl.graph.edge_betweenness_centrality):
+        expected = search(hl.generate("kronecker", **made, device="cpu"), device="cpu").scores
+        found = search(graph, device="cuda").scores
+        assert found.device == torch.device("cuda", 0)
+        torch.testing.assert_close(found.cpu(), expected, rtol=1e-9, atol=1e-15)
 
 
 @pytest.mark.parametrize("directed", [True, False])

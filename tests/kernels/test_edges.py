@@ -112,7 +112,7 @@ def of_torch(name: str, function: Callable[..., torch.Tensor], x: list[torch.Ten
 
 
 def in_one(cases: dict[str, Case]) -> tuple[Callable[..., torch.Tensor], torch.dtype]:
-    """A function of a case's number and x that has all cases, since compiling takes longer than anything else; what it gives."""
+    """A function of a case's number and x that has all cases, since compiling takes longer than all else; the type it gives."""
     wide = torch.int64 if all(given.dtype not in FLOATS for _, given, _ in cases.values()) else torch.float64
 
     def function(which, *x):

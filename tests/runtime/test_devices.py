@@ -12,6 +12,8 @@ from hinterland.memory import cuda
 from hinterland.runtime import devices, launch
 from hinterland.runtime.errors import DeviceError
 
+from .. import forked
+
 GPU = torch.device("cuda", 0)
 
 
@@ -73,3 +75,32 @@ def test_what_asks_for_a_gpu_says_what_is_missing(lack) -> None:
     else:
         with pytest.raises(DeviceError, match=f"placement 'gpu' {sentence}"):
             devices.keeps_on_gpu("placement 'gpu'")
+
+
+THREADS = """
+import sys, threading, time
+from hinterland.runtime import devices
+assert "cuda.core" not in sys.modules
+sys.setswitchinterval(1e-5)
+wrong = []
+
+def asks(after):
+    time.sleep(after)
+    try:
+        devices.cuda_core().Device
+    except (ImportError, AttributeError) as error:
+        wrong.append(error)
+
+threads = [threading.Thread(target=asks, args=(0.004 * i,)) for i in range(100)]
+for one in threads:
+    one.start()
+for one in threads:
+    one.join()
+assert not wrong, wrong[0]
+"""
+
+
+def test_threads_that_need_cuda_core_at_once_get_the_whole_of_it() -> None:
+    """Some got "cannot import name 'Device'" while another imported it: the watch ended by it, and was silent from then on."""
+    pytest.importorskip("cuda.core")
+    forked.run("-c", THREADS, check=True)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,9 +26,12 @@ def stuck(what):
         stderr=subprocess.PIPE,
         text=True,
     )
+    end = threading.Timer(2 * ENDS, process.kill)  # and whoever waits for what it says hears that it said nothing
+    end.start()
     try:
         yield process
     finally:
+        end.cancel()
         process.kill()
 
 

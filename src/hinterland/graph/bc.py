@@ -27,12 +27,14 @@ from .view import allocated
 
 KERNELS = kernel_file("graph/bc")
 _PARAMS, _LISTS = struct("graph::BcParams"), struct("BcListsParams")
-_SHORT = 1 << 20  # vertices and edges of a graph whose searches are a thread's each: docs/bc.md
+# Vertices and edges of graphs whose searches are a thread's each (docs/bc.md): at most, and for each thread beside a GPU, of
+# whose half a millisecond for any search that is a thread's share.
+_SHORT, _SHORT_OF_THREAD = 1 << 20, 1 << 18
 
 
 @dataclass(frozen=True, repr=False)
 class BetweennessResult(Shown):
-    """How many shortest paths lead through each vertex, on the device that counted them.
+    """How many shortest paths lead through each vertex, on the device.
 
     Attributes:
         scores: float64 ``[num_vertices]``.
@@ -47,7 +49,7 @@ class BetweennessResult(Shown):
 
 @dataclass(frozen=True, repr=False)
 class EdgeBetweennessResult(Shown):
-    """How many shortest paths lead over each edge, on the device that counted them.
+    """How many shortest paths lead over each edge, on the device.
 
     Attributes:
         scores: float64 ``[num_edges]``, in the order of ``indices``. Of an undirected edge both entries have all of it.
@@ -83,8 +85,9 @@ def betweenness_centrality(
         seed: draws the sources (Philox); the same ones on every machine.
         gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
             is free. Where it has no room for the search's state, the CPU does the work.
-        device: where to run; None is the current GPU, or the CPU on a machine without one.
-        stats: also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the same and
+        device: where to run; None is the current GPU, or the CPU on a machine without one. Many searches of a small graph are
+            the CPU's in any case (docs/bc.md), and the scores lie on the device.
+        stats: leave them to the device, and also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the same and
             more for each source (``searches``; see ``traversal_stats.summarise``; their levels are those on the way there,
             then those on the way back).
 
@@ -101,8 +104,9 @@ def betweenness_centrality(
     chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
     stats = arguments.switch("stats", stats)
-    if not stats and _are_short(prepared, chosen):
-        scores, report = _run_by_lists(prepared, chosen), None
+    threads = None if stats else _for_threads(prepared, chosen)
+    if threads is not None:
+        scores, report = _run_by_lists(threads, chosen).to(prepared.device), None
     else:
         scores, report = with_stats(functools.partial(_run, prepared, chosen), stats, prepared, "auto", summarise_all)
     _rescale(scores, chosen, normalized, prepared.graph.directed)
@@ -139,11 +143,11 @@ def edge_betweenness_centrality(
     with devices.on(on):
         src, dst, _ = edge_list(Graph.of(graph.neighbor_lists, graph.directed))  # as the lists are numbered
         src, dst = src.to(on), dst.to(on)
-        scores = passes.full(graph.num_edges, 0, torch.float64, on)
-        if _are_short(prepared, chosen):
-            _search_by_lists(prepared, chosen, scores, of_edges=True)
+        threads = _for_threads(prepared, chosen)
+        if threads is not None:
+            scores = _search_by_lists(threads, chosen, of_edges=True).to(on)
         else:
-            searches = _Searches(prepared, keeps=True)
+            scores, searches = passes.full(graph.num_edges, 0, torch.float64, on), _Searches(prepared, keeps=True)
             for source, inner in zip(chosen, to_inner(graph, chosen), strict=True):
                 searches.begin_again()
                 searches.search(source, inner)
@@ -270,16 +274,20 @@ def _too_many_paths(source: int) -> GraphError:
     )
 
 
-def _are_short(prepared: Prepared, sources: list[int]) -> bool:
-    """Whether searches are a thread's each: on the CPU where they are short, and all threads have some."""
-    graph = prepared.graph
-    on_cpu = prepared.device.type == "cpu" and not prepared.caches
-    return on_cpu and graph.num_vertices + graph.num_edges <= _SHORT and len(sources) >= _core.num_threads()
+def _for_threads(prepared: Prepared, sources: list[int]) -> Prepared | None:
+    """The graph on the CPU, if searches are a thread's each: where they are short, and all threads have some; beside a GPU,
+    too, where a level takes as long as thousands of a thread's edges, and so does a launch."""
+    graph, on_cpu, threads = prepared.graph, prepared.device.type == "cpu", _core.num_threads()
+    most = _SHORT if on_cpu else min(_SHORT, _SHORT_OF_THREAD * threads)
+    if graph.neighbor_lists.caches or graph.num_vertices + graph.num_edges > most or len(sources) < threads:
+        return None
+    return prepared if on_cpu else prepared_for(graph, "bc", None, "cpu")
 
 
-def _search_by_lists(prepared: Prepared, sources: list[int], scores: torch.Tensor, of_edges: bool = False) -> None:
-    """All sources' shares are added to ``scores``: of edges, or of vertices, on the CPU."""
+def _search_by_lists(prepared: Prepared, sources: list[int], of_edges: bool = False) -> torch.Tensor:
+    """The sums of all sources' shares: of vertices, or of edges, as the lists have them. On the CPU."""
     graph = prepared.graph
+    scores = passes.full(graph.num_edges if of_edges else graph.num_vertices, 0, torch.float64, prepared.device)
     inner, found = torch.tensor(to_inner(graph, sources), dtype=torch.int64), torch.full((2,), _core.NO_VERTEX)
     params = _LISTS(
         graph=prepared.out.words,
@@ -297,6 +305,7 @@ def _search_by_lists(prepared: Prepared, sources: list[int], scores: torch.Tenso
         raise broken_list(graph, broken)
     if overflow != _core.NO_VERTEX:
         raise _too_many_paths(sources[overflow])
+    return scores
 
 
 def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Tensor, list[Run]]:
@@ -309,9 +318,7 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
 
 
 def _run_by_lists(prepared: Prepared, sources: list[int]) -> torch.Tensor:
-    scores = passes.full(prepared.graph.num_vertices, 0, torch.float64, prepared.device)
-    _search_by_lists(prepared, sources, scores)
-    return to_outer(prepared.order_on(prepared.device), scores)
+    return to_outer(prepared.order_on(prepared.device), _search_by_lists(prepared, sources))
 
 
 def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
+import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +17,18 @@ from .errors import DeviceError
 
 if TYPE_CHECKING:
     from cuda.core import Stream
+
+_importing = threading.Lock()
+os.register_at_fork(after_in_child=_importing._at_fork_reinit)  # type: ignore[attr-defined]  # who had it is not in the child
+
+
+def cuda_core() -> ModuleType:
+    """NVIDIA's cuda-core; ImportError without it. While it is imported another of its modules takes its name, and a thread that
+    imports it then finds no ``Device`` in it, say: here one thread does, and others wait."""
+    with _importing:
+        import cuda.core
+
+        return cuda.core
 
 
 @functools.cache
@@ -40,7 +55,7 @@ def _lacking() -> str:
     if not torch.cuda.is_available():
         return f"an NVIDIA GPU, and torch {torch.__version__} sees none on this machine"
     try:
-        import cuda.core  # noqa: F401
+        cuda_core()
         from cuda.bindings import driver
     except ImportError:
         return "cuda-core to launch kernels: pip install 'hinterland[cuda]'"
@@ -106,9 +121,7 @@ def give_context(device: torch.device) -> None:
 
     error, context = driver.cuCtxGetCurrent()
     if error != driver.CUresult.CUDA_SUCCESS or int(context) == 0:
-        from cuda.core import Device
-
-        Device(device.index).set_current()
+        cuda_core().Device(device.index).set_current()
 
 
 @functools.cache
@@ -126,9 +139,7 @@ def quarter(device: torch.device) -> int:
 @functools.cache
 def shared_bytes(device: torch.device) -> int:
     """Shared memory that one block of a GPU can have."""
-    from cuda.core import Device
-
-    return int(Device(device.index).properties.max_shared_memory_per_block_optin)
+    return int(cuda_core().Device(device.index).properties.max_shared_memory_per_block_optin)
 
 
 @functools.cache
@@ -146,9 +157,7 @@ def arch(device: torch.device) -> str:
 
 @functools.cache
 def _stream(handle: int) -> Stream:
-    from cuda.core import Stream
-
-    return Stream.from_handle(handle)
+    return cuda_core().Stream.from_handle(handle)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -177,10 +177,10 @@ def _module(file: KernelSource, arch: str, unit: tuple[str, ...]) -> Any:
 
 @functools.cache
 def _loaded_module(file: KernelSource, arch: str, unit: tuple[str, ...]) -> Any:
-    from cuda.core import ObjectCode
-
     symbols, cubin = code_of(file.build(arch, cache_dir(), unit, announced=True))
-    return ObjectCode.from_cubin(cubin, symbol_mapping={name: symbol.encode() for name, symbol in symbols.items()})
+    return devices.cuda_core().ObjectCode.from_cubin(
+        cubin, symbol_mapping={name: symbol.encode() for name, symbol in symbols.items()}
+    )
 
 
 def spliced(text: str) -> str:
@@ -232,7 +232,7 @@ def _text_of(place: str) -> str | None:
 def _toolchain() -> str:
     """NVRTC and its version. It needs no headers but ours."""
     try:
-        import cuda.core  # noqa: F401
+        devices.cuda_core()
         from cuda.bindings import nvrtc
     except ImportError as error:
         raise DeviceError("compiling kernels needs cuda-core: pip install 'hinterland[cuda]'") from error
@@ -250,13 +250,12 @@ def _toolchain() -> str:
 
 def translate(file: KernelSource, arch: str, unit: tuple[str, ...]) -> tuple[Any, Any, str]:
     """Compiles a unit: cuda-core's program, its object code (a cubin), and what the compiler said."""
-    from cuda.core import Program, ProgramOptions
-
     _toolchain()  # or a sentence on what is missing
-    options = ProgramOptions(arch=arch, include_path=str(INCLUDE_DIR), no_source_include=not file.reads_here, **_FLAGS)
+    core = devices.cuda_core()
+    options = core.ProgramOptions(arch=arch, include_path=str(INCLUDE_DIR), no_source_include=not file.reads_here, **_FLAGS)
     said = io.StringIO()
     try:
-        program = Program(file.source(), "c++", options)
+        program = core.Program(file.source(), "c++", options)
         code = program.compile("cubin", name_expressions=unit, logs=said)
     except Exception as error:
         raise file.refused(arch, str(error)) from error
