@@ -22,7 +22,8 @@ struct Room {
   explicit Room(int64_t depth) : stack(depth * kBlockWords) {}
 
   alignas(64) uint8_t bytes[kBlockRows]{};
-  alignas(64) int64_t left[kBlockRows]{}, right[kBlockRows]{};  // of pairs: bits of what is compared; elsewhere what was there
+  alignas(64) int64_t left[kBlockRows], right[kBlockRows];  // of pairs: bits of what is compared; elsewhere what was there
+  bool has_pairs = false;                                   // and zeros before, not for tests of one column
   uint64_t valid[kBlockWords];
   std::vector<Truth> stack;
 };
@@ -113,6 +114,11 @@ HINTERLAND_CLONES bool any_beyond_floats(const int64_t* __restrict bits) {
 }
 
 void pair_bytes(const Test& test, const Column& first, const Column& second, int64_t block, Room& room) {
+  if (!room.has_pairs) {
+    std::fill_n(room.left, kBlockRows, 0);
+    std::fill_n(room.right, kBlockRows, 0);
+    room.has_pairs = true;
+  }
   widened(first, block, room.left);
   widened(second, block, room.right);
   with_kind(kind_of(first.element), [&](auto a) {

@@ -19,8 +19,8 @@ from ..machine import cache
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import replacing, writing
 
-_UNREAD = b"hinterland.unread"  # metadata of a column that no copy has: why
-_VERSION = 2  # of copies: those that other versions made are made again
+_UNREAD = b"hinterland.unread"  # metadata of a column that no copy has: why; and of a copy that is without some
+_VERSION = 3  # of copies: those that other versions made are made again
 _MOST_TEXTS = 1 << 16  # of a dictionary; columns that have more hold their texts as they are
 _LONGEST_LINE = 1 << 29  # bytes of a CSV file's; pyarrow takes no more than 2^31 together
 # What CSV files begin with, whatever their names are: compressed ones, and those whose first mark is that of an encoding.
@@ -61,6 +61,8 @@ def arrow_copy(path: str, is_orc: bool) -> str:
 
 def unread(schema: Any) -> dict[str, str]:
     """Of an Arrow file's columns those that a copy is without, and why."""
+    if not schema.metadata or _UNREAD not in schema.metadata:
+        return {}
     return {field.name: why.decode() for field in schema if (why := (field.metadata or {}).get(_UNREAD)) is not None}
 
 
@@ -347,7 +349,9 @@ def _write(copy: Path, table: _Orc | _Csv, plain: set[str]) -> None:
         if (pyarrow.types.is_string(field.type) or pyarrow.types.is_large_string(field.type)) and field.name not in plain
     }
     coded = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-    schema = pyarrow.schema([field.with_type(coded) if number in texts else field for number, field in enumerate(table.schema)])
+    fields = [field.with_type(coded) if number in texts else field for number, field in enumerate(table.schema)]
+    lacks = any(_UNREAD in (field.metadata or {}) for field in fields)
+    schema = pyarrow.schema(fields, {_UNREAD: b""} if lacks else None)
     options = pyarrow.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
     with replacing(copy) as output:
         with writing(copy):

@@ -101,14 +101,13 @@ def _begin_of(path: str) -> tuple[bytes, bytes]:
     which end so as well."""
     with open(path, "rb") as file:
         head = file.read(8)
-        file.seek(-len(head), os.SEEK_END)
-        tail = file.read()
-    found = [
-        magic
-        for magic, where in _MAGICS.items()
-        if head.startswith(magic) and (tail[where] == magic or not _is_named_csv(path))
-    ]
-    return head, found[0] if found else b""
+        for magic, where in _MAGICS.items():
+            if head.startswith(magic):
+                if _is_named_csv(path):
+                    file.seek(-len(head), os.SEEK_END)
+                    return head, magic if file.read()[where] == magic else b""
+                return head, magic
+    return head, b""
 
 
 def named_type(table: Table, name: str) -> Any:

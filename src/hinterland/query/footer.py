@@ -59,8 +59,10 @@ def null_counts(footer: Footer, descriptor: Any, parts: np.ndarray, rows: np.nda
     right, and none where the column is required; -1: not known, as of what has bounds, but no value."""
     if descriptor.max_definition_level == 0:
         return np.zeros(len(rows), np.int64)
-    nulls, most = parts["nulls"], rows - (parts["least_at"] >= 0)
-    return np.where(footer.writer.counts_nulls & (nulls >= 0) & (nulls <= most), nulls, -1)
+    if not footer.writer.counts_nulls:
+        return np.full(len(rows), -1)
+    nulls = parts["nulls"]
+    return np.where((nulls >= 0) & (nulls <= rows - (parts["least_at"] >= 0)), nulls, -1)
 
 
 def chunk_statistics(
