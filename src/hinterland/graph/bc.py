@@ -87,9 +87,9 @@ def betweenness_centrality(
             is free. Where it has no room for the search's state, the CPU does the work.
         device: where to run; None is the current GPU, or the CPU on a machine without one. Many searches of a small graph are
             the CPU's in any case (docs/bc.md), and the scores lie on the device.
-        stats: leave them to the device, and also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the same and
-            more for each source (``searches``; see ``traversal_stats.summarise``; their levels are those on the way there,
-            then those on the way back).
+        stats: leave them to the device, and also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``,
+            ``held``, and the same and more for each source (``searches``; see ``traversal_stats.summarise``; their levels are
+            those on the way there, then those on the way back).
 
     Returns:
         ``BetweennessResult(scores float64 [V], sources int64 [k], stats)``.
