@@ -380,17 +380,21 @@ def test_times(data, device, strategy, own):
         assert batch.time[-1] == data.time[sources].max()
 
 
-def test_small_batches_wait_by_the_dozen_on_the_cpu(data, monkeypatch):
-    """And are the same as where few wait."""
+def test_small_batches_are_made_by_the_callers_thread_on_the_cpu(data, monkeypatch):
+    """And are the same as those of two threads."""
     from hinterland.pyg import loader as loaders
 
-    def depth(*fanouts, **options):
-        return loaders._depth(batches_of(data, list(fanouts), device="cpu", **options))
+    def small(*fanouts, **options):
+        return loaders._are_small(batches_of(data, list(fanouts), device="cpu", **options))
 
-    assert depth(2, 2, batch_size=1) == 16 and depth(15, 10, batch_size=16) == 6 and depth(15, 10, batch_size=1024) == 2
-    assert depth(-1, 2, batch_size=1) == 2 and depth(batch_size=1) == 16
-    few = list(batches_of(data, [3, 2], device="cpu", batch_size=1))
-    monkeypatch.setattr(loaders, "_SMALL_DEPTH", 2)
+    assert small(2, 2, batch_size=1) and small(15, 10, batch_size=6) and small(batch_size=1024)
+    assert not small(15, 10, batch_size=7) and not small(-1, 2, batch_size=1)
+    loader = batches_of(data, [3, 2], device="cpu", batch_size=1)
+    few, threads = [], threading.active_count()
+    for batch in loader:
+        few.append(batch)
+        assert threading.active_count() == threads
+    monkeypatch.setattr(loaders, "_SMALL", 0)
     for one, other in zip(few, batches_of(data, [3, 2], device="cpu", batch_size=1), strict=True):
         same(one, other)
 

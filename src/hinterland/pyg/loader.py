@@ -26,6 +26,7 @@ from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
 from ..training.cache_room import after_a_step, filled
 from ..training.pipeline import at_a_time, moved
+from ..training.prefetch import Prefetcher
 from . import cache as caching
 from .counted import counting
 from .given import Given, ends
@@ -48,8 +49,7 @@ _OF_WORKERS = (
 _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not given
 _USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
 _DEPTH = 2  # batches that may wait after each stage: chosen, not measured
-_SMALL = 1024  # nodes of a batch that counts as small: docs/notes/thresholds.md
-_SMALL_DEPTH = 16  # and how many of these may wait
+_SMALL = 1024  # nodes of a batch that the caller's thread makes on a CPU: docs/notes/thresholds.md
 _STAGES = 2
 _NO_WINDOW = "time_window= is of the sampler that the loader makes; give it to neighbor_sampler: Sampler(..., time_window=...)"
 _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
@@ -274,7 +274,8 @@ class _Batches:
         ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
         timeout = loader.timeout or _PATIENCE
-        run = partial(Pipeline, stages=stages, device=loader.device, depth=_depth(loader), timeout=timeout)
+        kind, depth = (Prefetcher, 1) if _are_small(loader) else (Pipeline, _DEPTH)
+        run = partial(kind, stages=stages, device=loader.device, depth=depth, timeout=timeout)
         self._batches, self._stats = loader._through(source, run), loader.stats
 
     def __iter__(self) -> _Batches:
@@ -290,12 +291,12 @@ class _Batches:
         return self._length
 
 
-def _depth(loader: Any) -> int:
-    """How many batches may wait after each stage: waking a thread for each small one takes the CPU as long as to make it."""
-    most = None
-    if loader.device.type == "cpu" and isinstance(loader._sampler, Sampler):
-        most = loader._sampler.most_nodes(loader.batch_size or _USUAL)
-    return _DEPTH if most is None else max(_DEPTH, min(_SMALL_DEPTH, _SMALL * _SMALL_DEPTH // max(most, 1)))
+def _are_small(loader: Any) -> bool:
+    """Whether batches take threads longer to hand on, and to take the interpreter's lock from each other, than to make."""
+    if loader.device.type != "cpu" or not isinstance(loader._sampler, Sampler):
+        return False
+    most = loader._sampler.most_nodes(loader.batch_size or _USUAL)
+    return most is not None and most <= _SMALL
 
 
 def _sampled(loader: Any, index: Any, number: int) -> tuple[Any, dict[str, Any] | None]:
