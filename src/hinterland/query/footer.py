@@ -93,7 +93,9 @@ def statistics_at(
         there = (at >= 0) & (size >= 0) & (size <= end - begin - at) & believed
         if empty is not None:
             there &= ~empty
-        sides.append(np.stack([np.where(there, begin + at, -1), size], axis=1))
+        places = np.empty((len(at), 2), np.int64)
+        places[:, 0], places[:, 1] = np.where(there, begin + at, -1), size
+        sides.append(places)
     nulls = null_counts(footer, descriptor, parts, rows)
     nulls = nulls if empty is None else np.where(empty, rows, nulls)
     return statistics_of(kind, descriptor, file, sides[0], sides[1], nulls, rows)
