@@ -195,12 +195,12 @@ def test_a_path_from_all_its_vertices(device, vertices):
 
 
 def test_beside_a_gpu_threads_do_what_takes_them_less_than_a_launch(monkeypatch):
-    threads, gpu = _core.num_threads(), SimpleNamespace(device=torch.device("cuda", 0), graph=chain(1000))
-    found = bc._for_threads(gpu, list(range(threads)))
+    enough, gpu = 4 * _core.num_threads(), SimpleNamespace(device=torch.device("cuda", 0), graph=chain(1000))
+    found = bc._for_threads(gpu, list(range(enough)))
     assert found.device.type == "cpu" and found.graph is gpu.graph
-    assert bc._for_threads(gpu, list(range(threads - 1))) is None
-    monkeypatch.setattr(bc, "_SHORT_OF_THREAD", (1000 + gpu.graph.num_edges - 1) // threads)
-    assert bc._for_threads(gpu, list(range(threads))) is None
+    assert bc._for_threads(gpu, list(range(enough - 1))) is None
+    monkeypatch.setattr(bc, "_SHORT_OF_THREAD", (1000 + gpu.graph.num_edges - 1) // _core.num_threads())
+    assert bc._for_threads(gpu, list(range(enough))) is None
 
 
 @pytest.mark.gpu

@@ -380,8 +380,8 @@ def test_times(data, device, strategy, own):
         assert batch.time[-1] == data.time[sources].max()
 
 
-def test_small_batches_are_made_by_the_callers_thread_on_the_cpu(data, monkeypatch):
-    """And are the same as those of two threads."""
+def test_one_thread_makes_small_batches_on_the_cpu(data, monkeypatch):
+    """And they are the same as those of two."""
     from hinterland.pyg import loader as loaders
 
     def small(*fanouts, **options):
@@ -389,11 +389,10 @@ def test_small_batches_are_made_by_the_callers_thread_on_the_cpu(data, monkeypat
 
     assert small(2, 2, batch_size=1) and small(15, 10, batch_size=6) and small(batch_size=1024)
     assert not small(15, 10, batch_size=7) and not small(-1, 2, batch_size=1)
-    loader = batches_of(data, [3, 2], device="cpu", batch_size=1)
-    few, threads = [], threading.active_count()
-    for batch in loader:
+    threads, few = threading.active_count(), []
+    for batch in batches_of(data, [3, 2], device="cpu", batch_size=1):
         few.append(batch)
-        assert threading.active_count() == threads
+        assert threading.active_count() <= threads + 1
     monkeypatch.setattr(loaders, "_SMALL", 0)
     for one, other in zip(few, batches_of(data, [3, 2], device="cpu", batch_size=1), strict=True):
         same(one, other)

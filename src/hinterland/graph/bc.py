@@ -30,6 +30,7 @@ _PARAMS, _LISTS = struct("graph::BcParams"), struct("BcListsParams")
 # Vertices and edges of graphs whose searches are a thread's each (docs/bc.md): at most, and for each thread beside a GPU, of
 # whose half a millisecond for any search that is a thread's share.
 _SHORT, _SHORT_OF_THREAD = 1 << 20, 1 << 18
+_TOGETHER = 4  # sources that a thread takes: kTogether of native/graph/bc_lists.hpp
 
 
 @dataclass(frozen=True, repr=False)
@@ -278,8 +279,8 @@ def _for_threads(prepared: Prepared, sources: list[int]) -> Prepared | None:
     """The graph on the CPU, if searches are a thread's each: where they are short, and all threads have some; beside a GPU,
     too, where a level takes as long as thousands of a thread's edges, and so does a launch."""
     graph, on_cpu, threads = prepared.graph, prepared.device.type == "cpu", _core.num_threads()
-    most = _SHORT if on_cpu else min(_SHORT, _SHORT_OF_THREAD * threads)
-    if graph.neighbor_lists.caches or graph.num_vertices + graph.num_edges > most or len(sources) < threads:
+    most, least = (_SHORT, threads) if on_cpu else (min(_SHORT, _SHORT_OF_THREAD * threads), _TOGETHER * threads)
+    if graph.neighbor_lists.caches or graph.num_vertices + graph.num_edges > most or len(sources) < least:
         return None
     return prepared if on_cpu else prepared_for(graph, "bc", None, "cpu")
 

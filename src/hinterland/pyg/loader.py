@@ -26,7 +26,6 @@ from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
 from ..training.cache_room import after_a_step, filled
 from ..training.pipeline import at_a_time, moved
-from ..training.prefetch import Prefetcher
 from . import cache as caching
 from .counted import counting
 from .given import Given, ends
@@ -36,7 +35,7 @@ from .readable import Known, add_missing_types, readable
 from .rows import Rows
 from .sampler import Negatives, Sampler, checked_placement
 
-# What DataLoader needs for worker processes. Here threads work beside the model, one for each stage.
+# What DataLoader needs for worker processes. Here threads work beside the model.
 _OF_WORKERS = (
     "num_workers",
     "persistent_workers",
@@ -49,7 +48,8 @@ _OF_WORKERS = (
 _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not given
 _USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
 _DEPTH = 2  # batches that may wait after each stage: chosen, not measured
-_SMALL = 1024  # nodes of a batch that the caller's thread makes on a CPU: docs/notes/thresholds.md
+_SMALL = 1024  # nodes of a batch that one thread makes on a CPU: docs/notes/thresholds.md
+_SMALL_DEPTH = 16  # and how many of these may wait
 _STAGES = 2
 _NO_WINDOW = "time_window= is of the sampler that the loader makes; give it to neighbor_sampler: Sampler(..., time_window=...)"
 _OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
@@ -268,14 +268,17 @@ class _Batches:
         first = [index for index in [next(indices, None)] if index is not None]  # samplers shuffle when first asked
         epochs = copy.copy(loader)
         epochs._live = False
-        stages = [
-            Stage("sample", lambda numbered: _sampled(epochs, *numbered)),
-            Stage("gather", lambda sampled: _gathered(epochs, *sampled)),
-        ]
+        if _are_small(loader):
+            stages = [Stage("sample and gather", lambda numbered: _gathered(epochs, *_sampled(epochs, *numbered)))]
+        else:
+            stages = [
+                Stage("sample", lambda numbered: _sampled(epochs, *numbered)),
+                Stage("gather", lambda sampled: _gathered(epochs, *sampled)),
+            ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
         timeout = loader.timeout or _PATIENCE
-        kind, depth = (Prefetcher, 1) if _are_small(loader) else (Pipeline, _DEPTH)
-        run = partial(kind, stages=stages, device=loader.device, depth=depth, timeout=timeout)
+        depth = _DEPTH if len(stages) == _STAGES else _SMALL_DEPTH
+        run = partial(Pipeline, stages=stages, device=loader.device, depth=depth, timeout=timeout)
         self._batches, self._stats = loader._through(source, run), loader.stats
 
     def __iter__(self) -> _Batches:
@@ -292,7 +295,7 @@ class _Batches:
 
 
 def _are_small(loader: Any) -> bool:
-    """Whether batches take threads longer to hand on, and to take the interpreter's lock from each other, than to make."""
+    """Whether batches take two threads longer to hand on, and to take the interpreter's lock from each other, than to make."""
     if loader.device.type != "cpu" or not isinstance(loader._sampler, Sampler):
         return False
     most = loader._sampler.most_nodes(loader.batch_size or _USUAL)

@@ -18,7 +18,7 @@ from .errors import DeviceError
 if TYPE_CHECKING:
     from cuda.core import Stream
 
-_importing = threading.Lock()
+_importing = threading.RLock()  # a signal's handler may need what the thread that it interrupts is importing
 os.register_at_fork(after_in_child=_importing._at_fork_reinit)  # type: ignore[attr-defined]  # who had it is not in the child
 
 
