@@ -62,13 +62,7 @@ class Candidates {
 
   HINTERLAND_FN Candidates(const Graph& graph, const Weights& weights, const ChoiceRule& rule, int64_t num_sources,
                            const ListPlace& list, int64_t limit)
-      : graph_(graph),
-        weights_(weights),
-        rule_(rule),
-        num_sources_(num_sources),
-        list_(list),
-        limit_(limit),
-        oldest_(min_of(rule.window, age(stdlib::numeric_limits<int64_t>::min()))) {}
+      : graph_(graph), weights_(weights), rule_(rule), num_sources_(num_sources), list_(list), limit_(limit) {}
 
   HINTERLAND_FN int64_t degree() const { return list_.degree; }
 
@@ -135,7 +129,9 @@ class Candidates {
 
   // What is later than the limit is older, in numbers that wrap round, than anything before it: one comparison tells both.
   HINTERLAND_FN uint64_t age(int64_t time) const { return static_cast<uint64_t>(limit_) - static_cast<uint64_t>(time); }
-  HINTERLAND_FN bool in_time(int64_t time) const { return age(time) <= oldest_; }
+  HINTERLAND_FN bool in_time(int64_t time) const {
+    return age(time) <= min_of(rule_.window, age(stdlib::numeric_limits<int64_t>::min()));
+  }
 
   // The last moment is that of no vertex: a broken list, which whoever follows the edge reports, or none to choose.
   HINTERLAND_FN int64_t vertex_time(int64_t i) const {
@@ -150,7 +146,6 @@ class Candidates {
   int64_t num_sources_;
   ListPlace list_;
   int64_t limit_;
-  uint64_t oldest_;  // the largest age
 };
 
 // The least keys seen so far, ascending, and where they are from. Of equal keys the earlier one is less. All lanes of a warp
