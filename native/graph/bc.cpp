@@ -38,6 +38,7 @@ void bind_graph_bc(nanobind::module_& m) {
       nanobind::arg("num_vertices"), nanobind::arg("num_edges"), nanobind::arg("history_size"));
   def_loop(m, "betweenness", betweenness);
   def_loop(m, "betweenness_by_lists", betweenness_of_all);
+  m.attr("BC_SOURCES_TOGETHER") = kSourcesTogether;
 }
 
 }  // namespace hinterland::native

@@ -159,12 +159,15 @@ class BcSearch {
   std::vector<int64_t> order_, begins_, edges_;
 };
 
+// Sources that a thread takes together: chosen, not measured.
+inline constexpr int64_t kSourcesTogether = 4;
+
 // Scores are the same for any number of threads: sums over a few sources each, which are added in the sources' order.
 template <class Graph>
 void betweenness_by_lists(const Graph& graph, const BcListsParams& p) {
-  constexpr int64_t kTogether = 4, kMostSums = 64, kRoom = 1 << 24;  // sources, sums, bytes: chosen, not measured
+  constexpr int64_t kMostSums = 64, kRoom = 1 << 24;  // sums, bytes: chosen, not measured
   const int64_t size = p.of_edges != 0 ? graph.num_edges : graph.num_vertices, threads = num_threads();
-  const int64_t blocks = ceil_div(p.count, kTogether);
+  const int64_t blocks = ceil_div(p.count, kSourcesTogether);
   const int64_t at_once = std::min(blocks, std::max(threads, std::min(kMostSums, kRoom / (8 * std::max<int64_t>(size, 1)))));
   std::vector<std::unique_ptr<BcSearch<Graph>>> searches(threads);
   std::vector<double> sums(at_once * size);
@@ -173,8 +176,8 @@ void betweenness_by_lists(const Graph& graph, const BcListsParams& p) {
     const int64_t some = std::min(at_once, blocks - first);
     parallel_tasks(some, [&](int64_t block, int thread) {
       if (searches[thread] == nullptr) searches[thread] = std::make_unique<BcSearch<Graph>>(graph, p);
-      const int64_t begin = (first + block) * kTogether;
-      for (int64_t place = begin; place < std::min(begin + kTogether, p.count); ++place)
+      const int64_t begin = (first + block) * kSourcesTogether;
+      for (int64_t place = begin; place < std::min(begin + kSourcesTogether, p.count); ++place)
         searches[thread]->run(place, sums.data() + block * size);
     });
     team.pieces_for(size, [&](int64_t begin, int64_t end) {

@@ -195,7 +195,8 @@ def test_a_path_from_all_its_vertices(device, vertices):
 
 
 def test_beside_a_gpu_threads_do_what_takes_them_less_than_a_launch(monkeypatch):
-    enough, gpu = 4 * _core.num_threads(), SimpleNamespace(device=torch.device("cuda", 0), graph=chain(1000))
+    enough = _core.BC_SOURCES_TOGETHER * _core.num_threads()
+    gpu = SimpleNamespace(device=torch.device("cuda", 0), graph=chain(1000))
     found = bc._for_threads(gpu, list(range(enough)))
     assert found.device.type == "cpu" and found.graph is gpu.graph
     assert bc._for_threads(gpu, list(range(enough - 1))) is None

@@ -27,18 +27,17 @@ from .view import allocated
 
 KERNELS = kernel_file("graph/bc")
 _PARAMS, _LISTS = struct("graph::BcParams"), struct("BcListsParams")
-# Vertices and edges of graphs whose searches are a thread's each (docs/bc.md): at most, and for each thread beside a GPU, of
-# whose half a millisecond for any search that is a thread's share.
+# Vertices and edges of graphs whose searches are a thread's each (docs/bc.md): at most; and beside a GPU for each thread, which
+# looks at so many while the GPU does its shortest search.
 _SHORT, _SHORT_OF_THREAD = 1 << 20, 1 << 18
-_TOGETHER = 4  # sources that a thread takes: kTogether of native/graph/bc_lists.hpp
 
 
 @dataclass(frozen=True, repr=False)
 class BetweennessResult(Shown):
-    """How many shortest paths lead through each vertex, on the device.
+    """How many shortest paths lead through each vertex.
 
     Attributes:
-        scores: float64 ``[num_vertices]``.
+        scores: float64 ``[num_vertices]``, on the device that was asked for; on the CPU where a budget had no room.
         sources: int64 ``[k]``, on the CPU; the vertices that paths were counted from, in that order.
         stats: what the searches did (see :func:`betweenness_centrality`), or None unless asked for.
     """
@@ -50,10 +49,11 @@ class BetweennessResult(Shown):
 
 @dataclass(frozen=True, repr=False)
 class EdgeBetweennessResult(Shown):
-    """How many shortest paths lead over each edge, on the device.
+    """How many shortest paths lead over each edge.
 
     Attributes:
-        scores: float64 ``[num_edges]``, in the order of ``indices``. Of an undirected edge both entries have all of it.
+        scores: float64 ``[num_edges]``, in the order of ``indices``, on the device that was asked for. Of an undirected edge
+            both entries have all of it.
         sources: int64 ``[k]``, on the CPU; the vertices that paths were counted from, in that order.
     """
 
@@ -279,7 +279,8 @@ def _for_threads(prepared: Prepared, sources: list[int]) -> Prepared | None:
     """The graph on the CPU, if searches are a thread's each: where they are short, and all threads have some; beside a GPU,
     too, where a level takes as long as thousands of a thread's edges, and so does a launch."""
     graph, on_cpu, threads = prepared.graph, prepared.device.type == "cpu", _core.num_threads()
-    most, least = (_SHORT, threads) if on_cpu else (min(_SHORT, _SHORT_OF_THREAD * threads), _TOGETHER * threads)
+    most = _SHORT if on_cpu else min(_SHORT, _SHORT_OF_THREAD * threads)
+    least = threads if on_cpu else threads * _core.BC_SOURCES_TOGETHER
     if graph.neighbor_lists.caches or graph.num_vertices + graph.num_edges > most or len(sources) < least:
         return None
     return prepared if on_cpu else prepared_for(graph, "bc", None, "cpu")

@@ -269,15 +269,16 @@ class _Batches:
         epochs = copy.copy(loader)
         epochs._live = False
         if _are_small(loader):
+            depth = _SMALL_DEPTH
             stages = [Stage("sample and gather", lambda numbered: _gathered(epochs, *_sampled(epochs, *numbered)))]
         else:
+            depth = _DEPTH
             stages = [
                 Stage("sample", lambda numbered: _sampled(epochs, *numbered)),
                 Stage("gather", lambda sampled: _gathered(epochs, *sampled)),
             ]
         source = _numbered(first, indices, torch.Generator().manual_seed(seed))
         timeout = loader.timeout or _PATIENCE
-        depth = _DEPTH if len(stages) == _STAGES else _SMALL_DEPTH
         run = partial(Pipeline, stages=stages, device=loader.device, depth=depth, timeout=timeout)
         self._batches, self._stats = loader._through(source, run), loader.stats
 

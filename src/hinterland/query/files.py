@@ -101,13 +101,11 @@ def _begin_of(path: str) -> tuple[bytes, bytes]:
     which end so as well."""
     with open(path, "rb") as file:
         head = file.read(8)
-        for magic, where in _MAGICS.items():
-            if head.startswith(magic):
-                if _is_named_csv(path):
-                    file.seek(-len(head), os.SEEK_END)
-                    return head, magic if file.read()[where] == magic else b""
-                return head, magic
-    return head, b""
+        magic = next((one for one in _MAGICS if head.startswith(one)), b"")
+        if magic and _is_named_csv(path):
+            file.seek(-len(head), os.SEEK_END)
+            magic = magic if file.read()[_MAGICS[magic]] == magic else b""
+    return head, magic
 
 
 def named_type(table: Table, name: str) -> Any:

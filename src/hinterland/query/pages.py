@@ -303,11 +303,9 @@ class Column:
 
     def _require_here(self) -> None:
         """That chunks lie in this file, and can be read without a key."""
-        encrypted, elsewhere = self._entries["encrypted"], self._entries["path_bytes"]
-        if encrypted.any():
-            what = self._what(int(encrypted.argmax()))
-            raise ConfigError(f"{what} is encrypted, and queries take no keys; write it without encryption")
-        for chunk in elsewhere.nonzero()[0].tolist() if elsewhere.any() else ():
+        for chunk in self._entries["encrypted"].nonzero()[0].tolist():
+            raise ConfigError(f"{self._what(chunk)} is encrypted, and queries take no keys; write it without encryption")
+        for chunk in self._entries["path_bytes"].nonzero()[0].tolist():
             entry = self._entries[chunk]
             path = self.file.slice(self._footer.at + int(entry["path_at"]), int(entry["path_bytes"])).to_pybytes()
             other = os.path.join(os.path.dirname(self._path), os.fsdecode(path))
