@@ -1,4 +1,5 @@
-# `make demo` and `make test` are all a newcomer needs; each makes .venv on first use.
+# `make demo` and `make test` are all a newcomer needs; each makes .venv on first use, of what it needs itself.
+SHELL := /bin/bash -o pipefail
 PYTHON ?= python3
 BIN := .venv/bin
 # Processes that share out the tests.
@@ -11,14 +12,14 @@ CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -
 demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
 
-test: .venv/installed
+test: .venv/installed .venv/requirements
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not nightly"
 
 # Hours: what is too long for every change.
-nightly: .venv/installed
+nightly: .venv/installed .venv/requirements
 	tools/nightly.sh
 
-lint: .venv/installed
+lint: .venv/installed .venv/requirements
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $$($(CPP_FILES))
@@ -36,18 +37,28 @@ hooks: .venv/requirements
 site: .venv/requirements
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
-# torch first and by its pin: resolving it with everything else could choose another build.
-.venv/requirements: constraints.txt pyproject.toml
+# What the library is built with and runs with. torch first and by its pin: resolving it with everything else could choose another build.
+.venv/tools: constraints.txt pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	  "Hinterland needs Python 3.11 or newer, and $(PYTHON) is older: make PYTHON=python3.11")'
-	test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install -q -c constraints.txt torch
-	$(BIN)/python -m pip install -q -c constraints.txt scikit-build-core nanobind cmake ninja $$($(BIN)/python tools/requirements.py test docs)
-	touch $@
+	@echo "Installing torch and what the library is built with into .venv: a minute, and what the network takes"
+	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -q -c constraints.txt torch
+	@$(BIN)/python -m pip install -q -c constraints.txt scikit-build-core nanobind cmake ninja $$($(BIN)/python tools/requirements.py cli)
+	@touch $@
 
-.venv/installed: .venv/requirements $(CORE_SOURCES)
-	$(BIN)/python -m pip install -q --no-build-isolation --no-deps .
-	touch $@
+.venv/requirements: .venv/tools
+	@echo "Installing what tests and documentation need: a minute, and what the network takes"
+	@$(BIN)/python -m pip install -q -c constraints.txt $$($(BIN)/python tools/requirements.py test docs)
+	@touch $@
+
+# pip says with -v which files the compiler is at.
+.venv/installed: .venv/tools $(CORE_SOURCES)
+	@echo "Compiling the library: two minutes on two cores"
+	@mkdir -p build
+	@$(BIN)/python -m pip install -v --no-build-isolation --no-deps . 2>&1 | tee build/install.txt | \
+	  sed -un 's|.*\(\[[0-9]*/[0-9]*\]\) Building CXX.*native/\(.*\)\.o$$|\1 \2|p' || { tail -n 40 build/install.txt; exit 1; }
+	@touch $@
 
 # For working on the library: builds the native module into src/, so that PYTHONPATH=src sees every change.
 dev: .venv/requirements

@@ -16,15 +16,32 @@
 #include <memory>
 #include <system_error>
 #include <thread>
+#include <type_traits>
 
 #include "core/parallel.hpp"
+#include "hinterland/core/platform.hpp"
 
 namespace hinterland::native {
+
+// Work of a thread, by its number: a reference to a function, so that what runs it is compiled once for all loops.
+class Work {
+ public:
+  template <class F>
+    requires(!std::is_same_v<F, Work>)
+  Work(const F& f)  // NOLINT: made where it is called with
+      : function_([](const void* given, int thread) { (*static_cast<const F*>(given))(thread); }), given_(&f) {}
+
+  void operator()(int thread) const { function_(given_, thread); }
+
+ private:
+  void (*function_)(const void*, int);
+  const void* given_;
+};
 
 class Pool {
  public:
   // The pool of the calling thread, as OpenMP has it too: callers do not wait for each other.
-  static Pool& own() {
+  HINTERLAND_APART static Pool& own() {
     static thread_local Pool pool;
     return pool;
   }
@@ -43,17 +60,23 @@ class Pool {
 
   // work(thread), by the caller as thread 0 and by those of threads 1 to threads - 1 that come before the caller is through.
   // The first exception leaves it once all are through. Work does not call run() itself.
-  template <class Work>
-  void run(int threads, const Work& work) {
+  HINTERLAND_APART void run(int threads, Work work) {
     std::exception_ptr thrown;
     std::atomic<bool> failed{false};
-    const auto guard = [&](int thread) { guarded(work, thread, failed, thrown); };
+    const auto guard = [&](int thread) {
+      try {
+        work(thread);
+      } catch (...) {
+        if (!failed.exchange(true)) thrown = std::current_exception();
+      }
+    };
     if (threads > 1 && omp_get_proc_bind() != omp_proc_bind_false) {  // the caller is bound to a core, where helpers would stay
 #pragma omp parallel num_threads(threads)
       guard(omp_get_thread_num());
     } else if (threads > 1) {
       hire(threads - 1);
-      work_ = {[](const void* given, int thread) { (*static_cast<const decltype(guard)*>(given))(thread); }, &guard, threads};
+      const Work guarded(guard);
+      call_ = {&guarded, threads};
       call();
       guard(0);
       turn_.fetch_add(1);  // closed: who has not come by now does not come
@@ -69,8 +92,7 @@ class Pool {
   // (docs/notes/gap-on-16-cores.md).
   static constexpr int kLooks = 1000, kYields = 1000;
   struct Call {
-    void (*function)(const void*, int) = nullptr;
-    const void* given = nullptr;
+    const Work* work = nullptr;
     int threads = 0;
   };
 
@@ -82,15 +104,6 @@ class Pool {
 #elif defined(__aarch64__)
     asm volatile("isb");
 #endif
-  }
-
-  template <class Work>
-  static void guarded(const Work& work, int thread, std::atomic<bool>& failed, std::exception_ptr& thrown) {
-    try {
-      work(thread);
-    } catch (...) {
-      if (!failed.exchange(true)) thrown = std::current_exception();
-    }
   }
 
   // What a thread does that has looked so many times in vain. False: it should sleep.
@@ -151,13 +164,13 @@ class Pool {
       helper.state.store(Helper::kAtWork);
       if (turn_.load() == turn) {
         if (ends_) return;
-        if (thread < work_.threads) work_.function(work_.given, thread);
+        if (thread < call_.threads) (*call_.work)(thread);
       }
       helper.end_work();
     }
   }
 
-  Call work_;          // read by those at work
+  Call call_;          // read by those at work
   bool ends_ = false;  // the same
   std::deque<Helper> helpers_;
   alignas(64) std::atomic<uint32_t> turn_{0};  // how often it has been opened or closed: open while odd

@@ -129,21 +129,44 @@ class ThreadTeam {
     static constexpr uint64_t kMostParts = 1 << 20;
   };
 
-  // Short loops are shared out evenly, what follows each other to the same thread. Threads that come take parts of their own share,
-  // then of those of the others, until there are none.
+  // How a loop is shared out: short ones evenly, what follows each other to the same thread.
+  struct Loop {
+    uint64_t number;
+    int64_t count, share, shares, at_once;
+  };
+
+  Loop begin_loop(int64_t count, int64_t least) {
+    const int64_t share = count < kInOrderFrom ? std::max(least, ceil_div<int64_t>(count, threads())) : count;
+    return {++loops_, count, share, ceil_div(count, share), std::max(least, ceil_div(count, threads() * kParts))};
+  }
+
+  // Items that a thread takes.
+  struct Items {
+    int64_t begin, end;
+  };
+
+  // Some of its own share, and then of those of the others, until there are none; `k` is how many shares it has been through.
+  HINTERLAND_APART Items take(const Loop& loop, int thread, int64_t& k) {
+    for (; k < loop.shares; ++k) {
+      const int64_t owner = (thread + k) % loop.shares, first = owner * loop.share;
+      const int64_t last = std::min(first + loop.share, loop.count);
+      const int64_t part = shares_[owner].take(loop.number, ceil_div(last - first, loop.at_once));
+      if (part < 0) continue;
+      const int64_t begin = first + part * loop.at_once;
+      return {begin, std::min(begin + loop.at_once, last)};
+    }
+    return {0, 0};
+  }
+
   template <class Body, class Item>
   void loop(int64_t count, int64_t alone, int64_t least, const Body& body, const Item& item) {
-    const int64_t share = count < kInOrderFrom ? std::max(least, ceil_div<int64_t>(count, threads())) : count;
-    const int64_t shares = ceil_div(count, share), at_once = std::max(least, ceil_div(count, threads() * kParts));
-    const uint64_t number = ++loops_;
+    const Loop loop = begin_loop(count, least);
     const auto work = [&](int thread) {
       thread_ = thread;
       body([&](const auto& each) {
-        for (int64_t k = 0; k < shares; ++k) {
-          const int64_t owner = (thread + k) % shares, begin = owner * share, end = std::min(begin + share, count);
-          for (int64_t part; (part = shares_[owner].take(number, ceil_div(end - begin, at_once))) >= 0;)
-            for (int64_t i = begin + part * at_once; i < std::min(begin + (part + 1) * at_once, end); ++i) item(each, i);
-        }
+        int64_t k = 0;
+        for (Items some = take(loop, thread, k); some.begin < some.end; some = take(loop, thread, k))
+          for (int64_t i = some.begin; i < some.end; ++i) item(each, i);
       });
     };
     if (count > alone)
@@ -153,7 +176,7 @@ class ThreadTeam {
     poll();
   }
 
-  void poll() {
+  HINTERLAND_APART void poll() {
     if (check_interrupt == nullptr || now_ns() - polled_ < kPollEvery) return;
     check_interrupt();
     polled_ = now_ns();

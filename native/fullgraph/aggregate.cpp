@@ -31,13 +31,21 @@ void each_task(const AggregateParams& p) {
   parallel_for(p.pieces + p.rows, task, kTasksAtOnce);
 }
 
+// What is common has instances of its own: sums and maxima of a type in that type, over what one part has. Of narrow rows they stay
+// in registers; halves take longer to be made wider.
 template <class T, class Out, Reduce kReduce>
 void run(const AggregateParams& p) {
   using fullgraph::AnyPlace, fullgraph::AnyRows, fullgraph::HaloRows;
-  if (p.place_bytes != sizeof(uint32_t) || p.from.owners != nullptr) return each_task<T, Out, kReduce, AnyPlace, AnyRows>(p);
-  if (p.width == 1) return each_task<T, Out, kReduce, uint32_t, HaloRows, 1, true>(p);
-  if (p.width == 16) return each_task<T, Out, kReduce, uint32_t, HaloRows, 16, true>(p);  // sums stay in registers
-  each_task<T, Out, kReduce, uint32_t, HaloRows>(p);
+  if constexpr (std::is_same_v<T, Out> && (kReduce == Reduce::kSum || kReduce == Reduce::kMax)) {
+    if (p.place_bytes == sizeof(uint32_t) && p.from.owners == nullptr) {
+      if constexpr (sizeof(T) >= sizeof(float)) {
+        if (p.width == 1) return each_task<T, Out, kReduce, uint32_t, HaloRows, 1, true>(p);
+        if (p.width == 16) return each_task<T, Out, kReduce, uint32_t, HaloRows, 16, true>(p);
+      }
+      return each_task<T, Out, kReduce, uint32_t, HaloRows>(p);
+    }
+  }
+  each_task<T, Out, kReduce, AnyPlace, AnyRows>(p);
 }
 
 template <class T, class Out>

@@ -21,7 +21,7 @@ void betweenness(const graph::BcParams& p) {
 }
 
 void betweenness_of_all(const BcListsParams& p) {
-  with_any_lists(*p.graph, [&](const auto& graph) { betweenness_by_lists(graph, p); });
+  with_lists(*p.graph, [&](const auto& graph) { betweenness_by_lists(graph, p); });
 }
 
 }  // namespace

@@ -33,8 +33,9 @@ void bfs_of_wide(const Graph& graph, const Graph* incoming, const graph::BfsPara
 
 // Parents are int64 for all graphs, and what both arrays hold before does not count. id_bytes (4 or 8): of a vertex' number.
 void bfs(const graph::BfsParams& p, int id_bytes) {
-  with_graph(*p.graph, p.incoming, [&]<class Graph>(const Graph& graph, const Graph* incoming) {
-    if (id_bytes == 8) return bfs_of_wide(graph, incoming, p);
+  with_graph(*p.graph, p.incoming, id_bytes, [&]<class Graph>(const Graph& graph, const Graph* incoming) {
+    if constexpr (sizeof(typename Graph::Edge) == 8)
+      if (id_bytes == 8) return bfs_of_wide(graph, incoming, p);
     const graph::BfsState<uint32_t> state(p, graph.num_vertices, graph.num_edges);
     const auto listed = std::make_unique_for_overwrite<uint32_t[]>(graph.num_vertices);
     ListSearch<Graph> search(graph, incoming, state, static_cast<uint64_t*>(p.parents), listed.get());
@@ -101,7 +102,7 @@ Finding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t
   else
     check_levels(graph.num_vertices, source, levels, found);
   if (found.any()) return found.finding();  // what follows indexes by levels and parents, and counts on them
-  with_any_lists(graph, [&](const auto& lists) { check_edges(lists, levels, parents, found); });
+  with_lists_of_any_kind(graph, [&](const auto& lists) { check_edges(lists, levels, parents, found); });
   return found.finding();
 }
 

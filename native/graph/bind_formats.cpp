@@ -78,7 +78,7 @@ std::optional<std::string> weight_name(const EdgeParser& parser) {
 std::tuple<int64_t, int64_t, bool, int64_t> survey_graph(const graph::GraphWords& words) {
   int64_t loops = 0, lower = 0, bad = kNone;
   std::atomic<bool> ascends{true};
-  with_any_lists(words, [&](const auto& graph) {
+  with_lists(words, [&](const auto& graph) {
     for_each_vertex(graph, [&](int64_t v) {
       int64_t before = 0, own_loops = 0, own_lower = 0;
       for_each_entry(graph, v, [&](int64_t i, int64_t neighbor) {

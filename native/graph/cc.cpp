@@ -20,13 +20,15 @@ namespace {
 
 // id_bytes (4 or 8) is the width of a label.
 void connected_components(const graph::ComponentsParams& p, int id_bytes) {
-  with_graph(*p.graph, p.incoming, [&](const auto& graph, const auto* incoming) {
+  with_graph(*p.graph, p.incoming, id_bytes, [&]<class Graph>(const Graph& graph, const Graph* incoming) {
     const auto run = [&]<class Id>() {
       ThreadTeam team;
       const graph::ComponentsState<Id> state(p, graph.num_vertices, graph.num_edges);
       graph::connected_components(team, graph, incoming, state, p.reread != 0);
     };
-    id_bytes == 8 ? run.template operator()<uint64_t>() : run.template operator()<uint32_t>();
+    if constexpr (sizeof(typename Graph::Edge) == 8)
+      if (id_bytes == 8) return run.template operator()<uint64_t>();
+    run.template operator()<uint32_t>();
   });
 }
 
@@ -104,10 +106,10 @@ Finding verify_components(const graph::GraphWords& words, const int64_t* labels)
   Findings found;
   check_labels(words.num_vertices, labels, found);
   if (found.any()) return found.finding();
-  with_any_lists(words, [&](const auto& graph) {
-    using Id = std::make_unsigned_t<typename std::decay_t<decltype(graph)>::Edge>;
+  with_lists_of_any_kind(words, [&](const auto& graph) {
     check_edges(graph, labels, found);
-    if (!found.any()) check_connected<Id>(graph, labels, found);
+    if (found.any()) return;
+    words.edge_bytes == 4 ? check_connected<uint32_t>(graph, labels, found) : check_connected<uint64_t>(graph, labels, found);
   });
   return found.finding();
 }

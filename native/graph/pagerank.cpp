@@ -34,7 +34,7 @@ void pagerank(const graph::PagerankParams& p, int real_bytes) {
 Finding follow_walk(const graph::GraphWords& words, const double* shares, double* after) {
   enum class Rule : int64_t { kNone, kGraph };
   FirstBroken<Rule, Rule::kGraph> found;
-  with_any_lists(words, [&](const auto& graph) {
+  with_lists_of_any_kind(words, [&](const auto& graph) {
     for_each_vertex(graph, [&](int64_t u) {
       for_each_entry(graph, u, [&](int64_t i, int64_t v) {
         if (graph.has(v))

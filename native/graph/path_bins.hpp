@@ -39,12 +39,12 @@ class BinnedPaths {
         own_(ceil_div(kOwnEdges * graph.num_vertices, graph.num_edges + 1)),
         finders_(team.threads()) {}
 
-  void run(int64_t source) {
+  void run(int64_t source, Key key) {
     const graph::Frontier& frontier = state_.frontier;
     frontier.begin();
-    state_.keys[source] = Policy::source();
-    bins_begin_at(Policy::source());
-    finders_[0].bins[0].push_back({static_cast<Vertex>(source), Policy::source()});
+    state_.keys[source] = key;
+    bins_begin_at(key);
+    finders_[0].bins[0].push_back({static_cast<Vertex>(source), key});
     int64_t step = 0, buckets = 0;
     for (int64_t bin = 0; (bin = first_filled(bin)) >= 0; bin = bucket_end_, ++buckets) {
       bucket_end_ = std::min(bin + bins_in(width_.delta()), kLastBin);
@@ -268,9 +268,11 @@ template <template <class> class Policy>
 void find_paths(const graph::PathParams& p, WeightKind kind) {
   with_weighted_graph(*p.graph, kind, [&](const auto& graph) {
     using Weight = typename std::decay_t<decltype(graph)>::Weight;
+    using Key = typename Policy<Weight>::Key;
     const graph::PathState<Policy<Weight>> state(p, graph.num_vertices, graph.num_edges);
+    const Key source = kind.order == 0 ? static_cast<Key>(Policy<uint8_t>::source()) : Policy<Weight>::source();
     ThreadTeam team;
-    BinnedPaths<Policy<Weight>, std::decay_t<decltype(graph)>>(team, graph, state, {p.delta, p.light}).run(p.source);
+    BinnedPaths<Policy<Weight>, std::decay_t<decltype(graph)>>(team, graph, state, {p.delta, p.light}).run(p.source, source);
   });
 }
 

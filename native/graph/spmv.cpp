@@ -18,7 +18,7 @@ void spmv(const graph::SpmvParams& p, WeightKind kind) {
     ThreadTeam team;
     graph::spmv(team, graph, frontier, p.x, p.y);
   };
-  kind.bytes == 0 ? with_any_lists(*p.graph, run) : with_weighted_graph(*p.graph, kind, run);
+  kind.bytes == 0 ? with_lists(*p.graph, run) : with_weighted_graph(*p.graph, kind, run);
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ struct Distances {
   static constexpr bool kFloat = std::is_floating_point_v<Weight>;
   static constexpr Result kUnreached = kFloat ? std::numeric_limits<Result>::infinity() : Result{-1};
 
-  static Result source() { return 0; }
-  static bool in_range(Result d) { return d >= 0; }
+  Result source() const { return 0; }
+  bool in_range(Result d) const { return d >= 0; }
   static bool better(Result a, Result b) { return b == kUnreached ? a != kUnreached : a < b; }
   // Along an edge from a reached vertex.
   static Result extend(Result d, Weight w) {
@@ -52,10 +52,15 @@ struct Widths {
   static constexpr bool kFloat = std::is_floating_point_v<Weight>;
   static constexpr Result kUnreached = kFloat ? -std::numeric_limits<Result>::infinity() : std::numeric_limits<Result>::min();
 
-  static Result source() {
-    return kFloat ? std::numeric_limits<Result>::infinity() : static_cast<Result>(std::numeric_limits<Weight>::max());
-  }
-  static bool in_range(Result d) { return d <= source(); }
+  Result widest;
+
+  explicit Widths(WeightKind kind)
+      : widest(kFloat            ? std::numeric_limits<Result>::infinity()
+               : kind.order == 0 ? Result{std::numeric_limits<uint8_t>::max()}
+                                 : static_cast<Result>(std::numeric_limits<Weight>::max())) {}
+
+  Result source() const { return widest; }
+  bool in_range(Result d) const { return d <= widest; }
   static bool better(Result a, Result b) { return a > b; }
   static Result extend(Result d, Weight w) { return min_of(d, static_cast<Result>(w)); }
 };
@@ -65,13 +70,17 @@ class Verifier {
  public:
   using Result = typename Rules::Result;
 
-  Verifier(const Graph& graph, int64_t source, const Result* found)
-      : graph_(graph), source_(source), found_(found), seen_(ceil_div<int64_t>(graph.num_vertices, graph::kGroup)) {}
+  Verifier(const Rules& rules, const Graph& graph, int64_t source, const Result* found)
+      : rules_(rules),
+        graph_(graph),
+        source_(source),
+        found_(found),
+        seen_(ceil_div<int64_t>(graph.num_vertices, graph::kGroup)) {}
 
   Finding run() {
-    if (found_[source_] != Rules::source()) report(PathRule::kSource, source_);
+    if (found_[source_] != rules_.source()) report(PathRule::kSource, source_);
     parallel_for(graph_.num_vertices, [&](int64_t v) {
-      if (found_[v] != Rules::kUnreached && !Rules::in_range(found_[v])) report(PathRule::kRange, v);
+      if (found_[v] != Rules::kUnreached && !rules_.in_range(found_[v])) report(PathRule::kRange, v);
     });
     if (broken_.any()) return broken_.finding();
     check_edges();
@@ -126,6 +135,7 @@ class Verifier {
     }
   }
 
+  const Rules rules_;
   const Graph& graph_;
   int64_t source_;
   const Result* found_;
@@ -138,10 +148,10 @@ Finding verify_paths(const graph::GraphWords& words, WeightKind kind, bool wides
   Finding finding;
   with_weight(kind, [&](auto weight) {
     using Weight = decltype(weight);
-    with_any_lists<Weight>(words, [&]<class Graph>(const Graph& graph) {
+    with_lists_of_any_kind<Weight>(words, [&]<class Graph>(const Graph& graph) {
       const auto* results = static_cast<const ResultFor<Weight>*>(found);
-      finding = widest ? Verifier<Widths<Weight>, Graph>(graph, source, results).run()
-                       : Verifier<Distances<Weight>, Graph>(graph, source, results).run();
+      finding = widest ? Verifier<Widths<Weight>, Graph>(Widths<Weight>(kind), graph, source, results).run()
+                       : Verifier<Distances<Weight>, Graph>({}, graph, source, results).run();
     });
   });
   return finding;

@@ -11,7 +11,7 @@ HINTERLAND_STRUCT(hotness::PropagateParams, graph, values, sums, pull, scratch);
 namespace {
 
 void propagate(const hotness::PropagateParams& p) {
-  with_any_lists(*p.graph, [&](const auto& graph) {
+  with_lists(*p.graph, [&](const auto& graph) {
     graph::Scratch scratch{p.scratch};
     const graph::Frontier frontier(scratch, graph.num_vertices, graph.num_edges);
     ThreadTeam team;

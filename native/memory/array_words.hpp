@@ -6,6 +6,6 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(memory::ArrayWords, home, kept, slots, store);
+HINTERLAND_STRUCT(memory::ArrayWords, home, kept, slots, store, bytes);
 
 }  // namespace hinterland::native

@@ -26,21 +26,21 @@ namespace {
 void run_neighbors(const sampling::SampleParams& params) {
   // Lists of one call have the form of those of its first step, and lie on storage if those do.
   const int64_t first = params.first == 0 ? 0 : (params.first - 1) / 2 % params.num_relations;
-  with_any_lists(*params.relations[first].lists, [&]<class Graph>(const Graph&) {
+  with_lists(*params.relations[first].lists, [&]<class Graph>(const Graph&) {
     ThreadTeam team;
     sampling::sample_neighbors<Graph, true>(team, params);
   });
 }
 
 void run_walks(const sampling::WalkParams& params) {
-  with_any_lists(*params.graph, [&]<class Graph>(const Graph&) {
+  with_lists(*params.graph, [&]<class Graph>(const Graph&) {
     ThreadTeam team;
     sampling::random_walks<Graph>(team, params);
   });
 }
 
 void run_negatives(const sampling::NegativeParams& params) {
-  with_any_lists(*params.graph, [&]<class Graph>(const Graph&) {
+  with_lists(*params.graph, [&]<class Graph>(const Graph&) {
     ThreadTeam team;
     sampling::negative_edges<Graph>(team, params);
   });

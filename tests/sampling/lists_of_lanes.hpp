@@ -9,9 +9,14 @@ namespace hinterland {
 // f(graph) with the type that the words describe.
 template <class F>
 void with_lists_of_lanes(const graph::GraphWords& words, const F& f) {
-  using Stored = storage::OnDevice<memory::NoMeter>;
-  native::is_stored(words) ? native::with_lists<Stored, graph::NoWeight>(words, f)
-                           : native::with_lists<memory::Unmetered, graph::NoWeight>(words, f);
+  const auto with = [&]<class Sources>(Sources) {
+    using graph::Csr, graph::PackedCsr, graph::NoWeight;
+    if (native::is_packed(words))
+      return words.edge_bytes == 8 ? f(PackedCsr<int64_t, NoWeight, Sources>(words))
+                                   : f(PackedCsr<int32_t, NoWeight, Sources>(words));
+    words.edge_bytes == 8 ? f(Csr<int64_t, NoWeight, Sources>(words)) : f(Csr<int32_t, NoWeight, Sources>(words));
+  };
+  native::is_stored(words) ? with(storage::OnDevice<memory::NoMeter>{}) : with(memory::Unmetered{});
 }
 
 }  // namespace hinterland

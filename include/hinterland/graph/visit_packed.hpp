@@ -17,7 +17,7 @@ struct PackedCsr : ListsOf<EdgeType, WeightType, Sources> {
   int64_t packed_end;
 
   HINTERLAND_FN explicit PackedCsr(const GraphWords& w)
-      : ListsOf<EdgeType, WeightType, Sources>(w, {w.weights.home, nullptr, nullptr, w.weights.store}),
+      : ListsOf<EdgeType, WeightType, Sources>(w, {w.weights.home, nullptr, nullptr, w.weights.store, w.weights.bytes}),
         packed_offsets(w.packed_offsets, w.num_vertices + 1),
         words(w.packed, packed_bytes(w.packed_end) / static_cast<int64_t>(sizeof(uint32_t))),
         packed_end(w.packed_end) {}
@@ -261,7 +261,8 @@ struct PackedLists : Lists {
 };
 
 template <class Edge, class Weight, class Sources, class Counts>
-HINTERLAND_FN PackedLists lists_of(const PackedCsr<Edge, Weight, Sources>& graph, int64_t vertex, bool active, Counts& counts) {
+HINTERLAND_WITHIN PackedLists lists_of(const PackedCsr<Edge, Weight, Sources>& graph, int64_t vertex, bool active,
+                                       Counts& counts) {
   const ListBounds list(graph, vertex, active, counts);
   return {Lists(Places{}, list.begin, list.end, active), PackedBounds(graph, vertex, active)};
 }

@@ -41,6 +41,7 @@ struct ArrayWords {
   const void* kept;      // the pages of it that the GPU keeps, one after another; null where none is
   const int32_t* slots;  // which of them each page is, or -1
   void* store;           // of an array on storage (storage/source.hpp), and `home` is its position there; else null
+  int64_t bytes = 0;     // of an element as it is stored, for who reads several widths by one instance; else of no account
 };
 
 // An array in any memory that this processor can load from: its own, a peer GPU's, or mapped host memory.

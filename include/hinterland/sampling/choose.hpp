@@ -66,7 +66,7 @@ class Candidates {
 
   HINTERLAND_FN int64_t degree() const { return list_.degree; }
 
-  HINTERLAND_FN double weight(int64_t i) const {
+  HINTERLAND_WITHIN double weight(int64_t i) const {
     look_ahead(i);
     const double weight = weights_.read_alone(list_.begin + i);
     return !rule_.temporal() || in_time(time(i)) ? weight : 0.0;

@@ -153,7 +153,7 @@ class View:
     def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
         held = self.lists.arrays.get(name)
         if isinstance(held, StorageArray) and self.store is None:
-            return _ARRAY(home=held.position, store=held.cache.native.address)
+            return _ARRAY(home=held.position, store=held.cache.native.address, bytes=held.dtype.itemsize)
         if isinstance(held, StorageArray) and self.store is not None:
             return self.store.array(held.file_position, _volumes(self.lists).index(held.volume))
         return _array(home, kept, self.slots)
@@ -375,7 +375,8 @@ def array_words(home: torch.Tensor | None) -> Params:
 
 
 def _array(home: torch.Tensor | None, kept: torch.Tensor | None, slots: torch.Tensor | None) -> Params:
-    return _ARRAY(home=address(home), kept=address(kept), slots=0 if kept is None else address(slots))
+    width = 0 if home is None else home.element_size()
+    return _ARRAY(home=address(home), kept=address(kept), slots=0 if kept is None else address(slots), bytes=width)
 
 
 def _offsets(array: torch.Tensor | None) -> Params:
