@@ -1,26 +1,28 @@
 // Large arrays of a graph in any form, for a CPU: on storage or in memory, of elements as wide as they are stored. One instance of an
-// algorithm reads them all, and asks at each read what it is about, which costs little beside a disk or a count.
+// algorithm reads them all, and asks at each read, or once for many elements of a run, what it is about.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "hinterland/storage/mixed.hpp"
 #include "storage/store.hpp"
 
 namespace hinterland::native {
 
-template <class T>
-using OnStorageOrNear = storage::StoredOrNear<T, HostPages>;
-
 // As a source (memory/source.hpp) of elements of the type T, which may be stored as Narrow: the words say how many bytes they take.
-template <class T, class Narrow>
-class EitherWidth {
+template <class T, class Narrow = T>
+class AnyArray {
+  template <class Stored>
+  using As = storage::StoredOrNear<Stored, HostPages>;
+
  public:
   using Element = T;
 
   class Reader {
    public:
-    Reader(const EitherWidth& array, int64_t begin, int64_t end)
+    Reader(const AnyArray& array, int64_t begin, int64_t end)
         : is_narrow_(array.is_narrow_), narrow_(array.narrow_.reader(begin, end)), wide_(array.wide_.reader(begin, end)) {}
 
     template <class... Meter>
@@ -30,12 +32,12 @@ class EitherWidth {
 
    private:
     bool is_narrow_;
-    typename OnStorageOrNear<Narrow>::Reader narrow_;
-    typename OnStorageOrNear<T>::Reader wide_;
+    typename As<Narrow>::Reader narrow_;
+    typename As<T>::Reader wide_;
   };
 
-  EitherWidth(const memory::ArrayWords& words, int64_t count)
-      : is_narrow_(words.bytes == sizeof(Narrow)), narrow_(words, count), wide_(words, count) {}
+  AnyArray(const memory::ArrayWords& words, int64_t count)
+      : is_narrow_(!std::is_same_v<T, Narrow> && words.bytes == sizeof(Narrow)), narrow_(words, count), wide_(words, count) {}
 
   Reader reader(int64_t begin, int64_t end) const { return {*this, begin, end}; }
   template <class... Meter>
@@ -58,6 +60,9 @@ class EitherWidth {
   void count_run(int64_t begin, int64_t end, Meter& meter) const {
     is_narrow_ ? narrow_.count_run(begin, end, meter) : wide_.count_run(begin, end, meter);
   }
+  void prefetch(int64_t begin, int64_t end) const {
+    is_narrow_ ? narrow_.prefetch(begin, end) : wide_.prefetch(begin, end);
+  }
   memory::Span span(int64_t begin, int64_t end) const { return wide_.span(begin, end); }
 
   int64_t ask(int64_t begin, int64_t end) const { return is_narrow_ ? narrow_.ask(begin, end) : wide_.ask(begin, end); }
@@ -67,23 +72,14 @@ class EitherWidth {
 
  private:
   bool is_narrow_;
-  OnStorageOrNear<Narrow> narrow_;
-  OnStorageOrNear<T> wide_;
+  As<Narrow> narrow_;
+  As<T> wide_;
 };
 
 // Vertices are int32 or int64; what is computed with a weight of uint8 is that of an int32.
 template <class T>
-struct AnyArrayOf {
-  using Array = OnStorageOrNear<T>;
-};
-template <>
-struct AnyArrayOf<int64_t> {
-  using Array = EitherWidth<int64_t, int32_t>;
-};
-template <>
-struct AnyArrayOf<int32_t> {
-  using Array = EitherWidth<int32_t, uint8_t>;
-};
+using NarrowerThan =
+    std::conditional_t<std::is_same_v<T, int64_t>, int32_t, std::conditional_t<std::is_same_v<T, int32_t>, uint8_t, T>>;
 
 // The family. It counts what is read, always: what a disk takes is far more.
 struct AnySources {
@@ -92,7 +88,7 @@ struct AnySources {
   template <class T>
   using Whole = memory::Pointer<T>;
   template <class T>
-  using Large = typename AnyArrayOf<T>::Array;
+  using Large = AnyArray<T, NarrowerThan<T>>;
 };
 
 }  // namespace hinterland::native

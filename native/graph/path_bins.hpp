@@ -208,9 +208,10 @@ class BinnedPaths {
   }
 
   // Where pages are read for it, a bucket is visited as its lists lie: what their order is changes no key.
-  static void in_order_of_edges(List& list) {
+  void in_order_of_edges(List& list) const {
     if constexpr (graph::kReadsAhead<Graph>)
-      std::sort(list.begin(), list.end(), [](const Reached& a, const Reached& b) { return a.vertex < b.vertex; });
+      if (graph::most_ahead(graph_) > 0)
+        std::sort(list.begin(), list.end(), [](const Reached& a, const Reached& b) { return a.vertex < b.vertex; });
   }
 
   int64_t ask_for(const Piece& piece) const {

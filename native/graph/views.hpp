@@ -1,8 +1,9 @@
 // From the words that Python fills in to a graph type of include/hinterland/graph: the CPU's counterpart of the instances that
 // Python names when it launches a kernel.
 //
-// An algorithm has instances for what is common and must be fast, lists in memory whose vertices take 32 bits, with nothing counted;
-// and one for each form of lists that reads whatever else there is (any_array.hpp). More of them took minutes to compile.
+// An algorithm has instances for what is common and must be fast: lists in memory whose vertices take 32 bits, and of plain ones those
+// that count what is read. Another for each form of lists reads whatever else there is (any_array.hpp). One for each kind of lists
+// took minutes to compile.
 #pragma once
 
 #include "graph/any_array.hpp"
@@ -28,6 +29,9 @@ void with_lists_of_any_kind(const graph::GraphWords& words, const F& f) {
   f(graph::Csr<int64_t, Weight, AnySources>(words));
 }
 
+template <class Weight = graph::NoWeight>
+using CountedCsr = graph::Csr<int32_t, Weight, memory::Metered>;
+
 template <class Weight = graph::NoWeight, class F>
 void with_near_lists(const graph::GraphWords& words, const F& f) {
   if (is_packed(words)) return f(graph::PackedCsr<int32_t, Weight>(words));
@@ -50,7 +54,8 @@ void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, int i
     f(graph, &incoming);
   };
   const bool is_near = is_near_and_narrow(out) && (in == nullptr || is_near_and_narrow(*in));
-  is_near&& out.metered == 0 && id_bytes == 4 ? with_near_lists(out, with_both) : with_lists_of_any_kind(out, with_both);
+  if (!is_near || id_bytes == 8 || (out.metered != 0 && is_packed(out))) return with_lists_of_any_kind(out, with_both);
+  out.metered == 0 ? with_near_lists(out, with_both) : with_both(CountedCsr<>(out));
 }
 
 template <class F>
@@ -73,10 +78,12 @@ void with_weight(WeightKind kind, const F& f) {
 // f(graph) with the type that words and kind describe.
 template <class F>
 void with_weighted_graph(const graph::GraphWords& words, WeightKind kind, const F& f) {
-  const bool is_near = is_near_and_narrow(words) && words.metered == 0;
-  if (is_near && kind.order == 0) return with_near_lists<uint8_t>(words, f);
+  const bool is_near = is_near_and_narrow(words), counts = words.metered != 0;
+  if (is_near && !counts && kind.order == 0) return with_near_lists<uint8_t>(words, f);
   with_weight(kind, [&]<class Weight>(Weight) {
-    is_near ? with_near_lists<Weight>(words, f) : with_lists_of_any_kind<Weight>(words, f);
+    if constexpr (sizeof(Weight) == 4)
+      if (is_near && counts && !is_packed(words) && kind.bytes == 4) return f(CountedCsr<Weight>(words));
+    is_near && !counts ? with_near_lists<Weight>(words, f) : with_lists_of_any_kind<Weight>(words, f);
   });
 }
 

@@ -255,7 +255,7 @@ class Aggregation {
     each_chunk(sum, [&](int, int at, const Vector<R, kWide>& value) { store_vector(to + at, value); });
   }
 
-  HINTERLAND_FN void finish(int64_t row, Sum& sum) const {
+  HINTERLAND_WITHIN void finish(int64_t row, Sum& sum) const {
     const Finish& f = p_.finish;
     const R scale = f.scale == nullptr ? R{1} : static_cast<const R*>(f.scale)[row];
     const bool none = f.degrees != nullptr && f.degrees[row] == 0;

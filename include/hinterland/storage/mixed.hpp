@@ -60,6 +60,11 @@ class StoredOrNear {
   HINTERLAND_FN void count_run(int64_t begin, int64_t end, Meter& meter) const {
     positions_.count_run(begin, end, meter);
   }
+#if !HINTERLAND_ON_GPU
+  void prefetch(int64_t begin, int64_t end) const {
+    if (!is_stored()) near_.prefetch(begin, end);
+  }
+#endif
   HINTERLAND_FN memory::Span span(int64_t begin, int64_t end) const {
     return is_stored() ? positions_.span(begin, end) : near_.span(begin, end);
   }
