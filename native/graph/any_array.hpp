@@ -60,9 +60,7 @@ class AnyArray {
   void count_run(int64_t begin, int64_t end, Meter& meter) const {
     is_narrow_ ? narrow_.count_run(begin, end, meter) : wide_.count_run(begin, end, meter);
   }
-  void prefetch(int64_t begin, int64_t end) const {
-    is_narrow_ ? narrow_.prefetch(begin, end) : wide_.prefetch(begin, end);
-  }
+  void prefetch(int64_t begin, int64_t end) const { is_narrow_ ? narrow_.prefetch(begin, end) : wide_.prefetch(begin, end); }
   memory::Span span(int64_t begin, int64_t end) const { return wide_.span(begin, end); }
 
   int64_t ask(int64_t begin, int64_t end) const { return is_narrow_ ? narrow_.ask(begin, end) : wide_.ask(begin, end); }
