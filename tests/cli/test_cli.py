@@ -214,6 +214,22 @@ def test_ctrl_c_within_an_import_is_heard_after_it(environment, imported):
     assert (done.returncode, done.stderr) == (130, "hinterland: interrupted\n")
 
 
+def test_a_signal_that_was_not_heard_comes_again():
+    """One that comes just before the main thread sleeps does not wake it."""
+    come = []
+    before = signal.signal(signal.SIGUSR1, lambda *_: come.append(1))
+    try:
+        cli._again(signal.SIGUSR1)
+        deadline = time.monotonic() + 30
+        while len(come) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+    finally:
+        cli._heard.set()
+        time.sleep(0.1)
+        signal.signal(signal.SIGUSR1, before)
+    assert len(come) >= 2
+
+
 def test_sigterm_ends_with_143_and_leaves_what_was_there(here, environment, tmp_path):
     """SIGTERM is what SLURM and docker stop send. It comes while the features are written."""
     out = tmp_path / "out"

@@ -37,6 +37,9 @@ COMMANDS = (
 )
 
 
+_heard = threading.Event()  # the last signal has been
+
+
 class _Stopped(BaseException):
     """Ctrl-C or SIGTERM. Not KeyboardInterrupt, which typer turns into an exit status that depends on its version."""
 
@@ -47,6 +50,7 @@ class _Stopped(BaseException):
 
 def _stop(number: int, frame: FrameType | None) -> None:
     """Raises, but for while something is imported: modules that begin may drop it, end the process, or stay there in half."""
+    _heard.set()
     while frame is not None:
         if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
             return _again(number)
@@ -55,10 +59,17 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 
 def _again(number: int) -> None:
-    """The signal comes again in a moment."""
-    again = threading.Timer(0.01, os.kill, (os.getpid(), number))
-    again.daemon = True  # a command that ends before has ended
-    again.start()
+    """The signal comes again, until it is heard: one that comes just before the main thread sleeps wakes nobody."""
+    global _heard
+    heard = _heard = threading.Event()
+
+    def send() -> None:
+        delay = 0.01
+        while not heard.wait(delay):
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+            delay = 0.5
+
+    threading.Thread(target=send, daemon=True).start()  # a command that ends before has ended
 
 
 _STOPS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
