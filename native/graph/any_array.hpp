@@ -1,8 +1,7 @@
 // Large arrays of a graph in any form, for a CPU: on storage or in memory, of elements as wide as they are stored. One instance of an
-// algorithm reads them all, and asks at each read, or once for many elements of a run, what it is about.
+// algorithm reads them all, and asks at each read what it is about.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 

@@ -62,11 +62,12 @@ def _again(number: int) -> None:
     """The signal comes again, until it is heard: one that comes just before the main thread sleeps wakes nobody."""
     global _heard
     heard = _heard = threading.Event()
+    main_thread = threading.get_ident()  # signals are handled there alone
 
     def send() -> None:
         delay = 0.01
         while not heard.wait(delay):
-            signal.pthread_kill(threading.main_thread().ident or 0, number)
+            signal.pthread_kill(main_thread, number)
             delay = 0.5
 
     threading.Thread(target=send, daemon=True).start()  # a command that ends before has ended
