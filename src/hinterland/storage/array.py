@@ -510,8 +510,8 @@ class StorageArray(StoredTable):
             for pinned in self._pinned:
                 pinned.unpin()
             if self.cache.expecting is self._table:
+                self.cache.expecting.expect(_core.ExpectedBatches(0))
                 self.cache.expecting = None
-                self._table.expect(_core.ExpectedBatches(0))
             self._closed = True
         self.cache.native.close(self._position)
 
