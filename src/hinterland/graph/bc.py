@@ -16,7 +16,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from . import passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
@@ -211,7 +211,26 @@ def _state_bytes(graph: Graph) -> int:
     return allocated(8 * graph.num_vertices) + max(search, outer_bytes(graph, 8))
 
 
-ALGORITHM = Algorithm("bc", _state_bytes)
+ALGORITHM = register(
+    Algorithm(
+        "bc",
+        _state_bytes,
+        run=betweenness_centrality,
+        kernels=KERNELS,
+        weights="unused",
+        verify="verify_betweenness",
+        help="""Find how many shortest paths lead through each vertex, and how fast that went.
+
+        Paths are as long as they have edges: weights in the file are not used, and a line says so.
+        The array of --output is the scores (float64).
+        """,
+        options={"normalized": ("--raw", "Do not divide by the number of pairs of vertices.")},
+        array="scores",
+        columns={"score": "scores"},
+        found=lambda run: f"from {run['count']:,} sources",
+        fields=lambda result: {"count": len(result.sources)},
+    )
+)
 
 
 class _Searches:
