@@ -29,10 +29,12 @@ class Described:
     """What the text of a record says.
 
     Attributes:
+        module: the name of its file.
         name, help, options, weights: the record's.
         takes: the arguments of what is called, by name their types as written and their defaults.
     """
 
+    module: str
     name: str
     help: str
     options: Mapping[str, str | tuple[str, str]]
@@ -50,10 +52,10 @@ def described() -> Iterator[Described]:
     for path in sorted(_RECORDS.glob("*.py")):
         text = path.read_text(encoding="utf-8")
         if "\nALGORITHM = " in text:
-            yield _described(ast.parse(text))
+            yield _described(path.stem, ast.parse(text))
 
 
-def _described(file: ast.Module) -> Described:
+def _described(module: str, file: ast.Module) -> Described:
     (record,) = (
         node.value for node in file.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "ALGORITHM"
     )
@@ -68,7 +70,7 @@ def _described(file: ast.Module) -> Described:
         return ast.literal_eval(given[name]) if name in given else otherwise
 
     name, help = ast.literal_eval(made.args[0]), inspect.cleandoc(literal("help", ""))
-    return Described(name, help, literal("options", {}), literal("weights", None), takes)
+    return Described(module, name, help, literal("options", {}), literal("weights", None), takes)
 
 
 def _command(of: Described) -> Callable[..., None]:
