@@ -102,7 +102,7 @@ def betweenness_centrality(
         GraphError: an offset or neighbour met on the way is out of range, or there are more paths than a double counts.
         OutOfMemory: the search's state exceeds the free GPU memory.
     """
-    chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
+    chosen, normalized = choose_sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
     stats = arguments.switch("stats", stats)
     threads = None if stats else _for_threads(prepared, chosen)
@@ -138,7 +138,7 @@ def edge_betweenness_centrality(
     Raises:
         ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`betweenness_centrality`.
     """
-    chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
+    chosen, normalized = choose_sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", None, device)
     graph, on = prepared.graph, prepared.device
     with devices.on(on):
@@ -170,7 +170,8 @@ def _of_both_entries(scores: torch.Tensor, src: torch.Tensor, dst: torch.Tensor,
     return (torch.zeros_like(edges, dtype=torch.float64).index_add_(0, entry, scores) / entries * 2)[entry]
 
 
-def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, seed: int) -> list[int]:
+def choose_sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, seed: int) -> list[int]:
+    """What ``sources`` asks for: all vertices, so many of them, or these, each once."""
     vertices = graph.num_vertices
     if sources is None:
         return list(range(vertices))
