@@ -6,6 +6,7 @@ for an H200 (sm_90).
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -13,7 +14,10 @@ import sys
 import tempfile
 from typing import Any
 
-# What is called on a GPU, and the kernel that is compiled without one: its file, and what its instance has in its name.
+from hinterland.graph.algorithms import Algorithm, known
+
+# Besides all algorithms: what is called on a GPU, and the kernel that is compiled without one: its file, and what its instance
+# has in its name.
 OPERATIONS = {
     "gather": (
         "hl.UnifiedTensor.from_tensor(torch.ones(1000, 128))[torch.arange(10, device='cuda')]",
@@ -21,10 +25,6 @@ OPERATIONS = {
         "16",
     ),
     "sampling": ("sampled(graph)", "sampling/neighbor.cu", "int32_t>, false"),
-    "components": ("hl.connected_components(graph)", "graph/cc.cu", "Csr<int32_t>, uint32_t"),
-    "pagerank": ("hl.pagerank(graph)", "graph/pagerank.cu", "Csr<int32_t>, float"),
-    "bfs": ("hl.bfs(graph, 0)", "graph/bfs.cu", "Csr<int32_t>, uint32_t"),
-    "sssp": ("hl.sssp(graph, 0)", "graph/sssp.cu", "int32_t, int32_t"),
 }
 
 # argv: the call, the kernel file, what its instance has in its name. Prints seconds of each part as JSON.
@@ -79,7 +79,15 @@ print(json.dumps({"kernels": len(kernels), **seconds}))
 
 def run(small: bool) -> dict[str, Any]:
     """Seconds of each part, the best of three processes (small: of one); ``call`` has the compile in it."""
-    return {"first calls": [{"operation": name, **_best(OPERATIONS[name], 1 if small else 3)} for name in OPERATIONS]}
+    operations = {**OPERATIONS, **{record.name: _operation(record) for record in known()}}
+    return {"first calls": [{"operation": name, **_best(one, 1 if small else 3)} for name, one in operations.items()]}
+
+
+def _operation(record: Algorithm) -> tuple[str, str, str]:
+    takes = inspect.signature(record.run).parameters
+    start = "".join(f", {name}={value}" for name, value in (("source", 0), ("sources", [0])) if name in takes)
+    weight = ", int32_t" if record.weights == "needed" else ""
+    return f"hl.graph.{record.run.__name__}(graph{start})", record.kernels.path, f"<graph::Csr<int32_t{weight}>"
 
 
 def _best(operation: tuple[str, str, str], times: int) -> dict[str, Any]:

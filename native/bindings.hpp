@@ -1,5 +1,8 @@
-// One function for each capability, which adds what stands in its file, or in its bind.cpp, to the module; and how functions let go
-// of Python's lock.
+// How a capability adds what stands in its file, or in its bind.cpp, to the module; and how functions let go of Python's lock.
+//
+//   namespace hinterland::native {
+//   const Binding graph_spmv([](nanobind::module_& m) { def_loop(m, "spmv", spmv); });
+//   }
 #pragma once
 
 #include <cxxabi.h>
@@ -13,6 +16,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "params.hpp"
 
@@ -122,46 +126,14 @@ nanobind::dict named(std::initializer_list<std::pair<const char*, Value>> values
   return all;
 }
 
-void bind_runtime(nanobind::module_& m);
-void bind_memory(nanobind::module_& m);
-void bind_storage(nanobind::module_& m);
-void bind_store(nanobind::module_& m);
-void bind_page_store(nanobind::module_& m);
-void bind_controller(nanobind::module_& m);
-void bind_graph_build(nanobind::module_& m);
-void bind_graph_formats(nanobind::module_& m);
-void bind_graph_generate(nanobind::module_& m);
-void bind_graph_pagerank(nanobind::module_& m);
-void bind_graph_bfs(nanobind::module_& m);
-void bind_graph_sssp(nanobind::module_& m);
-void bind_graph_sswp(nanobind::module_& m);
-void bind_graph_verify_paths(nanobind::module_& m);
-void bind_graph_bc(nanobind::module_& m);
-void bind_graph_between(nanobind::module_& m);
-void bind_graph_msbfs(nanobind::module_& m);
-void bind_graph_compress(nanobind::module_& m);
-void bind_graph_reorder(nanobind::module_& m);
-void bind_graph_cc(nanobind::module_& m);
-void bind_graph_transpose(nanobind::module_& m);
-void bind_graph_passes(nanobind::module_& m);
-void bind_graph_emogi(nanobind::module_& m);
-void bind_graph_emogi_stored(nanobind::module_& m);
-void bind_graph_emogi_deep(nanobind::module_& m);
-void bind_graph_scan(nanobind::module_& m);
-void bind_graph_spmv(nanobind::module_& m);
-void bind_graph_triangles(nanobind::module_& m);
-void bind_graph_cores(nanobind::module_& m);
-void bind_graph_louvain(nanobind::module_& m);
-void bind_fullgraph_aggregate(nanobind::module_& m);
-void bind_fullgraph_attention(nanobind::module_& m);
-void bind_fullgraph_part(nanobind::module_& m);
-void bind_fullgraph_take(nanobind::module_& m);
-void bind_kernels(nanobind::module_& m);
-void bind_hotness(nanobind::module_& m);
-void bind_datasets(nanobind::module_& m);
-void bind_probe(nanobind::module_& m);
-void bind_query(nanobind::module_& m);
-void bind_traffic(nanobind::module_& m);
-void bind_sampling(nanobind::module_& m);
+inline std::vector<void (*)(nanobind::module_&)>& bindings() {
+  static std::vector<void (*)(nanobind::module_&)> all;
+  return all;
+}
+
+// One in each file that adds to the module, which calls them all, in any order.
+struct Binding {
+  explicit Binding(void (*bind)(nanobind::module_&)) { bindings().push_back(bind); }
+};
 
 }  // namespace hinterland::native

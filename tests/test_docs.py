@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ import typer.core
 
 import hinterland
 from hinterland import cli
+from hinterland.cli import algorithms
+from hinterland.cli.parameters import spread
 
 from .pages import PAGES, ROOT, blocks, lay_out, make_files, make_machine
 
@@ -76,7 +79,18 @@ def own_networkx(request):
 
 def test_the_readme_links_every_page():
     links = set(re.findall(r"\(docs/(\w+\.md)\)", (ROOT / "README.md").read_text()))
-    assert links == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "architecture.md"}
+    listed = {f"{of.module}.md" for of in algorithms.described()}  # those of algorithms are found by tools/site.py as well
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "architecture.md"}
+    assert links <= pages and pages - links <= listed
+
+
+def test_the_options_of_algorithms_are_explained():
+    own = {name for of in algorithms.described() for name in of.options}
+    has = {name for make in algorithms.commands().values() for name in signature(spread(make)).parameters} - own - {"graph"}
+    table = (ROOT / "docs" / "cli.md").read_text().partition("| option | for | meaning |")[2].partition("\n\n")[0]
+    told = [re.findall("`--([a-z-]+)", row) for row in table.splitlines() if row.startswith("| `")]
+    assert has <= {name.replace("-", "_") for row in told for name in row}
+    assert {row[0].replace("-", "_") for row in told} <= has | {"raw"}  # which is of its own
 
 
 @pytest.mark.parametrize("page", _with("python"))

@@ -36,6 +36,7 @@ from hinterland import (
     training,
 )
 from hinterland.graph import Graph, emogi
+from hinterland.graph.algorithms import known
 from hinterland.memory import UnifiedTensor
 from hinterland.memory.tiers import plan_stored_tiers
 from hinterland.runtime.errors import HinterlandError
@@ -84,6 +85,19 @@ class Asked:
 
     def __call__(self, predicate: Any, key: Any, aggregate: Any) -> Any:
         return hl.query(self.path).filter(predicate).group_by(key).agg(aggregate)
+
+
+STARTS = {"source": 0, "sources": [0, 1]}  # where algorithms begin
+
+
+def needed(call: Callable[..., Any], of: dict[str, Any]) -> dict[str, Any]:
+    """What a function has to be given."""
+    return {name: of[name] for name, one in inspect.signature(call).parameters.items() if one.default is one.empty}
+
+
+def defaults(call: Callable[..., Any]) -> dict[str, Any]:
+    """The other arguments."""
+    return {name: one.default for name, one in inspect.signature(call).parameters.items() if one.default is not one.empty}
 
 
 Cases = dict[str, tuple[Callable[..., Any], dict[str, Any]]]
@@ -152,16 +166,13 @@ def cases() -> Cases:
     case("Graph.to_outer", reordered.to_outer, values=torch.arange(8))
     case("Graph.to_outer of vertices", partial(reordered.to_outer, vertices=True), values=torch.arange(8))
     case("Graph.weight_range", lambda weights: one_list(weights).weight_range, weights=torch.ones(8))
-    case("bfs", hl.bfs, graph=plain, source=0, mode="auto", **run)
-    case("connected_components", hl.connected_components, graph=plain, mode="auto", **run)
-    case("betweenness_centrality", hl.betweenness_centrality, graph=plain, sources=2, seed=1, **run)
-    case("multi_source_bfs", hl.multi_source_bfs, graph=plain, sources=[0, 1], mode="auto", **run)
-    case("sssp", hl.sssp, graph=weighted, source=0, mode="auto", delta=None, **run)
-    case("sswp", hl.sswp, graph=weighted, source=0, mode="auto", delta=None, **run)
-    case(
-        "pagerank", hl.pagerank, graph=plain, damping=0.85, tolerance=1e-4, personalization=None, dtype=None, mode="auto", **run
-    )
-    case("pagerank's limit", partial(hl.pagerank, plain), max_iterations=5)
+    for record in known():
+        good = {"graph": weighted if record.weights == "needed" else plain, **STARTS}
+        result = record.run(**needed(record.run, good))
+        verify = getattr(graph, record.verify)
+        case(record.run.__name__, record.run, **{**defaults(record.run), **needed(record.run, good)})
+        case(record.verify, verify, **{**defaults(verify), **needed(verify, {**good, "result": result})})
+    case("betweenness_centrality's count", partial(hl.betweenness_centrality, plain), sources=2, seed=1)
     case("hits", graph.hits, graph=plain, tolerance=1e-8, max_iterations=9, start=torch.ones(8), **run)
     case("jaccard", graph.jaccard, graph=plain, pairs=pairs)
     case("louvain", graph.louvain, graph=plain, resolution=1, threshold=1e-7, max_levels=3, seed=1)
@@ -196,22 +207,9 @@ def cases() -> Cases:
     stays = {"placement": "storage", "transpose": None, "host_budget": None, "cache": None}
     case("load_graph on storage", hl.load_graph, path="/dev/null", **stays)
     case("save_graph", hl.save_graph, graph=plain, path=nowhere + ".hl", format=None, transpose=False, host_budget="1MiB")
-    case("verify_bfs", graph.verify_bfs, graph=plain, source=0, result=hl.bfs(plain, 0))
-    case("verify_sssp", graph.verify_sssp, graph=weighted, source=0, result=hl.sssp(weighted, 0))
-    case("verify_sswp", graph.verify_sswp, graph=weighted, source=0, result=hl.sswp(weighted, 0))
-    case("verify_components", graph.verify_components, graph=plain, result=hl.connected_components(plain))
-    case("verify_betweenness", graph.verify_betweenness, graph=plain, result=hl.betweenness_centrality(plain))
-    case("verify_pagerank", graph.verify_pagerank, graph=plain, result=hl.pagerank(plain), damping=0.85, tolerance=1e-4)
     case("verify_hits", graph.verify_hits, graph=plain, result=graph.hits(plain), tolerance=1e-4)
     case("verify_leiden", graph.verify_leiden, graph=plain, result=graph.leiden(plain), resolution=1, max_levels=None)
     case("verify_jaccard", graph.verify_jaccard, graph=plain, pairs=pairs, result=graph.jaccard(plain, pairs))
-    case(
-        "verify_multi_source_bfs",
-        graph.verify_multi_source_bfs,
-        graph=plain,
-        sources=[0],
-        result=hl.multi_source_bfs(plain, [0]),
-    )
     tables = {"UnifiedTensor": table, "TieredTensor": tiered, "CachedTensor": cached}
     for name, rows in {**tables, "StorageArray": stored, "TieredTensor on storage": on_storage}.items():
         case(f"{name}[]", rows.__getitem__, index=index)
@@ -523,7 +521,7 @@ class Right:
         ]
         self.wrong = [*wrong, torch.zeros(8, dtype=torch.complex64), torch.tensor([[0.5, 1], [2, 3]])]
 
-        held: dict[str, Any] = {"graph": plain, "source": 0, "sources": [0, 1], "src": index, "dst": index, "pairs": pairs}
+        held: dict[str, Any] = {"graph": plain, **STARTS, "src": index, "dst": index, "pairs": pairs}
         held |= {"indptr": torch.tensor([0, 1, 2]), "indices": torch.tensor([1, 0]), "num_sources": 2, "num_targets": 2}
         held |= {"path": self.edges, "target": folder / "out", "kind": "uniform", "what": registered, "nbytes": 10}
         held |= {"dataset": data, "data": data, "features": table, "labels": labels, "graphs": {("a", "to", "a"): plain}}
@@ -562,7 +560,12 @@ class Right:
         held |= {"model": training.make_model("sage", 2, 4, 2, 2), "step": abs, "sampler_on": lambda device: sampler}
         self.by_name = {**held, "ranks": training.Ranks(0, 1, torch.device("cpu"), 1, 3.0)}
 
-        of: dict[str, dict[str, Any]] = {name: {"graph": weighted} for name in ("sssp", "sswp", "emogi.sssp")}
+        of: dict[str, dict[str, Any]] = {"emogi.sssp": {"graph": weighted}}
+        for record in known():
+            one = {"graph": weighted if record.weights == "needed" else plain}
+            name = record.run.__name__
+            of |= {name: one, f"graph.{name}": one}
+            of[f"graph.{record.verify}"] = {**one, "result": record.run(**needed(record.run, {**one, **STARTS}))}
         of |= {name: {"path": self.set} for name in ("datasets.open", "datasets.detect", "datasets.convert")}
         of |= {"training.open_shared": {"path": self.set}, "query": {"path": folder / "t.arrow"}, "generate": {"vertices": 5}}
         of |= {"StorageArray.open": raw, "UnifiedTensor.from_file": raw, "StorageArray.create": {"path": folder / "x.bin"}}
@@ -580,15 +583,10 @@ class Right:
         of |= {"training.make_full_model": {"name": "gcn"}, "training.Pipeline": {"source": [1]}}
         of |= {"training.plan_cache": {"sampler": [2, 2]}, "training.train_full": {"model": "gcn", "epochs": 1, "hidden": 4}}
         of |= {"training.train": {"model": "sage", "epochs": 1, "hidden": 4, "fanouts": (2,)}}
-        of |= {"graph.verify_bfs": {"result": hl.bfs(plain, 0)}}
-        of |= {"graph.verify_sssp": {"graph": weighted, "result": hl.sssp(weighted, 0)}}
-        of |= {"graph.verify_sswp": {"graph": weighted, "result": hl.sswp(weighted, 0)}}
         of |= {"graph.verify_jaccard": {"result": graph.jaccard(plain, pairs)}}
-        of |= {"graph.verify_multi_source_bfs": {"result": hl.multi_source_bfs(plain, [0, 1])}}
         of |= {"graph.strongly_connected_components": {"graph": chain}}
         of |= {"graph.verify_strong_components": {"graph": chain, "result": graph.strongly_connected_components(chain)}}
-        found = {"components": hl.connected_components, "betweenness": hl.betweenness_centrality, "pagerank": hl.pagerank}
-        found |= {"hits": graph.hits, "leiden": graph.leiden, "communities": graph.louvain, "cores": graph.core_numbers}
+        found = {"hits": graph.hits, "leiden": graph.leiden, "communities": graph.louvain, "cores": graph.core_numbers}
         found |= {"eigenvector": graph.eigenvector_centrality, "katz": graph.katz_centrality, "triangles": graph.triangles}
         found |= {"weighted_pagerank": graph.weighted_pagerank}
         self.of = of | {f"graph.verify_{name}": {"result": find(plain)} for name, find in found.items()}

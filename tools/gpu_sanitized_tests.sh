@@ -14,15 +14,12 @@ check() { # tool, name of the report, file of tests, expression
 }
 
 jobs=()
+# Names of tests end with the algorithm, after a dash.
 small="host and not budget and (kronecker or parallel or star)"
-for tool in memcheck racecheck; do
-  check $tool bfs tests/graph/test_everything.py "$small and bfs and not multi" & jobs+=($!)
-  check $tool msbfs tests/graph/test_everything.py "$small and multi-source" & jobs+=($!)
-  check $tool sssp tests/graph/test_everything.py "$small and shortest" & jobs+=($!)
-  check $tool sswp tests/graph/test_everything.py "$small and widest" & jobs+=($!)
-  check $tool cc tests/graph/test_everything.py "$small and components" & jobs+=($!)
-  check $tool pagerank tests/graph/test_everything.py "$small and pagerank" & jobs+=($!)
-  check $tool bc tests/graph/test_everything.py "$small and betweenness" & jobs+=($!)
+for algorithm in $(python3 -c 'from hinterland.graph import algorithms; print(*(one.name for one in algorithms.known()))'); do
+  for tool in memcheck racecheck; do
+    check $tool "$algorithm" tests/graph/test_everything.py "$small and -$algorithm" & jobs+=($!)
+  done
 done
 check memcheck emogi tests/graph/test_emogi.py "" & jobs+=($!)
 check memcheck emogi_stored tests/graph/test_emogi_stored.py "" & jobs+=($!)

@@ -1,12 +1,26 @@
-"""For mkdocs: pages link to headers and examples where they lie in the repository, so the site holds a copy of each."""
+"""For mkdocs: pages link to headers and examples where they lie in the repository, so the site holds a copy of each;
+and algorithms are known by their records: which pages are theirs, and what a table says of each."""
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "src"))
+
+from hinterland.cli.algorithms import described  # noqa: E402
+
+PAGES = {of.name: f"{of.module}.md" for of in described() if (ROOT / "docs" / f"{of.module}.md").exists()}
+
+
+def on_config(config: Any) -> Any:
+    for section in config["nav"]:
+        if "Algorithms" in section:
+            section["Algorithms"][:0] = PAGES.values()
+    return config
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -17,4 +31,13 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    return re.sub(r"\]\(\.\./(include|examples)/", r"](\1/", markdown)
+    markdown = re.sub(r"\]\(\.\./(include|examples)/", r"](\1/", markdown)
+    return markdown.replace("<!-- a table of the algorithms -->", _table())
+
+
+def _table() -> str:
+    rows = []
+    for of in described():
+        name = f"[{of.name}]({PAGES[of.name]})" if of.name in PAGES else of.name
+        rows.append(f"| {name} | {of.help.splitlines()[0]} |")
+    return "\n".join(["| command | what it does |", "| --- | --- |", *rows])

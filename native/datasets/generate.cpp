@@ -48,7 +48,7 @@ void fill_features(const datasets::FeatureParams& p) {
 
 }  // namespace
 
-void bind_datasets(nb::module_& m) {
+const Binding datasets([](nb::module_& m) {
   nb::class_<graph::CommunityVertices>(m, "CommunityVertices").def(nb::init<uint64_t, int64_t, int64_t>());
   m.def("community_edges",
         [](int64_t edges, uint64_t seed, const graph::CommunityVertices& owners, const graph::CommunityVertices& members) {
@@ -56,6 +56,6 @@ void bind_datasets(nb::module_& m) {
         });
   def_native(m, "fill_communities", fill_communities);
   def_loop(m, "fill_features", fill_features);
-}
+});
 
 }  // namespace hinterland::native

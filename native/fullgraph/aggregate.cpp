@@ -74,11 +74,11 @@ void aggregate(const AggregateParams& p, RowElement type, RowElement to, Reduce 
 
 }  // namespace
 
-void bind_fullgraph_aggregate(nanobind::module_& m) {
+const Binding fullgraph_aggregate([](nanobind::module_& m) {
   using nanobind::arg;
   def_loop(m, "aggregate_rows", aggregate, arg("type"), arg("out_type"), arg("reduce"));
   m.attr("AGGREGATE_THREADS") = fullgraph::kAggregateThreads;
   m.attr("ROW_BITS") = nanobind::make_tuple(fullgraph::kRowBits32, fullgraph::kRowBits64);
-}
+});
 
 }  // namespace hinterland::native

@@ -48,10 +48,10 @@ void attend(const AttentionParams& p, RowElement type, Score score, Pass pass) {
 
 }  // namespace
 
-void bind_fullgraph_attention(nanobind::module_& m) {
+const Binding fullgraph_attention([](nanobind::module_& m) {
   using nanobind::arg;
   def_loop(m, "attend", attend, arg("type"), arg("score"), arg("pass_"));
   m.attr("MOST_CHANNELS") = fullgraph::kMostChannels;
-}
+});
 
 }  // namespace hinterland::native

@@ -188,9 +188,9 @@ bool fill_part(const PartParams& p) {
 
 }  // namespace
 
-void bind_fullgraph_part(nanobind::module_& m) {
+const Binding fullgraph_part([](nanobind::module_& m) {
   def_loop(m, "survey_part", survey_part);
   def_loop(m, "fill_part", fill_part);
-}
+});
 
 }  // namespace hinterland::native

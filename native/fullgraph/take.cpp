@@ -40,9 +40,9 @@ void take_rows(const fullgraph::TakeParams& params, int64_t unit_bytes) {
 
 }  // namespace
 
-void bind_fullgraph_take(nanobind::module_& m) {
+const Binding fullgraph_take([](nanobind::module_& m) {
   def_loop(m, "take_rows", take_rows, nanobind::arg("unit_bytes"));
   m.attr("TAKE_THREADS") = fullgraph::kTakeThreads;
-}
+});
 
 }  // namespace hinterland::native

@@ -26,7 +26,7 @@ void betweenness_of_all(const BcListsParams& p) {
 
 }  // namespace
 
-void bind_graph_bc(nanobind::module_& m) {
+const Binding graph_bc([](nanobind::module_& m) {
   m.def(
       "bc_layout",
       [](int64_t num_vertices, int64_t num_edges, int64_t history_size) {
@@ -39,6 +39,6 @@ void bind_graph_bc(nanobind::module_& m) {
   def_loop(m, "betweenness", betweenness);
   def_loop(m, "betweenness_by_lists", betweenness_of_all);
   m.attr("BC_SOURCES_TOGETHER") = kSourcesTogether;
-}
+});
 
 }  // namespace hinterland::native

@@ -142,6 +142,6 @@ int64_t path_between(const BetweenParams& p) {
 
 }  // namespace
 
-void bind_graph_between(nanobind::module_& m) { def_native(m, "path_between", path_between); }
+const Binding graph_between([](nanobind::module_& m) { def_native(m, "path_between", path_between); });
 
 }  // namespace hinterland::native

@@ -108,7 +108,7 @@ Finding verify_bfs(const graph::GraphWords& graph, int64_t source, const int32_t
 
 }  // namespace
 
-void bind_graph_bfs(nb::module_& m) {
+const Binding graph_bfs([](nb::module_& m) {
   m.attr("BFS_RULES") = named<BfsRule>({{"source", BfsRule::kSource},
                                         {"reached", BfsRule::kReached},
                                         {"tree_level", BfsRule::kTreeLevel},
@@ -136,6 +136,6 @@ void bind_graph_bfs(nb::module_& m) {
       nb::arg("num_vertices"), nb::arg("num_edges"));
   def_loop(m, "bfs", bfs, nb::arg("id_bytes"));
   def_native(m, "verify_bfs", verify_bfs, nb::arg("graph"), nb::arg("source"), nb::arg("levels"), nb::arg("parents"));
-}
+});
 
 }  // namespace hinterland::native

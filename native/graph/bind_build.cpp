@@ -78,9 +78,9 @@ void bind_rows(nb::module_& m) {
 
 }  // namespace
 
-void bind_graph_build(nb::module_& m) {
+const Binding graph_build([](nb::module_& m) {
   bind_edges(m);
   bind_rows(m);
-}
+});
 
 }  // namespace hinterland::native

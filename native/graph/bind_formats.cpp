@@ -97,7 +97,7 @@ std::tuple<int64_t, int64_t, bool, int64_t> survey_graph(const graph::GraphWords
 
 }  // namespace
 
-void bind_graph_formats(nb::module_& m) {
+const Binding graph_formats([](nb::module_& m) {
   nb::class_<EdgeParser>(m, "EdgeParser", "Text edges, block by block, to arrays of sources, targets and weights.")
       .def(
           "__init__",
@@ -159,6 +159,6 @@ void bind_graph_formats(nb::module_& m) {
       nb::arg("lower_only"));
 
   def_native(m, "survey_graph", survey_graph, nb::arg("graph"));
-}
+});
 
 }  // namespace hinterland::native

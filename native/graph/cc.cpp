@@ -116,7 +116,7 @@ Finding verify_components(const graph::GraphWords& words, const int64_t* labels)
 
 }  // namespace
 
-void bind_graph_cc(nb::module_& m) {
+const Binding graph_cc([](nb::module_& m) {
   m.attr("COMPONENTS_RULES") = named<ComponentsRule>({{"smallest", ComponentsRule::kSmallest},
                                                       {"graph", ComponentsRule::kGraph},
                                                       {"edge", ComponentsRule::kEdge},
@@ -124,6 +124,6 @@ void bind_graph_cc(nb::module_& m) {
   def_layout(m, "components_layout", &graph::ComponentsState<uint32_t>::control);
   def_loop(m, "connected_components", connected_components, nb::arg("id_bytes"));
   def_native(m, "verify_components", verify_components, nb::arg("graph"), nb::arg("labels"));
-}
+});
 
 }  // namespace hinterland::native

@@ -182,7 +182,7 @@ std::pair<int64_t, bool> check_undirected(const PackedArrays& packed, WeightArra
 
 }  // namespace
 
-void bind_graph_compress(nanobind::module_& m) {
+const Binding graph_compress([](nanobind::module_& m) {
   m.def("packed_bytes", &graph::packed_bytes);
   def_native(m, "pack_offsets", pack_offsets);
   def_native(m, "pack_rows", pack_rows);
@@ -190,6 +190,6 @@ void bind_graph_compress(nanobind::module_& m) {
   def_native(m, "unpack_heads", unpack_heads);
   def_native(m, "first_wrong_list", first_wrong_list);
   def_native(m, "check_undirected", check_undirected);
-}
+});
 
 }  // namespace hinterland::native

@@ -33,6 +33,6 @@ void core_numbers(const int64_t* indptr, const int64_t* neighbors, int64_t verti
 
 }  // namespace
 
-void bind_graph_cores(nanobind::module_& m) { def_native(m, "core_numbers", core_numbers); }
+const Binding graph_cores([](nanobind::module_& m) { def_native(m, "core_numbers", core_numbers); });
 
 }  // namespace hinterland::native

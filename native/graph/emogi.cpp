@@ -55,7 +55,7 @@ void mark_active_tiles(const graph::ActiveTiles& tiles) {
 
 }  // namespace
 
-void bind_graph_emogi(nb::module_& m) {
+const Binding graph_emogi([](nb::module_& m) {
   m.attr("EMOGI_BLOCK") = graph::kEmogiWarps * kWarpLanes;
   nb::class_<EmogiCase>(m, "EmogiCase", "The arrays that a level of EMOGI reads, as they are now, and its policies by name.")
       .def(
@@ -70,6 +70,6 @@ void bind_graph_emogi(nb::module_& m) {
              "One level of EmogiBfs, EmogiSssp<weight>, EmogiComponents or EmogiPagerank on the CPU.");
   def_native(m, "mark_active_tiles", mark_active_tiles, nb::arg("params"),
              "Marks the tiles of the edge array with elements of active lists, on the CPU.");
-}
+});
 
 }  // namespace hinterland::native

@@ -28,9 +28,9 @@ void emogi_deep_search(const graph::EmogiDeepParams& p, int64_t edge_bytes) {
 
 }  // namespace
 
-void bind_graph_emogi_deep(nanobind::module_& m) {
+const Binding graph_emogi_deep([](nanobind::module_& m) {
   def_native(m, "emogi_deep_search", emogi_deep_search, nanobind::arg("params"), nanobind::arg("edge_bytes"),
              "A search by active tiles on the CPU, over edges that are read through a source.");
-}
+});
 
 }  // namespace hinterland::native

@@ -73,11 +73,11 @@ int64_t emogi_stored_blocks(const graph::EmogiStoredParams& params, const std::s
 
 }  // namespace
 
-void bind_graph_emogi_stored(nb::module_& m) {
+const Binding graph_emogi_stored([](nb::module_& m) {
   m.attr("EMOGI_TILE_BYTES") = graph::kTileBytes;
   def_native(m, "emogi_stored_level", emogi_stored_level, nb::arg("params"), nb::arg("algorithm"), nb::arg("policy"),
              nb::arg("edge_bytes"), "One level of bfs or cc on the CPU, over edges that are read through a source.");
   def_native(m, "emogi_stored_blocks", emogi_stored_blocks, nb::arg("params"), nb::arg("policy"));
-}
+});
 
 }  // namespace hinterland::native

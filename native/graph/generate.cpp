@@ -83,7 +83,7 @@ void list_permutation(uint64_t key, int64_t size, int64_t first, int64_t count, 
 
 }  // namespace
 
-void bind_graph_generate(nb::module_& m) {
+const Binding graph_generate([](nb::module_& m) {
   def_native(m, "generated_edges", generated_edges);
   def_native(m, "generate_weights", generate_weights);
 
@@ -94,6 +94,6 @@ void bind_graph_generate(nb::module_& m) {
     const Philox::Block block = Philox{key}(low, high);
     return std::array<uint32_t, 4>{block.word[0], block.word[1], block.word[2], block.word[3]};
   });
-}
+});
 
 }  // namespace hinterland::native

@@ -237,9 +237,9 @@ void leiden_merges(const LeidenParams& p) { Merges(p).run(); }
 
 }  // namespace
 
-void bind_graph_louvain(nanobind::module_& m) {
+const Binding graph_louvain([](nanobind::module_& m) {
   def_native(m, "louvain_moves", louvain_moves, nanobind::arg("params"));
   def_native(m, "leiden_merges", leiden_merges, nanobind::arg("params"));
-}
+});
 
 }  // namespace hinterland::native

@@ -26,10 +26,10 @@ void msbfs(const graph::MsBfsParams& p, int mask_bytes) {
 
 }  // namespace
 
-void bind_graph_msbfs(nanobind::module_& m) {
+const Binding graph_msbfs([](nanobind::module_& m) {
   m.attr("MSBFS_SOURCES") = graph::kMostSources;
   def_layout(m, "msbfs_layout", &graph::MsBfsState<uint64_t>::control);
   def_loop(m, "msbfs", msbfs, nanobind::arg("mask_bytes"));
-}
+});
 
 }  // namespace hinterland::native

@@ -49,10 +49,10 @@ Finding follow_walk(const graph::GraphWords& words, const double* shares, double
 
 }  // namespace
 
-void bind_graph_pagerank(nanobind::module_& m) {
+const Binding graph_pagerank([](nanobind::module_& m) {
   def_layout(m, "pagerank_layout", &graph::PagerankState<float>::control);
   def_loop(m, "pagerank", pagerank, nanobind::arg("real_bytes"));
   def_native(m, "follow_walk", follow_walk, nanobind::arg("graph"), nanobind::arg("shares"), nanobind::arg("after"));
-}
+});
 
 }  // namespace hinterland::native

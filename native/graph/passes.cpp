@@ -160,7 +160,7 @@ void widths(const void* given, WeightKind kind, int64_t count, void* to) {
 
 }  // namespace
 
-void bind_graph_passes(nb::module_& m) {
+const Binding graph_passes([](nb::module_& m) {
   def_native(m, "fill", fill, nb::arg("to"), nb::arg("element_bytes"), nb::arg("count"), nb::arg("value"));
   def_native(m, "scale", scale, nb::arg("values"), nb::arg("count"), nb::arg("factor"));
   def_native(m, "divide", divide, nb::arg("values"), nb::arg("count"), nb::arg("by"));
@@ -174,6 +174,6 @@ void bind_graph_passes(nb::module_& m) {
   def_native(m, "distances", distances, nb::arg("keys"), nb::arg("key_bytes"), nb::arg("count"), nb::arg("distances"));
   def_native(m, "widths", widths, nb::arg("keys"), nb::arg("weight_bytes"), nb::arg("weight_order"), nb::arg("count"),
              nb::arg("widths"));
-}
+});
 
 }  // namespace hinterland::native

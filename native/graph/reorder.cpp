@@ -84,9 +84,9 @@ bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
 
 }  // namespace
 
-void bind_graph_reorder(nanobind::module_& m) {
+const Binding graph_reorder([](nanobind::module_& m) {
   def_native(m, "queue_order", queue_order);
   def_native(m, "renumber_rows", renumber_rows);
-}
+});
 
 }  // namespace hinterland::native

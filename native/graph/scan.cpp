@@ -20,7 +20,7 @@ void scan_lists(const graph::ScanParams& p) {
 
 }  // namespace
 
-void bind_graph_scan(nanobind::module_& m) {
+const Binding graph_scan([](nanobind::module_& m) {
   m.def(
       "frontier_layout",
       [](int64_t num_vertices, int64_t num_edges) {
@@ -30,6 +30,6 @@ void bind_graph_scan(nanobind::module_& m) {
       },
       nanobind::arg("num_vertices"), nanobind::arg("num_edges"), "Scratch memory of one step.");
   def_loop(m, "scan_lists", scan_lists);
-}
+});
 
 }  // namespace hinterland::native

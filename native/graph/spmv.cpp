@@ -23,8 +23,8 @@ void spmv(const graph::SpmvParams& p, WeightKind kind) {
 
 }  // namespace
 
-void bind_graph_spmv(nanobind::module_& m) {
+const Binding graph_spmv([](nanobind::module_& m) {
   def_loop(m, "spmv", spmv, nanobind::arg("weight_bytes"), nanobind::arg("weight_order"));
-}
+});
 
 }  // namespace hinterland::native

@@ -5,9 +5,9 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-void bind_graph_sssp(nb::module_& m) {
+const Binding graph_sssp([](nb::module_& m) {
   def_layout(m, "path_layout", &graph::PathState<graph::Shortest<float>>::path);
   def_loop(m, "sssp", find_paths<graph::Shortest>, nb::arg("weight_bytes"), nb::arg("weight_order"));
-}
+});
 
 }  // namespace hinterland::native

@@ -7,8 +7,8 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-void bind_graph_sswp(nb::module_& m) {
+const Binding graph_sswp([](nb::module_& m) {
   def_loop(m, "sswp", find_paths<graph::Widest>, nb::arg("weight_bytes"), nb::arg("weight_order"));
-}
+});
 
 }  // namespace hinterland::native

@@ -70,10 +70,10 @@ int64_t entry_of(const graph::GraphWords& words, int64_t u, int64_t i) {
 
 }  // namespace
 
-void bind_graph_transpose(nanobind::module_& m) {
+const Binding graph_transpose([](nanobind::module_& m) {
   def_native(m, "count_listed", count_listed, nanobind::arg("graph"), nanobind::arg("counts"));
   def_native(m, "list_in_neighbors", list_in_neighbors);
   def_native(m, "entry_of", entry_of, nanobind::arg("graph"), nanobind::arg("vertex"), nanobind::arg("position"));
-}
+});
 
 }  // namespace hinterland::native

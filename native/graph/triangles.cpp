@@ -52,9 +52,9 @@ void count_common(const int64_t* indptr, const int64_t* neighbors, const int64_t
 
 }  // namespace
 
-void bind_graph_triangles(nanobind::module_& m) {
+const Binding graph_triangles([](nanobind::module_& m) {
   def_native(m, "count_triangles", count_triangles);
   def_native(m, "count_common", count_common);
-}
+});
 
 }  // namespace hinterland::native

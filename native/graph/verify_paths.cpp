@@ -159,7 +159,7 @@ Finding verify_paths(const graph::GraphWords& words, WeightKind kind, bool wides
 
 }  // namespace
 
-void bind_graph_verify_paths(nb::module_& m) {
+const Binding graph_verify_paths([](nb::module_& m) {
   m.attr("PATH_RULES") = named<PathRule>({{"source", PathRule::kSource},
                                           {"range", PathRule::kRange},
                                           {"graph", PathRule::kGraph},
@@ -167,6 +167,6 @@ void bind_graph_verify_paths(nb::module_& m) {
                                           {"tight", PathRule::kTight}});
   def_native(m, "verify_paths", verify_paths, nb::arg("graph"), nb::arg("weight_bytes"), nb::arg("weight_order"),
              nb::arg("widest"), nb::arg("source"), nb::arg("found"));
-}
+});
 
 }  // namespace hinterland::native

@@ -21,6 +21,6 @@ void propagate(const hotness::PropagateParams& p) {
 
 }  // namespace
 
-void bind_hotness(nanobind::module_& m) { def_loop(m, "propagate", propagate); }
+const Binding hotness([](nanobind::module_& m) { def_loop(m, "propagate", propagate); });
 
 }  // namespace hinterland::native

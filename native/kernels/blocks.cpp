@@ -31,9 +31,9 @@ void run_blocks(uintptr_t function, uintptr_t arguments, int64_t grid, int64_t b
 
 }  // namespace
 
-void bind_kernels(nanobind::module_& m) {
+const Binding kernels([](nanobind::module_& m) {
   m.def("run_blocks", &run_blocks, nanobind::arg("function"), nanobind::arg("arguments"), nanobind::arg("grid"),
         nanobind::arg("block"), "Runs a kernel that was compiled for the CPU.");
-}
+});
 
 }  // namespace hinterland::native

@@ -62,7 +62,7 @@ void bind_embedding(nb::module_& m) {
 
 }  // namespace
 
-void bind_memory(nb::module_& m) {
+const Binding memory([](nb::module_& m) {
   using Released = nb::call_guard<GilReleased>;
   bind_embedding(m);
   m.attr("LINE_BYTES") = kLineBytes;
@@ -115,6 +115,6 @@ void bind_memory(nb::module_& m) {
   def_loop(m, "admit_rows", admit_rows, "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
   def_loop(m, "fill_slots", fill_slots, "Those rows copied to their slots.");
   def_native(m, "hottest_first", hottest_first, nb::arg("scores"), nb::arg("rows"), nb::arg("order"));
-}
+});
 
 }  // namespace hinterland::native

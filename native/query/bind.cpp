@@ -185,7 +185,7 @@ void bind_names(nb::module_& m) {
 
 }  // namespace
 
-void bind_query(nb::module_& m) {
+const Binding query([](nb::module_& m) {
   bind_parquet(m);
   bind_names(m);
   def_loop(m, "filter_rows", filter_rows, "Whether the file is damaged.");
@@ -237,6 +237,6 @@ void bind_query(nb::module_& m) {
             groups.copy_to(reinterpret_cast<int64_t*>(keys), reinterpret_cast<query::Total*>(totals));
           },
           nb::arg("keys"), nb::arg("totals"));
-}
+});
 
 }  // namespace hinterland::native

@@ -20,7 +20,7 @@ uintptr_t address_of(nb::handle object) {
 
 }  // namespace
 
-void bind_runtime(nb::module_& m) {
+const Binding runtime([](nb::module_& m) {
   m.def("address_of", &address_of, nb::arg("object"), "ctypes.addressof, of which torch.compile would warn.");
   m.attr("CUDA_ERROR_INVALID_CONTEXT") = kInvalidContext;
   // No more than eight arguments and none with a name: nanobind's shortest way in. A launch waits where the stream's queue is
@@ -54,6 +54,6 @@ void bind_runtime(nb::module_& m) {
       nb::arg("stream"), nb::arg("function"), nb::arg("argument"),
       "Queues the call of a C function of one pointer on a stream, without Python; returns the driver's error number.");
   m.def("cuda_error_name", &error_name, nb::arg("error"));
-}
+});
 
 }  // namespace hinterland::native

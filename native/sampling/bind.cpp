@@ -48,7 +48,7 @@ void run_negatives(const sampling::NegativeParams& params) {
 
 }  // namespace
 
-void bind_sampling(nanobind::module_& m) {
+const Binding sampling([](nanobind::module_& m) {
   using namespace sampling;
   using Weights = sampling::WeightKind;
   m.attr("SAMPLE_NONE") = kNone;
@@ -66,6 +66,6 @@ void bind_sampling(nanobind::module_& m) {
   def_loop(m, "sample_neighbors", run_neighbors, "Steps of a batch (include/hinterland/sampling/neighbors.hpp).");
   def_loop(m, "random_walks", run_walks, "Random walks (include/hinterland/sampling/walks.hpp).");
   def_loop(m, "negative_edges", run_negatives, "A phase of drawing pairs (include/hinterland/sampling/negatives.hpp).");
-}
+});
 
 }  // namespace hinterland::native

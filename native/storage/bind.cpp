@@ -36,7 +36,7 @@ void checksums(const char* data, int64_t bytes, uint64_t seed, uint64_t* sums) {
 
 }  // namespace
 
-void bind_storage(nb::module_& m) {
+const Binding storage([](nb::module_& m) {
   m.attr("CHECKSUM_BLOCK") = kChecksumBlock;
   def_native(m, "checksums", checksums, nb::arg("data"), nb::arg("bytes"), nb::arg("seed"), nb::arg("sums"),
              "One 64-bit sum for each CHECKSUM_BLOCK bytes, written to `sums`.");
@@ -53,6 +53,6 @@ void bind_storage(nb::module_& m) {
       },
       nb::arg("one"), nb::arg("other"),
       "Exchanges what two names stand for, at once. The system's error number; EINVAL where the file system cannot.");
-}
+});
 
 }  // namespace hinterland::native

@@ -141,7 +141,7 @@ void bind_namespaces(nb::module_& m) {
 
 }  // namespace
 
-void bind_controller(nb::module_& m) {
+const Binding controller([](nb::module_& m) {
   m.attr("CONTROLLER_BLOCK_BYTES") = kBlockBytes;
   m.attr("CONTROLLER_NAMESPACE") = kNamespaceId;
   nb::dict timings;
@@ -168,6 +168,6 @@ void bind_controller(nb::module_& m) {
       .def("acquire", &Controller::acquire, Unlocked(), "Threads are awake until as many release().")
       .def("release", &Controller::release, Unlocked())
       .def("stats", stats_of, "Of each thread, since the last start.");
-}
+});
 
 }  // namespace hinterland::native

@@ -105,7 +105,7 @@ void read_pattern(const storage::PatternParams& params, const std::string& patte
 
 }  // namespace
 
-void bind_page_store(nb::module_& m) {
+const Binding page_store([](nb::module_& m) {
   m.attr("QUEUE_CONTROL_BYTES") = sizeof(storage::QueueControl);
   m.attr("COMMAND_BYTES") = sizeof(storage::Command);
   m.attr("PRP_LIST_BYTES") = sizeof(storage::PrpList);
@@ -120,6 +120,6 @@ void bind_page_store(nb::module_& m) {
   m.attr("PATTERN_THREADS") = storage::kPatternThreads;
   m.attr("STATUS_OF_WRITE") = storage::kOfWrite;
   m.attr("WHOLE_DEVICE") = storage::kWholeDevice;
-}
+});
 
 }  // namespace hinterland::native

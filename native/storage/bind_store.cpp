@@ -257,7 +257,7 @@ void bind_tables(nb::module_& m) {
 
 }  // namespace
 
-void bind_store(nb::module_& m) {
+const Binding store([](nb::module_& m) {
   m.def("uring_refusal", uring_refusal, "Why there is no io_uring here, and what to do; empty where there is.");
   bind_pages(m);
   bind_devices(m);
@@ -279,6 +279,6 @@ void bind_store(nb::module_& m) {
       },
       nb::arg("path"), nb::arg("offsets"), nb::arg("count"), nb::arg("bytes"), nb::arg("write_every"), nb::arg("threads"),
       nb::arg("depth"), nb::arg("engine"), "Moves blocks without a cache; (nanoseconds, nanoseconds of processor time).");
-}
+});
 
 }  // namespace hinterland::native

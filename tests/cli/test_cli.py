@@ -15,7 +15,7 @@ import pytest
 
 import hinterland as hl
 from hinterland import cli
-from hinterland.cli import kernels
+from hinterland.cli import algorithms, kernels
 from hinterland.probe import link
 from hinterland.runtime import jit, watch
 
@@ -70,7 +70,7 @@ def test_what_ends_a_stuck_command_does_not_end_who_called_it(here):
 def test_help_names_every_command(here):
     status, out, _ = here("--help")
     assert status == 0
-    for name in cli.COMMANDS:
+    for name in (*cli.COMMANDS, *algorithms.commands()):
         assert name in out
 
 

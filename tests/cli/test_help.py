@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
@@ -9,7 +10,9 @@ import pytest
 
 import hinterland
 from hinterland import cli, datasets
+from hinterland.cli import algorithms
 from hinterland.graph import formats
+from hinterland.graph.algorithms import known
 from hinterland.training import FULL_MODELS, MODELS
 from hinterland.training.cache import POLICIES
 
@@ -37,7 +40,7 @@ def answers(*lines: str) -> list[str]:
 
 def test_help_of_every_command_imports_nothing_heavy():
     within = [f"{group} {name}" for group, names in GROUPS.items() for name in names]
-    lines = ["--help", "--version", *(f"{command} --help" for command in (*cli.COMMANDS, *within))]
+    lines = ["--help", "--version", *(f"{command} --help" for command in (*cli.COMMANDS, *algorithms.commands(), *within))]
     assert answers(*lines) == [f"{line}|0" for line in lines]
 
 
@@ -74,3 +77,12 @@ def test_help_lists_the_choices_that_there_are(command, names, capsys, monkeypat
 def test_the_package_is_a_program_as_well():
     done = subprocess.run([sys.executable, "-m", "hinterland", "--version"], capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.strip().endswith(hinterland.__version__)
+
+
+def test_what_is_read_of_a_record_is_what_it_says():
+    read = {of.name: of for of in algorithms.described()}
+    assert read.keys() == {record.name for record in known()}
+    for record in known():
+        of, takes = read[record.name], inspect.signature(record.run).parameters
+        assert (of.help, of.options, of.weights) == (inspect.cleandoc(record.help), record.options, record.weights)
+        assert {name: default for name, (_, default) in of.takes.items()} == {name: one.default for name, one in takes.items()}

@@ -17,11 +17,14 @@ import torch
 import hinterland as hl
 from hinterland import cli
 from hinterland.graph import emogi
+from hinterland.graph.algorithms import known
 from hinterland.graph.sources import draw_sources, read_sources
 from hinterland.runtime.errors import FormatError, IndexOutOfRange, StorageError
 
-BY_SOURCE = ("bfs", "sssp", "sswp")
-COMMANDS = (*BY_SOURCE, "msbfs", "cc", "pagerank", "bc")
+from ..graph.cases import begins
+
+RECORDS = {record.name: record for record in known()}
+COMMANDS = tuple(RECORDS)
 
 
 def npy(header: str) -> bytes:
@@ -81,15 +84,15 @@ def results(graph: hl.Graph) -> dict[str, dict[str, torch.Tensor]]:
 
 def start_of(name: str, folder) -> list[object]:
     """The options that make a command begin where :func:`results` does."""
-    if name in BY_SOURCE:
+    if begins(RECORDS[name]) == "source":
         return ["--source", 5]
-    if name not in ("msbfs", "bc"):
+    if begins(RECORDS[name]) == "":
         return []
     (folder / "sources.txt").write_text("5\n7\n6\n")
     return ["--sources", folder / "sources.txt"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", ["bfs", "sssp", "sswp", "msbfs", "cc", "pagerank", "bc"])
 def test_each_command_prints_one_object_and_writes_its_result(name, command, file, graph, tmp_path):
     begin = start_of(name, tmp_path)
     array, table = tmp_path / "result.npy", tmp_path / "result.parquet"
@@ -129,7 +132,7 @@ def test_each_command_speaks_to_people(name, command, file, tmp_path):
 def test_emogis_programs_find_the_same(name, access, command, graph, tmp_path):
     graph = hl.random_weights(hl.graph.simplify(graph.without_weights(), symmetrize=True), "float32")
     hl.save_graph(graph, tmp_path / "g.hl")
-    begin = ["--source", 5] if name in BY_SOURCE else []
+    begin = start_of(name, tmp_path)
     array, table = tmp_path / "result.npy", tmp_path / "result.parquet"
     options = ("--access", access, "--verify")
     status, out, _ = command(name, tmp_path / "g.hl", *begin, *options, "--json", "--output", array)
@@ -308,7 +311,7 @@ def test_a_reordered_file_gives_the_same_result(name, command, file, tmp_path, m
     assert not ended.value.code and hl.load_graph(other).order is not None
     found = []
     for path in (file, other):
-        begin = () if name in ("cc", "pagerank") else start_of(name, tmp_path)
+        begin = start_of(name, tmp_path)
         verify = () if name in ("pagerank", "bc") else ("--verify",)
         assert command(name, path, *begin, *verify, "--output", tmp_path / "found.npy")[0] == 0
         found.append(np.load(tmp_path / "found.npy"))
@@ -474,7 +477,7 @@ def test_links_that_are_none(option, value, file, monkeypatch, capsys):
     assert ended.value.code == 1 and "a link has a rate" in error and out == ""
 
 
-@pytest.mark.parametrize("name", ["pagerank", "bc"])
+@pytest.mark.parametrize("name", [record.name for record in known() if record.weights == "unused"])
 def test_it_is_said_that_weights_are_not_used(name, command, file, graph, tmp_path):
     says = f"{name} counts every edge the same; the weights in the file are not used"
     assert says in command(name, file)[2]

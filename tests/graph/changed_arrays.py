@@ -9,6 +9,7 @@ that no one may touch.
 from __future__ import annotations
 
 import ctypes
+import inspect
 import mmap
 import os
 import signal
@@ -26,6 +27,7 @@ import torch
 import hinterland as hl
 from hinterland import _core, hotness
 from hinterland.graph import arrays, emogi
+from hinterland.graph.algorithms import Algorithm, known
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.order import Order
 from hinterland.graph.plan import GraphPlan
@@ -312,36 +314,27 @@ def restored_labels(graph: hl.Graph, device: str) -> None:
 SOURCES = [3, HUB, 100]
 
 
-def bfs(graph: hl.Graph, device: str | None) -> object:
-    return hl.bfs(graph, 3, device=device)
+def algorithm(record: Algorithm) -> dict[str, Operation]:
+    """What can be done with an algorithm, by its record."""
+    takes = inspect.signature(record.run).parameters
+    start = {name: value for name, value in {"source": 3, "sources": SOURCES}.items() if name in takes}
+    verify = getattr(hl.graph, record.verify)
+    checked = {name: value for name, value in start.items() if name in inspect.signature(verify).parameters}
 
+    def run(graph: hl.Graph, device: str | None, **options: object) -> object:
+        return record.run(graph, **start, **options, device=device)
 
-def msbfs(graph: hl.Graph, device: str | None) -> object:
-    return hl.multi_source_bfs(graph, SOURCES, device=device)
-
-
-def sssp(graph: hl.Graph, device: str | None) -> object:
-    return hl.sssp(graph, 3, device=device)
-
-
-def sswp(graph: hl.Graph, device: str | None) -> object:
-    return hl.sswp(graph, 3, device=device)
-
-
-def cc(graph: hl.Graph, device: str | None) -> object:
-    return hl.connected_components(graph, device=device)
-
-
-def pagerank(graph: hl.Graph, device: str | None) -> object:
-    return hl.pagerank(graph, max_iterations=5, device=device)
+    return {
+        record.name: after(run),
+        f"{record.name}, in-neighbours": with_in_neighbours(run),
+        f"{record.name}, prepared": prepared(run, record.name, weighted=record.weights == "needed"),
+        f"verify {record.name}": verified(run, lambda graph, result: verify(graph, result=result, **checked)),
+        **{f"{record.name}, {mode}": after(partial(run, mode=mode)) for mode in record.modes[1:]},
+    }
 
 
 def personal(graph: hl.Graph, device: str | None) -> object:
     return hl.pagerank(graph, max_iterations=5, personalization={3: 1.0, 9: 2.0}, device=device)
-
-
-def bc(graph: hl.Graph, device: str | None) -> object:
-    return hl.betweenness_centrality(graph, SOURCES, device=device)
 
 
 OPERATIONS: dict[str, Operation] = {
@@ -368,23 +361,8 @@ OPERATIONS: dict[str, Operation] = {
     "mirrored": after(lambda g, d: arrays.check_mirrored(g.indptr, g.indices, g.weights)),
     **{f"save {e}": saved(e) for e in (".hl", ".mtx", ".wel", ".gr", ".wsg", ".bel", ".npz")},
     **{f"save {e}, without weights": saved(e, True) for e in (".hl", ".mtx", ".el", ".gr", ".sg", ".bel", ".npz", ".npy")},
-    "bfs": after(bfs),
-    "bfs, in-neighbours": with_in_neighbours(bfs),
-    "bfs, prepared": prepared(bfs, "bfs"),
-    "multi-source bfs": after(msbfs),
-    "multi-source bfs, in-neighbours": with_in_neighbours(msbfs),
-    "multi-source bfs, prepared": prepared(msbfs, "msbfs"),
-    "sssp": after(sssp),
-    "sssp, prepared": prepared(sssp, "sssp", weighted=True),
-    "sssp, bellman-ford": after(lambda g, d: hl.sssp(g, 3, mode="bellman-ford", device=d)),
-    "sswp": after(sswp),
-    "components": after(cc),
-    "components, in-neighbours": with_in_neighbours(cc),
-    "components, prepared": prepared(cc, "cc"),
-    "pagerank": after(pagerank),
-    "pagerank, in-neighbours": with_in_neighbours(pagerank),
+    **{name: call for record in known() for name, call in algorithm(record).items()},
     "pagerank, personal": after(personal),
-    "betweenness": after(bc),
     "weighted pagerank": after(lambda g, d: hl.graph.weighted_pagerank(g, device=d)),
     "hits": after(lambda g, d: hl.graph.hits(g, device=d)),
     "strong components": after(lambda g, _: hl.graph.strongly_connected_components(g)),
@@ -398,13 +376,6 @@ OPERATIONS: dict[str, Operation] = {
     "prepare within budgets": after(budgeted),
     "prepare by scores": after(lambda g, d: hl.prepare(g, "64KiB", device=d, scores=torch.rand(VERTICES)).close()),
     "scan": after(scanned),
-    "verify bfs": verified(bfs, lambda g, r: hl.graph.verify_bfs(g, 3, r)),
-    "verify multi-source bfs": verified(msbfs, lambda g, r: hl.graph.verify_multi_source_bfs(g, SOURCES, r)),
-    "verify sssp": verified(sssp, lambda g, r: hl.graph.verify_sssp(g, 3, r)),
-    "verify sswp": verified(sswp, lambda g, r: hl.graph.verify_sswp(g, 3, r)),
-    "verify components": verified(cc, lambda g, r: hl.graph.verify_components(g, r)),
-    "verify pagerank": verified(pagerank, lambda g, r: hl.graph.verify_pagerank(g, r)),
-    "verify betweenness": verified(bc, lambda g, r: hl.graph.verify_betweenness(g, r)),
     **{
         f"emogi {algorithm}, {access}, {assignment}": traversed(algorithm, access, assignment)
         for algorithm in emogi.ALGORITHMS

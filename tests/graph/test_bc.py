@@ -22,6 +22,7 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
 from ..graphs import skewed, with_wide_edges
+from .cases import Everywhere
 
 bc = importlib.import_module("hinterland.graph.bc")
 FORMS = {"plain": lambda g: g, "packed": hl.compress, "reordered": lambda g: hl.reorder(g, "degree"), "wide": with_wide_edges}
@@ -449,3 +450,12 @@ def test_betweenness_of_edges_of_tiny_graphs(device, vertices):
     none = torch.tensor([], dtype=torch.int64)
     result = hl.graph.edge_betweenness_centrality(hl.from_edges(none, none, num_vertices=vertices), device=device)
     assert result.scores.tolist() == [] and result.sources.tolist() == list(range(vertices))
+
+
+def check_bc(case, form, run):
+    result = run(hl.betweenness_centrality, case.between, normalized=False)
+    assert result.sources.tolist() == case.between
+    np.testing.assert_allclose(result.scores.cpu().numpy(), case.betweenness, rtol=1e-10, atol=1e-12)
+
+
+EVERYWHERE = [Everywhere("bc", check_bc)]

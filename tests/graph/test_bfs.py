@@ -26,6 +26,7 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
+from .cases import Everywhere
 
 bfs_module = importlib.import_module("hinterland.graph.bfs")
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
@@ -416,3 +417,21 @@ def test_the_command_knows_the_share_of_the_link_without_a_probe(tmp_path, monke
     assert code == 0
     link = json.loads(text.out)["link"]
     assert 0 < link["share"] < 1 and link["ceiling"] > 1e9
+
+
+def check_bfs(case, form, run):
+    result = run(hl.bfs, case.source)
+    levels = case.levels[case.source]
+    np.testing.assert_array_equal(result.levels.cpu().numpy(), levels)
+    # Of the neighbours one level nearer the parent is the first, by the numbers that the graph has inside.
+    order = np.arange(case.vertices) if form.order is None else form.order.numpy()
+    rank = np.argsort(order)
+    down = (levels[case.src] >= 0) & (levels[case.dst] == levels[case.src] + 1)
+    first = np.full(case.vertices, case.vertices)
+    np.minimum.at(first, case.dst[down], rank[case.src[down]])
+    parents = np.where(levels < 0, -1, order[np.minimum(first, case.vertices - 1)])
+    parents[case.source] = case.source
+    np.testing.assert_array_equal(result.parents.cpu().numpy(), parents)
+
+
+EVERYWHERE = [Everywhere("bfs", check_bfs)]

@@ -24,6 +24,7 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
+from .cases import Everywhere
 
 cc_module = importlib.import_module("hinterland.graph.cc")
 
@@ -317,3 +318,12 @@ def test_a_budget_bounds_what_is_taken(directed):
 def test_without_room_on_the_gpu_the_cpu_does_it():
     result = hl.connected_components(skewed(1000, 4000), device="cuda", gpu_budget=0, stats=True)
     assert result.stats["device"] == "cpu"
+
+
+def check_cc(case, form, run):
+    result = run(hl.connected_components)
+    np.testing.assert_array_equal(result.labels.cpu().numpy(), case.components)
+    assert result.count == len(np.unique(case.components))
+
+
+EVERYWHERE = [Everywhere("cc", check_cc)]

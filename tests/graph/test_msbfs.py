@@ -20,6 +20,7 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
 from ..graphs import skewed, with_wide_edges
+from .cases import Everywhere
 
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
@@ -278,3 +279,15 @@ def test_without_room_on_the_gpu_the_cpu_searches():
     result = hl.multi_source_bfs(graph, [0, 1], device="cuda", gpu_budget="1KiB", stats=True)
     assert result.stats["device"] == "cpu" and result.levels.is_cpu
     verify_multi_source_bfs(graph, [0, 1], result)
+
+
+def check_msbfs(case, form, run):
+    result = run(hl.multi_source_bfs, case.sources)
+    rows = [case.levels[source] for source in case.sources]
+    np.testing.assert_array_equal(result.levels.cpu().numpy(), np.array(rows).reshape(len(rows), case.vertices))
+    assert result.reached.tolist() == [int((row >= 0).sum()) for row in rows]
+    assert result.distance_sum.tolist() == [int(row[row >= 0].sum()) for row in rows]
+    assert result.eccentricity.tolist() == [int(row.max()) for row in rows]
+
+
+EVERYWHERE = [Everywhere("msbfs", check_msbfs)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import networkx as nx
 import numpy as np
@@ -21,6 +22,7 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
+from .cases import DAMPING, Everywhere
 
 NONE = torch.tensor([], dtype=torch.int64)
 
@@ -396,3 +398,19 @@ def test_a_budget_bounds_what_is_taken(directed, name, dtype):
 def test_without_room_on_the_gpu_the_cpu_does_it():
     result = hl.pagerank(skewed(1000, 4000), device="cuda", gpu_budget=0, stats=True)
     assert result.stats["device"] == "cpu"
+
+
+def check_pagerank(case, form, run, personal=False):
+    if personal and not case.vertices:
+        return  # nobody to prefer
+    options = {"damping": DAMPING, "tolerance": 1e-9, "max_iterations": 1000}
+    result = run(hl.pagerank, **options, personalization=case.personal if personal else None)
+    assert result.converged and result.scores.dtype == torch.float64
+    expected = case.personal_ranks if personal else case.uniform_ranks
+    assert np.abs(result.scores.cpu().numpy() - expected).sum() < 1e-9 / (1 - DAMPING) + 1e-12
+
+
+EVERYWHERE = [
+    Everywhere("pagerank", check_pagerank, planned_as="pagerank-float64"),
+    Everywhere("pagerank", functools.partial(check_pagerank, personal=True), "personal", planned_as="pagerank-float64"),
+]

@@ -24,6 +24,7 @@ from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
 from ..graphs import FAMILIES, family, with_wide_edges
+from .cases import FLOAT_SCALE, Everywhere
 
 TYPES = [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64]
 NO_WIDTH = -(2**63)
@@ -390,3 +391,31 @@ def test_hot_pages_without_weights_are_refused():
         assert prepared.out.slots is not None
         with pytest.raises(ConfigError, match="prepared without its weights"):
             hl.sssp(prepared, 0)
+
+
+def check_sssp(case, form, run):
+    distances = run(hl.sssp, case.source).distances.cpu()
+    expected = case.distances
+    if distances.is_floating_point():
+        expected = np.where(expected < 0, np.inf, expected / FLOAT_SCALE)
+    np.testing.assert_array_equal(distances.numpy(), expected)
+
+
+def check_sswp(case, form, run):
+    widths = run(hl.sswp, case.source).widths.cpu()
+    if widths.is_floating_point():
+        expected = np.where(case.widths < 0, -np.inf, case.widths / FLOAT_SCALE)
+        expected[case.source] = np.inf
+    else:
+        expected = np.where(case.widths < 0, -(2**63), case.widths)
+        expected[case.source] = torch.iinfo(form.weights.dtype).max
+    np.testing.assert_array_equal(widths.numpy(), expected)
+
+
+EVERYWHERE = [
+    Everywhere("sssp", check_sssp, "bytes", torch.uint8),
+    Everywhere("sssp", check_sssp, "integers", torch.int32),
+    Everywhere("sssp", check_sssp, "floats", torch.float32),
+    Everywhere("sswp", check_sswp, "integers", torch.int32),
+    Everywhere("sswp", check_sswp, "doubles", torch.float64),
+]

@@ -84,13 +84,29 @@ HINTERLAND_FN uint32_t transposed(uint32_t word) {
   return word;
 }
 
-// What a warp learns of the vertices that enter the frontier: which sources are new to them. Each lane counts for its share of
-// the sources, so that all counters together are added to memory once a loop.
+// Writes the level of a vertex that sources have just reached, where levels are asked for. All lanes together, each with its own
+// vertex: those of one source after another are written by neighbouring lanes.
 template <class Mask>
+struct WriteLevels {
+  int32_t* levels;
+  int64_t num_vertices;
+
+  HINTERLAND_FN void operator()(int64_t vertex, Mask fresh, int64_t depth) const {
+    if (levels == nullptr) return;
+    for (Mask left = Warp::bits_of_all(fresh); left != 0; left &= left - 1) {
+      const int source = stdlib::countr_zero(left);
+      if (fresh >> source & 1u) levels[source * num_vertices + vertex] = static_cast<int32_t>(depth);
+    }
+  }
+};
+
+// What a warp learns of the vertices that enter the frontier: which sources are new to them. `reach` is told. Each lane counts
+// for its share of the sources, so that all counters together are added to memory once a loop.
+template <class Mask, class Reach>
 class Arrivals {
  public:
-  HINTERLAND_FN Arrivals(const MsBfsState<Mask>& state, int64_t depth)
-      : state_(state), depth_(depth), wanted_(state.active(depth - 1)) {}
+  HINTERLAND_FN Arrivals(const MsBfsState<Mask>& state, const Reach& reach, int64_t depth)
+      : state_(state), reach_(reach), depth_(depth), wanted_(state.active(depth - 1)) {}
 
   // Groups [first, last) of a list, before they are settled.
   template <class Graph, class Counts>
@@ -108,7 +124,7 @@ class Arrivals {
         const Mask fresh = marked ? look_at(vertex, degree) : Mask{0};
         found_ |= fresh;
         add(fresh, degree);
-        if (state_.levels != nullptr) write_levels(vertex, fresh);
+        reach_(vertex, fresh, depth_);
       }
     }
   }
@@ -162,15 +178,8 @@ class Arrivals {
     }
   }
 
-  // The levels of one source after another are written by neighbouring lanes.
-  HINTERLAND_FN void write_levels(int64_t vertex, Mask fresh) const {
-    for (Mask left = Warp::bits_of_all(fresh); left != 0; left &= left - 1) {
-      const int source = stdlib::countr_zero(left);
-      if (fresh >> source & 1u) state_.levels[source * state_.frontier.num_vertices + vertex] = static_cast<int32_t>(depth_);
-    }
-  }
-
   const MsBfsState<Mask>& state_;
+  const Reach& reach_;
   int64_t depth_;
   Mask wanted_, found_ = 0;
   int64_t vertices_[kShare<Mask>] = {}, edges_[kShare<Mask>] = {};
@@ -357,10 +366,11 @@ struct MsDirection {
 };
 
 // The search from sources[0] to sources[num_sources - 1], no more than a mask has bits. `incoming` are the lists of
-// in-neighbours, or null where it may only push.
-template <class Team, class Graph, class Mask>
+// in-neighbours, or null where it may only push. `reach` is told of each vertex, the sources that have just reached it, and their
+// distance.
+template <class Team, class Graph, class Mask, class Reach>
 HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, const MsBfsState<Mask>& state,
-                         const int64_t* sources, int64_t num_sources) {
+                         const int64_t* sources, int64_t num_sources, const Reach& reach) {
   const Frontier& frontier = state.frontier;
   MsBfsControl& control = *state.control;
   team.single([&] {
@@ -385,7 +395,7 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
       for (int64_t& edges : control.new_edges[(depth + 1) & 1]) edges = 0;
     });
     team.static_for(groups.count, [&](const auto& ranges) {
-      Arrivals<Mask> arrivals(state, depth);
+      Arrivals<Mask, Reach> arrivals(state, reach, depth);
       CountsOf<Graph> counts;
       ranges([&](int64_t first, int64_t last) { arrivals.count(graph, groups, first, last, counts); });
       arrivals.add_to_control();
@@ -417,6 +427,14 @@ HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, 
     if (pulled != 0) advance_pull(team, *incoming, frontier, depth, PullSources<Graph, Mask>{*incoming, state, pulled});
   }
   team.single([&] { frontier.end(team.now_ns()); });
+}
+
+// The same, which writes levels.
+template <class Team, class Graph, class Mask>
+HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, const MsBfsState<Mask>& state,
+                         const int64_t* sources, int64_t num_sources) {
+  const WriteLevels<Mask> levels{state.levels, state.frontier.num_vertices};
+  msbfs(team, graph, incoming, state, sources, num_sources, levels);
 }
 
 }  // namespace hinterland::graph

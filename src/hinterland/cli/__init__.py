@@ -1,4 +1,5 @@
-"""The ``hinterland`` command. Each command is a function in a file beside this one, both named as the command is.
+"""The ``hinterland`` command. Each command is a function in a file beside this one, both named as the command is; those that
+run an algorithm are made of its record (:mod:`.algorithms`).
 
 A command imports what it runs when it runs: ``--help`` and a wrong option are answered without torch.
 """
@@ -14,10 +15,7 @@ from types import FrameType
 from typing import NoReturn
 
 COMMANDS = (
-    "bc",
     "bench",
-    "bfs",
-    "cc",
     "convert",
     "dataset",
     "demo",
@@ -25,12 +23,8 @@ COMMANDS = (
     "hotness",
     "info",
     "kernels",
-    "msbfs",
-    "pagerank",
     "probe",
     "query",
-    "sssp",
-    "sswp",
     "storage",
     "traffic",
     "train",
@@ -125,6 +119,7 @@ def _run(there: set[threading.Thread]) -> None:
         sys.exit("hinterland: the command line needs typer and rich: pip install 'hinterland[cli]'")
     from ..runtime import watch
     from ..runtime.errors import HinterlandError, PipelineStalled
+    from .algorithms import commands
     from .output import flush, lost, require_open, say
     from .parameters import spread
 
@@ -136,7 +131,11 @@ def _run(there: set[threading.Thread]) -> None:
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    for name in ("version", *COMMANDS):
+    algorithms = commands()
+    for name in ("version", *sorted((*COMMANDS, *algorithms))):
+        if name in algorithms:
+            app.command(name)(spread(algorithms[name]))
+            continue
         module = importlib.import_module(f".{name}", __name__)
         if hasattr(module, "register"):  # a group of commands
             module.register(app)

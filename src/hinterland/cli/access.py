@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -16,38 +17,36 @@ from ..graph.pagerank import LEAST_TOLERANCE
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .parameters import Options
-from .traversal import Algorithm, by_vertex
+from .traversal import Job
 
 
-def check_access(access: str | None, options: Options, **others: bool) -> None:
-    """Refuses an access that is none, and beside one what EMOGI's programs do not have: a budget, edges on storage, and the
-    options that ``others`` says are given."""
+def check_access(name: str, access: str | None, options: Options, given: Iterable[str]) -> None:
+    """Refuses an access that is none, and beside one what EMOGI's program of a name does not have: a budget, edges on storage,
+    and what else is ``given`` that it does not take."""
     if access is None:
         return
     arguments.one_of("access", access, (*emogi.ACCESSES, emogi.UVM))
-    given = {**others, "gpu_budget": options.gpu_budget is not None, "placement storage": options.placement == "storage"}
-    for name in (name for name, is_given in given.items() if is_given):
+    takes = inspect.signature(getattr(emogi, name)).parameters
+    others = {"gpu_budget": options.gpu_budget is not None, "placement storage": options.placement == "storage"}
+    for name in (*(one for one in given if one not in takes), *(one for one, is_given in others.items() if is_given)):
         option = f"--{name.replace('_', '-')}"
         raise typer.BadParameter(f"EMOGI's programs do not have {option}; leave one of them out", param_hint="--access")
 
 
-def published(algorithm: Algorithm, access: str | None) -> Algorithm:
-    """``algorithm``, or with an access EMOGI's program in its place, whose results and reports are like its own."""
+def published(job: Job, access: str | None) -> Job:
+    """``job``, or with an access EMOGI's program in its place, whose results and reports are like its own."""
     if access is None:
-        return algorithm
-    run = _PROGRAMS[algorithm.name]
+        return job
+    run = _PROGRAMS[job.algorithm.name]
 
-    def call(graph: Graph, *, gpu_budget: None = None, stats: bool = True, **given: Any) -> Any:
+    def call(graph: Graph, *, mode: str = "auto", gpu_budget: None = None, stats: bool = True, **given: Any) -> Any:
         return run(graph, access=access, **given)
 
-    changes: dict[str, Any] = {}
+    algorithm, verify = dataclasses.replace(job.algorithm, run=call), job.verify
     if algorithm.name == "bfs":  # EMOGI's finds no parents
-        changes = {
-            "array": lambda result: result.values,
-            "table": lambda result: by_vertex(level=result.values),
-            "verify": _verify_levels,
-        }
-    return dataclasses.replace(algorithm, call=call, mode=None, prepared=False, **changes)
+        algorithm = dataclasses.replace(algorithm, array="values", columns={"level": "values"})
+        verify = _verify_levels
+    return dataclasses.replace(job, algorithm=algorithm, verify=verify, prepared=False)
 
 
 def _bfs(graph: Graph, source: int, **given: Any) -> EmogiResult:
@@ -71,8 +70,7 @@ def _pagerank(
     graph: Graph,
     damping: float = 0.85,
     tolerance: float = 1e-4,
-    max_iterations: None = None,
-    personalization: None = None,
+    max_iterations: int = 0,
     **given: Any,
 ) -> graphs.PagerankResult:
     """Scores that add up to 1. EMOGI's lack what vertices without neighbours would pass to all, which changes each by the same

@@ -26,6 +26,12 @@ GraphFile = Annotated[
 Sources = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Begin at each vertex in this file: one number or name a line, or .npy.")
 ]
+Jumps = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Jump only to the vertices in this file: one number or name a line, or .npy."),
+]
+Count = Annotated[int | None, typer.Option(min=1, help="Begin at so many random vertices; 64 without --sources.")]
+CountOfAll = Annotated[int | None, typer.Option(min=1, help="Estimate from so many random vertices, not from all.")]
 MOST_RUNS = 1_000_000  # each is a line of the report
 Repeats = Annotated[int, typer.Option("--runs", min=1, max=MOST_RUNS, help="Times to run.")]
 Seed = Annotated[int, typer.Option(help="Draws the random sources, among vertices that have neighbours.")]

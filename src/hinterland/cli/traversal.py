@@ -1,13 +1,14 @@
-"""What the commands that run an algorithm share: their options, the runs and their average, what is printed and written."""
+"""What the commands that run an algorithm do: the runs and their average, what is printed and written."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import sys
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 import typer
 
 from ..graph import Graph, from_edges, load_graph, prepare, random_weights
+from ..graph.algorithms import Algorithm
 from ..graph.reorder import restored
 from ..graph.sources import draw_sources, read_sources
 from ..probe.link import copy_rates
@@ -24,38 +26,24 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place, replacing, writing
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
-from .parameters import MOST_RUNS, Options, Start
+from .parameters import MOST_RUNS, Options
 
 
 @dataclass(frozen=True)
-class Algorithm:
-    """What a command adds to what all share.
+class Job:
+    """An algorithm, and how it is run.
 
     Attributes:
-        name: as :func:`hinterland.prepare` knows it.
-        call: the function: a graph, ``mode``, ``stats``, what a run begins with and ``settings``, to a result.
-        array: what ``--output`` writes of a result as ``.npy``.
-        table: what it writes as ``.parquet``: columns by name.
-        found: what a run found, for people, from its object in the JSON.
-        mode: as asked for; None for an algorithm that has but one.
-        weighted: whether it goes by weights.
-        prepared: whether it takes a graph that is prepared for several runs.
+        algorithm: its record.
+        verify: its verifier.
         settings: arguments that all runs share.
-        fields: what the result adds to that object.
-        verify: raises VerificationError unless the result of a run is right.
+        prepared: whether it takes a graph that is prepared for several runs.
     """
 
-    name: str
-    call: Callable[..., Any]
-    array: Callable[[Any], torch.Tensor]
-    table: Callable[[Any], dict[str, torch.Tensor]]
-    found: Callable[[Mapping[str, Any]], str]
-    mode: str | None = None
-    weighted: bool = False
+    algorithm: Algorithm
+    verify: Callable[..., None]
+    settings: Mapping[str, Any]
     prepared: bool = True
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    fields: Callable[[Any], dict[str, Any]] = lambda _: {}
-    verify: Callable[..., None] | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +97,13 @@ def all_at_once(
         return Starts([{"sources": drawn[i * count : (i + 1) * count]} for i in range(runs)], [])
 
     return starts
+
+
+def shares(file: Path, graph: Graph) -> torch.Tensor:
+    """The same share for each vertex in a file, none for others: float64 ``[num_vertices]``."""
+    found = torch.zeros(graph.num_vertices, dtype=torch.float64)
+    found[read_sources(file, graph)] = 1
+    return found
 
 
 def _vertex(graph: Graph, source: str) -> int:
@@ -180,33 +175,25 @@ def _on_storage(graph: Graph) -> dict[str, int] | None:
     return {"stored": stored, "host_budget": budget, "offsets": in_memory}
 
 
-def search(algorithm: Algorithm, file: Path, start: Start, options: Options, drawn: str | None = None) -> None:
-    """Runs one that begins at single sources on the graph in ``file``; ``drawn`` as for :func:`with_weights`."""
-    starts = single_source(start.source, start.sources, start.runs, options.output)
-    graph = load(file, options)
-    if algorithm.weighted:
-        graph = with_weights(graph, drawn, start.seed)
-    traverse(algorithm, graph, starts(graph, start.seed), options)
-
-
-def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> None:
+def traverse(job: Job, graph: Graph, starts: Starts, options: Options) -> None:
     """Runs the algorithm from each start, then prints and writes what was found."""
-    ceiling = _ceiling(algorithm, graph, starts, options)
-    many = len(starts.runs) > 1 and algorithm.prepared
+    algorithm = job.algorithm
+    assert algorithm.run is not None
+    ceiling = _ceiling(job, graph, starts, options)
+    many = len(starts.runs) > 1 and job.prepared
     began = time.perf_counter()
     # Several runs are worth keeping on the GPU what they all read.
     kept = prepare(graph, options.gpu_budget, options.device, algorithm.name, graph.weight_type is not None) if many else None
     prepared_in = time.perf_counter() - began
     where: dict[str, Any] = {} if many else {"gpu_budget": options.gpu_budget, "device": options.device}
-    settings = {**algorithm.settings, **_mode(algorithm)}
     done: list[dict[str, Any]] = []
     known = restored(graph) if options.verify else graph  # once, not for each run
     with kept or nullcontext():
         for start in starts.runs:
-            result = algorithm.call(kept or graph, **start, **settings, **where, stats=True)
+            result = algorithm.run(kept or graph, **start, **job.settings, **where, stats=True)
             run = _run(_called(graph, start), algorithm.fields(result), result.stats, ceiling, options.stats)
-            if options.verify and algorithm.verify:
-                algorithm.verify(known, *start.values(), result)
+            if options.verify:
+                _verify(job, known, start, result)
                 run["verified"] = True
                 print(f"hinterland: {_where(run)}the result is right", file=sys.stderr)
             done.append(run)
@@ -226,14 +213,15 @@ def traverse(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
         emit(found, options.json, "" if options.json else _text(algorithm, found))
     finally:  # a full disk does not cost the report, nor a closed pipe the file
         if options.output is not None:
-            _write(options.output, algorithm, result, graph.labels)
+            _write(options.output, algorithm, starts.runs[-1], result, graph.labels)
 
 
-def _mode(algorithm: Algorithm) -> dict[str, str]:
-    return {} if algorithm.mode is None else {"mode": algorithm.mode}
+def _verify(job: Job, graph: Graph, start: Mapping[str, Any], result: Any) -> None:
+    takes, given = inspect.signature(job.verify).parameters, {**job.settings, **start}
+    job.verify(graph, result=result, **{name: value for name, value in given.items() if name in takes})
 
 
-def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Options) -> float | None:
+def _ceiling(job: Job, graph: Graph, starts: Starts, options: Options) -> float | None:
     """What the copy engine moves now, in bytes a second; None on the CPU. Loads the kernels, so that no run's time has that."""
     where = devices.as_device(options.device)
     if where.type == "cpu":
@@ -241,7 +229,9 @@ def _ceiling(algorithm: Algorithm, graph: Graph, starts: Starts, options: Option
     weights = None if graph.weight_type is None else torch.ones(2, dtype=graph.weight_type)
     one_edge = from_edges(torch.tensor([0, 1]), torch.tensor([1, 0]), weights, directed=graph.directed)
     start = {"source": 0} if "source" in starts.runs[0] else {"sources": [0]} if "sources" in starts.runs[0] else {}
-    algorithm.call(one_edge, **start, **_mode(algorithm), device=where, stats=True)
+    mode = {name: value for name, value in job.settings.items() if name == "mode"}
+    assert job.algorithm.run is not None
+    job.algorithm.run(one_edge, **start, **mode, device=where, stats=True)
     return copy_rates(where)[0]
 
 
@@ -352,12 +342,7 @@ def _check_output(path: Path | None) -> None:
             ) from error
 
 
-def by_vertex(**columns: torch.Tensor) -> dict[str, torch.Tensor]:
-    """A table with a row for each vertex."""
-    return {"vertex": torch.arange(len(next(iter(columns.values())))), **columns}
-
-
-def _write(path: Path, algorithm: Algorithm, result: Any, labels: Sequence[Hashable] | None) -> None:
+def _write(path: Path, algorithm: Algorithm, start: Mapping[str, Any], result: Any, labels: Sequence[Hashable] | None) -> None:
     """Writes the result under its name whole or not at all; a table with the ``labels`` of the vertices in its first column."""
     if labels is not None and path.suffix != ".parquet":
         print(f"hinterland: {path} is in the order of the vertices' names; a .parquet has them as a column", file=sys.stderr)
@@ -366,9 +351,11 @@ def _write(path: Path, algorithm: Algorithm, result: Any, labels: Sequence[Hasha
             import pyarrow
             import pyarrow.parquet
 
-            columns: dict[str, Any] = {name: column.cpu().numpy() for name, column in algorithm.table(result).items()}
+            found = {name: getattr(result, of).cpu().numpy() for name, of in algorithm.columns.items()}
+            vertices = np.array(start["sources"]) if algorithm.rows == "source" else np.arange(len(next(iter(found.values()))))
+            columns: dict[str, Any] = {algorithm.rows: vertices, **found}
             if labels is not None:
-                columns["name"] = [labels[vertex] for vertex in next(iter(columns.values())).tolist()]
+                columns["name"] = [labels[vertex] for vertex in vertices.tolist()]
             pyarrow.parquet.write_table(pyarrow.table(columns), output.file)
         else:
-            np.lib.format.write_array(output.file, algorithm.array(result).cpu().numpy(), allow_pickle=False)
+            np.lib.format.write_array(output.file, getattr(result, algorithm.array).cpu().numpy(), allow_pickle=False)

@@ -1,6 +1,6 @@
 """Graphs in CSR form: files, generators and traversals."""
 
-from . import emogi, registered  # noqa: F401  (the second makes algorithms known to prepare())
+from . import emogi
 from .bc import BetweennessResult, EdgeBetweennessResult, betweenness_centrality, edge_betweenness_centrality
 from .bfs import BfsResult, bfs
 from .cc import ComponentsResult, connected_components, verify_components
@@ -11,6 +11,7 @@ from .edges import from_edges, simplify
 from .formats import load_graph, save_graph
 from .generate import generate, random_weights
 from .graph import Graph
+from .harmonic import HarmonicResult, harmonic_centrality, verify_harmonic
 from .jaccard import JaccardResult, jaccard, verify_jaccard
 from .leiden import leiden, verify_leiden
 from .louvain import CommunitiesResult, louvain, verify_communities
@@ -46,6 +47,7 @@ __all__ = [
     "CoresResult",
     "EdgeBetweennessResult",
     "Graph",
+    "HarmonicResult",
     "HitsResult",
     "JaccardResult",
     "MultiBfsResult",
@@ -69,6 +71,7 @@ __all__ = [
     "from_networkx",
     "from_scipy",
     "generate",
+    "harmonic_centrality",
     "hits",
     "jaccard",
     "katz_centrality",
@@ -92,6 +95,7 @@ __all__ = [
     "verify_components",
     "verify_cores",
     "verify_eigenvector",
+    "verify_harmonic",
     "verify_hits",
     "verify_jaccard",
     "verify_katz",

@@ -1,26 +1,47 @@
-"""The algorithms that run on a prepared graph, and what each needs of it. :mod:`.registered` lists those of this package; other
-packages register theirs in their ``__init__``."""
+"""The algorithms that run on a graph: what each takes, gives and needs, in one record for each, which stands in its file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from ..runtime.errors import ConfigError
+from ..runtime.jit import KernelFile
 from .graph import Graph
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """What planning needs to know of an algorithm.
+    """An algorithm. :func:`prepare` plans by its record, its command is made of it, and tests and benchmarks go through all.
+
+    The command line answers ``--help`` before torch is there, so it reads ``name``, ``run``, ``help``, ``options`` and
+    ``weights`` from the text of the file: there the record is called ``ALGORITHM``, ``run`` is a function of that file, and
+    the others are literals.
 
     Attributes:
-        name: by which :func:`prepare` knows it.
+        name: of the command, and by which :func:`prepare` knows it.
         state_bytes: GPU memory that it takes besides a graph at least, its result included.
-        ample_bytes: the same with which the result stays there, as its users get it; None where ``state_bytes`` is that.
         searching: it looks for one neighbour in the lists of in-neighbours, so their heads help.
         incoming_only: it reads the lists of in-neighbours only, all of them and several times in one run.
+        ample_bytes: the same with which the result stays there, as its users get it; None where ``state_bytes`` is that.
         beside: it runs beside others, as a sampler does beside training, and leaves them memory that it is not given.
+        run: what users call, with a graph or what is prepared of it, and ``device``, ``gpu_budget`` and ``stats``. It begins at
+            a ``source``, at ``sources`` together, or nowhere. None for what is only planned for.
+        kernels: its kernels.
+        modes: what ``run`` takes for ``mode``.
+        weights: ``"needed"``; ``"unused"``, of which the command tells whoever has some; None where nobody expects any.
+        verify: the verifier, by its name in ``hinterland.graph``. It takes the graph, the result, and of what ``run`` was given
+            what has the same name.
+        help: what the command says of itself.
+        options: arguments of ``run`` that the command takes besides, by name what it says of each; or the option's own name
+            and that.
+        array: of the result, what the command writes as ``.npy``. If ``run`` takes a switch of this name, it is not made unless
+            it is looked at.
+        columns: of the result, what the command writes as a table, by the columns' names.
+        rows: what a row of the table is: a ``"vertex"``, or a ``"source"``.
+        found: what a run found, for people, from its object in the JSON.
+        fields: what the result adds to that object.
     """
 
     name: str
@@ -29,6 +50,18 @@ class Algorithm:
     incoming_only: bool = False
     ample_bytes: Callable[[Graph], int] | None = None
     beside: bool = False
+    run: Callable[..., Any] | None = None
+    kernels: KernelFile | None = None
+    modes: tuple[str, ...] = ("auto",)
+    weights: str | None = None
+    verify: str = ""
+    help: str = ""
+    options: Mapping[str, str | tuple[str, str]] = field(default_factory=dict)
+    array: str = ""
+    columns: Mapping[str, str] = field(default_factory=dict)
+    rows: str = "vertex"
+    found: Callable[[Mapping[str, Any]], str] = lambda _: ""
+    fields: Callable[[Any], dict[str, Any]] = lambda _: {}
 
     def ample(self, graph: Graph) -> int:
         """GPU memory that it takes besides ``graph`` where there is room."""
@@ -38,9 +71,15 @@ class Algorithm:
 _known: dict[str, Algorithm] = {}
 
 
-def register(*algorithms: Algorithm) -> None:
-    """Makes algorithms known by their names."""
-    _known.update({algorithm.name: algorithm for algorithm in algorithms})
+def register(algorithm: Algorithm) -> Algorithm:
+    """Makes an algorithm known by its name."""
+    _known[algorithm.name] = algorithm
+    return algorithm
+
+
+def known() -> list[Algorithm]:
+    """Those that users call by themselves."""
+    return [algorithm for algorithm in _known.values() if algorithm.run is not None]
 
 
 def named(names: Iterable[str]) -> list[Algorithm]:

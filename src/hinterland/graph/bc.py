@@ -16,7 +16,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from . import passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .graph import Graph
 from .msbfs import check_sources, to_inner
 from .prepare import Prepared, graph_of, prepared_for
@@ -102,7 +102,7 @@ def betweenness_centrality(
         GraphError: an offset or neighbour met on the way is out of range, or there are more paths than a double counts.
         OutOfMemory: the search's state exceeds the free GPU memory.
     """
-    chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
+    chosen, normalized = choose_sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", gpu_budget, device)
     stats = arguments.switch("stats", stats)
     threads = None if stats else _for_threads(prepared, chosen)
@@ -138,7 +138,7 @@ def edge_betweenness_centrality(
     Raises:
         ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`betweenness_centrality`.
     """
-    chosen, normalized = _sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
+    chosen, normalized = choose_sources(graph_of(graph), sources, seed), arguments.switch("normalized", normalized)
     prepared = prepared_for(graph, "bc", None, device)
     graph, on = prepared.graph, prepared.device
     with devices.on(on):
@@ -170,7 +170,8 @@ def _of_both_entries(scores: torch.Tensor, src: torch.Tensor, dst: torch.Tensor,
     return (torch.zeros_like(edges, dtype=torch.float64).index_add_(0, entry, scores) / entries * 2)[entry]
 
 
-def _sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, seed: int) -> list[int]:
+def choose_sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | None, seed: int) -> list[int]:
+    """What ``sources`` asks for: all vertices, so many of them, or these, each once."""
     vertices = graph.num_vertices
     if sources is None:
         return list(range(vertices))
@@ -211,7 +212,26 @@ def _state_bytes(graph: Graph) -> int:
     return allocated(8 * graph.num_vertices) + max(search, outer_bytes(graph, 8))
 
 
-ALGORITHM = Algorithm("bc", _state_bytes)
+ALGORITHM = register(
+    Algorithm(
+        "bc",
+        _state_bytes,
+        run=betweenness_centrality,
+        kernels=KERNELS,
+        weights="unused",
+        verify="verify_betweenness",
+        help="""Find how many shortest paths lead through each vertex, and how fast that went.
+
+        Paths are as long as they have edges: weights in the file are not used, and a line says so.
+        The array of --output is the scores (float64).
+        """,
+        options={"normalized": ("--raw", "Do not divide by the number of pairs of vertices.")},
+        array="scores",
+        columns={"score": "scores"},
+        found=lambda run: f"from {run['count']:,} sources",
+        fields=lambda result: {"count": len(result.sources)},
+    )
+)
 
 
 class _Searches:

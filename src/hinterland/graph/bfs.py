@@ -16,7 +16,7 @@ from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from . import passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import (
@@ -133,7 +133,27 @@ def _found_bytes(graph: Graph) -> int:
     return allocated(4 * graph.num_vertices) + allocated(id_bytes(graph.num_vertices) * graph.num_vertices)
 
 
-ALGORITHM = Algorithm("bfs", _state_bytes, searching=True, ample_bytes=_ample_bytes)
+ALGORITHM = register(
+    Algorithm(
+        "bfs",
+        _state_bytes,
+        searching=True,
+        ample_bytes=_ample_bytes,
+        run=bfs,
+        kernels=KERNELS,
+        modes=MODES,
+        verify="verify_bfs",
+        help="""Find the distance of every vertex from a source, and how fast that went.
+
+        Edges per second (TEPS) are the out-edges of all reached vertices, divided by the time of the search. Bytes are what was
+        read from the edge array, in whole 32-byte sectors. The array of --output is the levels (int32, -1 where unreachable).
+        With --access no parents are found, and the table has none.
+        """,
+        array="levels",
+        columns={"level": "levels", "parent": "parents"},
+        found=lambda run: f"{run['reached']:,} vertices in {run['levels']} levels",
+    )
+)
 
 
 def _unset(vertices: int, width: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:

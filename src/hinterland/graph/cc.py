@@ -16,7 +16,7 @@ from ..runtime.params import struct
 from ..runtime.shown import Shown
 from ..storage.cache import reading
 from . import passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, prepared_for
 from .reorder import restored
@@ -118,7 +118,30 @@ def _state_bytes(graph: Graph) -> int:
     return allocated(2 * _half_bytes(vertices)) + max(scratch, widening, renumbering_bytes(graph, width))
 
 
-ALGORITHM = Algorithm("cc", _state_bytes, searching=True)
+def _sizes(result: ComponentsResult) -> dict[str, int]:
+    return {"components": result.count, "largest": int(result.labels.cpu().bincount(minlength=1).max())}
+
+
+ALGORITHM = register(
+    Algorithm(
+        "cc",
+        _state_bytes,
+        searching=True,
+        run=connected_components,
+        kernels=KERNELS,
+        modes=MODES,
+        verify="verify_components",
+        help="""Find the connected components, whatever the directions of the edges, and how fast that went.
+
+        The array of --output is each vertex's component, named by its smallest vertex (int64). --access takes
+        undirected graphs.
+        """,
+        array="labels",
+        columns={"component": "labels"},
+        found=lambda run: f"{run['components']:,} components, the largest of {run['largest']:,} vertices",
+        fields=_sizes,
+    )
+)
 
 
 def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, int], Run]:

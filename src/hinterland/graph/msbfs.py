@@ -18,7 +18,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
 from . import passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .bfs import MODES, check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
@@ -116,7 +116,27 @@ def _state_bytes(graph: Graph) -> int:
     return max(allocated(scratch), outer_bytes(graph, 4)) + allocated(8 * MOST_SOURCES)
 
 
-ALGORITHM = Algorithm("msbfs", _state_bytes, searching=True)
+ALGORITHM = register(
+    Algorithm(
+        "msbfs",
+        _state_bytes,
+        searching=True,
+        run=multi_source_bfs,
+        kernels=KERNELS,
+        modes=MODES,
+        verify="verify_multi_source_bfs",
+        help="""Find the distance of every vertex from each of many sources, reading the edges for all of them together.
+
+        The array of --output is the levels (int32, a row for each source, -1 where unreachable); the table says what each
+        reached.
+        """,
+        array="levels",
+        columns={"reached": "reached", "distance_sum": "distance_sum", "eccentricity": "eccentricity"},
+        rows="source",
+        found=lambda run: f"{len(run['sources'])} sources reach {run['reached_by_all']:,} vertices together",
+        fields=lambda result: {"reached_by_all": int(result.reached.sum())},
+    )
+)
 
 
 def _run(

@@ -19,7 +19,7 @@ from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
 from ..storage.cache import reading
 from . import passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .graph import Graph, require_graph, require_result
 from .prepare import Prepared, graph_of, prepared_for
 from .reorder import restored
@@ -170,9 +170,37 @@ def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
     return real + max((1 if graph.directed else 2) * real + allocated(scratch), outer_bytes(graph, dtype.itemsize))
 
 
-ALGORITHMS = [
-    Algorithm(name, functools.partial(_state_bytes, dtype=dtype), incoming_only=True) for dtype, name in _NAMES.items()
-]
+def _text(run: Mapping[str, Any]) -> str:
+    return f"{run['iterations']} iterations, error {run['error']:.2e}" + ("" if run["converged"] else ", did not converge")
+
+
+ALGORITHM = register(
+    Algorithm(
+        "pagerank",
+        functools.partial(_state_bytes, dtype=torch.float32),
+        incoming_only=True,
+        run=pagerank,
+        kernels=KERNELS,
+        modes=MODES,
+        weights="unused",
+        verify="verify_pagerank",
+        help="""Rank vertices by how often a random walk comes by, and say how fast that went.
+
+        The walk follows every out-edge as often as any other: weights in the file are not used, and a line says so.
+        The array of --output is the scores, which add up to 1.
+        """,
+        options={
+            "damping": "The share of walks that follow an edge instead of jumping.",
+            "tolerance": "Stop when the scores change by less than this altogether.",
+            "max_iterations": "Stop after so many iterations at the latest.",
+        },
+        array="scores",
+        columns={"score": "scores"},
+        found=_text,
+        fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
+    )
+)
+register(Algorithm(_NAMES[torch.float64], functools.partial(_state_bytes, dtype=torch.float64), incoming_only=True))
 
 
 def _run(

@@ -11,7 +11,7 @@ from .. import _core
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from . import arrays, passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
 from .rows import edge_list
@@ -35,7 +35,7 @@ def _state_bytes(graph: Graph) -> int:
     return max(_VECTORS * each + allocated(_layout(graph).bytes), each + outer_bytes(graph, 8))
 
 
-ALGORITHM = Algorithm("spmv", _state_bytes, incoming_only=True)
+register(Algorithm("spmv", _state_bytes, incoming_only=True))
 
 
 class Adjacency:

@@ -17,7 +17,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.params import struct
 from ..runtime.shown import Shown, type_name
 from . import arrays, passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .bfs import check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
@@ -312,4 +312,21 @@ def _unreachable(distances: torch.Tensor) -> float:
 
 
 _PATHS = Paths("sssp", KERNELS, _core.sssp, unset_key, distances_of, _unreachable)
-ALGORITHM = Algorithm("sssp", path_state_bytes)
+ALGORITHM = register(
+    Algorithm(
+        "sssp",
+        path_state_bytes,
+        run=sssp,
+        kernels=KERNELS,
+        modes=MODES,
+        weights="needed",
+        verify="verify_sssp",
+        help="""Find the shortest distance of every vertex from a source by edge weights, and how fast that went.
+
+        The array of --output is the distances (-1, or inf for float weights, where unreachable).
+        """,
+        array="distances",
+        columns={"distance": "distances"},
+        found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
+    )
+)

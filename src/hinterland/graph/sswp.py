@@ -12,11 +12,12 @@ from ..runtime.asked import Asked
 from ..runtime.errors import GraphError
 from ..runtime.shown import Shown
 from . import arrays, passes
-from .algorithms import Algorithm
+from .algorithms import Algorithm, register
 from .bfs import check_source
 from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
 from .sssp import (
+    MODES,
     PATH_FORMS,
     Paths,
     bucket_edges,
@@ -130,4 +131,21 @@ def _unreachable(widths: torch.Tensor) -> float:
 
 
 _PATHS = Paths("sswp", KERNELS, _core.sswp, _unset, passes.widths, _unreachable)
-ALGORITHM = Algorithm("sswp", path_state_bytes)
+ALGORITHM = register(
+    Algorithm(
+        "sswp",
+        path_state_bytes,
+        run=sswp,
+        kernels=KERNELS,
+        modes=MODES,
+        weights="needed",
+        verify="verify_sswp",
+        help="""Find the widest path to every vertex from a source: its narrowest edge is as wide as can be.
+
+        The array of --output is the widths (-2^63, or -inf for float weights, where unreachable).
+        """,
+        array="widths",
+        columns={"width": "widths"},
+        found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
+    )
+)

@@ -6,7 +6,7 @@ import torch
 
 from .. import _core
 from ..graph import Graph, Prepared, prepare
-from ..graph.algorithms import Algorithm
+from ..graph.algorithms import Algorithm, register
 from ..graph.prepare import prepared_for
 from ..graph.traversal import ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from ..graph.view import allocated
@@ -33,7 +33,7 @@ def _state_bytes(graph: Graph) -> int:
     return max(ARRAYS * each + seeds + allocated(_layout(graph).bytes), each + outer_bytes(graph, 8))
 
 
-ALGORITHM = Algorithm("hotness", _state_bytes)
+register(Algorithm("hotness", _state_bytes))
 
 
 def prepared_graph(graph: Graph | Prepared, device: torch.device | str | int | None, steps: int) -> Prepared:

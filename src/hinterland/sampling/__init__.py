@@ -1,15 +1,12 @@
 """Samplers of graphs larger than GPU memory."""
 
-from ..graph.algorithms import register
 from .adjacency import Adjacency
 from .hetero import HeteroSampler
 from .negatives import negative_edges
-from .neighbor import ALGORITHM, NeighborSampler
+from .neighbor import NeighborSampler
 from .pinsage import PinSAGESampler, pinsage_neighbors
 from .sample import HeteroSample, Sample
 from .walks import random_walks
-
-register(ALGORITHM)
 
 __all__ = [
     "Adjacency",

@@ -12,7 +12,7 @@ import torch
 
 from .. import _core
 from ..graph import arrays
-from ..graph.algorithms import Algorithm
+from ..graph.algorithms import Algorithm, register
 from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
 from ..graph.prepare import Prepared, graph_of, kept_for
@@ -36,7 +36,7 @@ def usual_bytes(num_vertices: int) -> int:
     return state_bytes(num_vertices, 1024, (15, 10, 5))
 
 
-ALGORITHM = Algorithm("sampling", lambda graph: usual_bytes(graph.num_vertices), beside=True)
+register(Algorithm("sampling", lambda graph: usual_bytes(graph.num_vertices), beside=True))
 
 
 class NeighborSampler:
