@@ -17,13 +17,11 @@ import torch
 import hinterland as hl
 from hinterland import cli
 from hinterland.graph import emogi
-from hinterland.graph.algorithms import known
 from hinterland.graph.sources import draw_sources, read_sources
 from hinterland.runtime.errors import FormatError, IndexOutOfRange, StorageError
 
-from ..graph.cases import begins
+from ..graph.cases import RECORDS, begins
 
-RECORDS = {record.name: record for record in known()}
 COMMANDS = tuple(RECORDS)
 
 
@@ -477,7 +475,7 @@ def test_links_that_are_none(option, value, file, monkeypatch, capsys):
     assert ended.value.code == 1 and "a link has a rate" in error and out == ""
 
 
-@pytest.mark.parametrize("name", [record.name for record in known() if record.weights == "unused"])
+@pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.weights == "unused"])
 def test_it_is_said_that_weights_are_not_used(name, command, file, graph, tmp_path):
     says = f"{name} counts every edge the same; the weights in the file are not used"
     assert says in command(name, file)[2]

@@ -22,12 +22,14 @@ import torch
 from scipy.sparse.csgraph import connected_components, dijkstra
 
 import hinterland as hl
-from hinterland.graph.algorithms import Algorithm, named
+from hinterland.graph.algorithms import Algorithm, known
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several workers
 DAMPING = 0.25  # converges in few iterations
 FLOAT_SCALE = 256
+RECORDS = {record.name: record for record in known()}
+START = {"source": {"source": 5}, "sources": {"sources": [5, 9, 11]}, "": {}}
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Everywhere:
 
     @property
     def record(self) -> Algorithm:
-        return named([self.name])[0]
+        return RECORDS[self.name]
 
     @property
     def begins(self) -> str:
@@ -72,8 +74,19 @@ def begins(record: Algorithm) -> str:
 
 def call(record: Algorithm, graph: Any, **options: Any) -> Any:
     """What a user calls, from vertices that small graphs have as well."""
-    start = {"source": {"source": 5}, "sources": {"sources": [5, 9, 11]}, "": {}}[begins(record)]
-    return record.run(graph, **start, **options)
+    return record.run(graph, **START[begins(record)], **options)
+
+
+def array(record: Algorithm, graph: Any, **options: Any) -> torch.Tensor:
+    """What it is about in the result."""
+    return getattr(call(record, graph, **options), record.array)
+
+
+def verified(record: Algorithm, graph: hl.Graph, **options: Any) -> None:
+    """Runs it and its verifier."""
+    check, start = getattr(hl.graph, record.verify), START[begins(record)]
+    given = {name: value for name, value in start.items() if name in inspect.signature(check).parameters}
+    check(graph, result=call(record, graph, **options), **given)
 
 
 # --- graphs: integer weights, sources -------------------------------------------------------------------------------------

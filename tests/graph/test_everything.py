@@ -14,7 +14,7 @@ import torch
 
 import hinterland as hl
 from hinterland import _core
-from hinterland.graph.algorithms import known, state_bytes
+from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.arrays import WeightRange
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.plan import GraphPlan
@@ -22,7 +22,7 @@ from hinterland.graph.view import least_lines_bytes
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
 from ..split import across_boundary
-from .cases import FLOAT_SCALE, GRAPHS, Case, begins, call, case, drawn
+from .cases import FLOAT_SCALE, GRAPHS, RECORDS, Case, array, begins, case, drawn
 from .stored import SET, on_storage
 
 MODES_TAKE_TURNS = 1000  # edges: a larger graph meets a mode in each form and each setting, not in each of their combinations
@@ -36,7 +36,6 @@ def declared():
 
 
 ALGORITHMS = declared()
-RECORDS = {record.name: record for record in known()}
 
 
 def test_every_algorithm_is_here():
@@ -183,13 +182,9 @@ def test_a_budget_bounds_what_a_reordered_graph_takes(name):
     graph = hl.reorder(drawn(hl.generate("uniform", scale=18, edge_factor=4)), "degree")
     record = RECORDS[name]
     weighted = record.weights == "needed"
-
-    def array(given):
-        return getattr(call(record, given), record.array)
-
     with hl.prepare(graph, device="cpu", algorithms=name) as prepared:
-        expected = array(prepared)
-    array(graph)  # the kernel is compiled and loaded
+        expected = array(record, prepared)
+    array(record, graph)  # the kernel is compiled and loaded
     needed = state_bytes(name, graph)
     for extra in (2048, 8 * graph.num_vertices + (3 << 20), 24 * graph.num_vertices + (6 << 20), 1 << 30):
         torch.cuda.synchronize()
@@ -197,7 +192,7 @@ def test_a_budget_bounds_what_a_reordered_graph_takes(name):
         torch.cuda.reset_peak_memory_stats()
         with hl.prepare(graph, gpu_budget=needed + extra, algorithms=name, weighted=weighted) as prepared:
             assert prepared.device.type == "cuda" and prepared.held <= extra
-            found = array(prepared)
+            found = array(record, prepared)
         assert torch.cuda.max_memory_allocated() - before <= needed + extra
         torch.testing.assert_close(found.cpu(), expected)
         del found, prepared

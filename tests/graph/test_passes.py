@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -17,6 +18,8 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.graph import passes
 from hinterland.graph.rows import edge_list
+
+from .cases import RECORDS, call
 
 sswp = importlib.import_module("hinterland.graph.sswp")  # the name is the function's
 PIECE = 1 << 14
@@ -187,20 +190,14 @@ class Loops(TorchDispatchMode):
 
 
 CALLS = {
-    "bfs": lambda g: hl.bfs(g, 3),
-    "cc": lambda g: hl.connected_components(g),
-    "sssp": lambda g: hl.sssp(g, 3),
-    "sswp": lambda g: hl.sswp(g, 3),
-    "pagerank": lambda g: hl.pagerank(g),
-    "bc": lambda g: hl.betweenness_centrality(g, sources=[3, 5]),
-    "msbfs": lambda g: hl.multi_source_bfs(g, [3, 5], levels=True),
+    **{name: partial(call, record) for name, record in RECORDS.items()},
     "weighted_pagerank": lambda g: hl.graph.weighted_pagerank(g),
     "hits": lambda g: hl.graph.hits(g, max_iterations=5),
     "katz": lambda g: hl.graph.katz_centrality(g, alpha=1e-3, weighted=True),
     "eigenvector": lambda g: hl.graph.eigenvector_centrality(g, weighted=True, max_iterations=5),
 }
 PREPARED_FOR = {"pagerank": "pagerank"} | dict.fromkeys(["weighted_pagerank", "hits", "katz", "eigenvector"], "spmv")
-WEIGHTED = ("sssp", "sswp")
+WEIGHTED = [name for name, record in RECORDS.items() if record.weights == "needed"]
 
 
 TYPES = [torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64]

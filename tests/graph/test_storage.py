@@ -22,18 +22,12 @@ from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutO
 from hinterland.storage import StorageArray, roofline
 from hinterland.storage.on_device import Queues
 
+from .cases import RECORDS, array, verified
 from .stored import SET, on_storage
 
 CPU = {"device": "cpu"}
-RUNS = {
-    "bfs": lambda graph, how=CPU: hl.bfs(graph, 5, **how).levels,
-    "msbfs": lambda graph, how=CPU: hl.multi_source_bfs(graph, [5, 9, 11], **how).levels,
-    "sssp": lambda graph, how=CPU: hl.sssp(graph, 5, **how).distances,
-    "sswp": lambda graph, how=CPU: hl.sswp(graph, 5, **how).widths,
-    "cc": lambda graph, how=CPU: hl.connected_components(graph, **how).labels,
-    "pagerank": lambda graph, how=CPU: hl.pagerank(graph, **how).scores,
-    "bc": lambda graph, how=CPU: hl.betweenness_centrality(graph, [5, 9], **how).scores,
-}
+RUNS = {name: lambda graph, how=CPU, one=one: array(one, graph, **how) for name, one in RECORDS.items()}
+VERIFIERS = {name: lambda graph, how=CPU, one=one: verified(one, graph, **how) for name, one in RECORDS.items()}
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +80,7 @@ def test_a_directed_graph(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(1)
     graph = hl.from_edges(*torch.randint(500, (2, 4000), generator=generator))
     stored = on_storage(graph, tmp_path / "g.hl", 4 * SET)
-    for name in ("bfs", "msbfs", "cc", "bc"):
+    for name in (name for name, one in RECORDS.items() if not one.incoming_only and one.weights != "needed"):
         torch.testing.assert_close(RUNS[name](stored), RUNS[name](graph))
     with pytest.raises(ConfigError, match=r"the file of this directed graph has none; .* or graph.transpose\(\) builds them"):
         hl.pagerank(stored, device="cpu")
@@ -110,17 +104,6 @@ def test_what_needs_whole_arrays_reads_them(graph: hl.Graph, file: Path, tmp_pat
     assert torch.equal(hl.compress(stored).array("packed"), hl.compress(graph).array("packed"))
 
 
-VERIFIERS = {
-    "bfs": lambda graph, how=CPU: hl.graph.verify_bfs(graph, 5, hl.bfs(graph, 5, **how)),
-    "msbfs": lambda graph, how=CPU: hl.graph.verify_multi_source_bfs(graph, [5, 9], hl.multi_source_bfs(graph, [5, 9], **how)),
-    "sssp": lambda graph, how=CPU: hl.graph.verify_sssp(graph, 5, hl.sssp(graph, 5, **how)),
-    "sswp": lambda graph, how=CPU: hl.graph.verify_sswp(graph, 5, hl.sswp(graph, 5, **how)),
-    "cc": lambda graph, how=CPU: hl.graph.verify_components(graph, hl.connected_components(graph, **how)),
-    "pagerank": lambda graph, how=CPU: hl.graph.verify_pagerank(graph, hl.pagerank(graph, **how)),
-    "bc": lambda graph, how=CPU: hl.graph.verify_betweenness(graph, hl.betweenness_centrality(graph, [5, 9], **how)),
-}
-
-
 @pytest.mark.parametrize("make", [lambda g: g, hl.compress], ids=["plain", "compressed"])
 @pytest.mark.parametrize("line_bytes", [512, 4096])
 def test_verifiers_go_through_lists_where_they_lie(
@@ -129,8 +112,8 @@ def test_verifiers_go_through_lists_where_they_lie(
     stored = on_storage(make(graph), tmp_path / "g.hl", 10 * 8 * (line_bytes + 64), line_bytes)
     assert stored.weight_range  # which is looked at once
     monkeypatch.setattr(StorageArray, "read_into", None)
-    for name, verify in VERIFIERS.items():
-        verify(stored), name
+    for check in VERIFIERS.values():
+        check(stored)
     monkeypatch.undo()
     found = hl.sssp(stored, 5, device="cpu")
     wrong = found.distances.clone()
@@ -264,7 +247,7 @@ def test_a_weight_that_is_no_number(graph: hl.Graph, tmp_path: Path) -> None:
 def test_a_file_that_is_cut_while_it_is_open(graph: hl.Graph, file: Path, name: str) -> None:
     content = file.read_bytes()
     stored = hl.load_graph(file, "storage", host_budget="64KiB")
-    if name in ("sssp", "sswp"):
+    if RECORDS[name].weights == "needed":
         assert stored.weight_range  # which is looked at once
     os.truncate(file, section(file, "indices") + 8192)
     for _ in range(2):

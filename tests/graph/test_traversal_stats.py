@@ -11,6 +11,7 @@ import torch
 import hinterland as hl
 
 from ..graphs import skewed, with_wide_edges
+from .cases import RECORDS, call
 
 SIZES = ("32", "64", "96", "128")
 
@@ -57,24 +58,13 @@ def check(stats):
             assert stats[name] == sum(part[name] for part in parts)
 
 
-CALLS = {
-    "bfs": lambda graph, device: hl.bfs(graph, 7, device=device, stats=True),
-    "cc": lambda graph, device: hl.connected_components(graph, device=device, stats=True),
-    "sssp": lambda graph, device: hl.sssp(graph, 7, device=device, stats=True),
-    "sswp": lambda graph, device: hl.sswp(graph, 7, device=device, stats=True),
-    "pagerank": lambda graph, device: hl.pagerank(graph, device=device, stats=True),
-    "msbfs": lambda graph, device: hl.multi_source_bfs(graph, [7, 8, 9], device=device, stats=True),
-    "bc": lambda graph, device: hl.betweenness_centrality(graph, [7, 8], device=device, stats=True),
-}
-
-
 @pytest.mark.parametrize("form", [lambda graph: graph, hl.compress], ids=["plain", "packed"])
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", RECORDS)
 def test_requests_add_up_to_bytes(name, form, device):
     ends = torch.randint(0, 2000, (2, 20000), generator=torch.Generator().manual_seed(3))
-    weights = 1 + torch.arange(20000, dtype=torch.int32) % 9 if name in ("sssp", "sswp") else None
+    weights = 1 + torch.arange(20000, dtype=torch.int32) % 9 if RECORDS[name].weights == "needed" else None
     graph = form(hl.from_edges(*ends, weights, num_vertices=2000, symmetrize=True))
-    stats = CALLS[name](graph, device).stats
+    stats = call(RECORDS[name], graph, device=device, stats=True).stats
     assert stats["bytes"] > 0 or stats["cached"] > 0
     check(stats)
 

@@ -34,8 +34,8 @@ class Algorithm:
         verify: the verifier, by its name in ``hinterland.graph``. It takes the graph, the result, and of what ``run`` was given
             what has the same name.
         help: what the command says of itself.
-        options: arguments of ``run`` that the command takes besides, by name what it says of each; or the option's own name
-            and that.
+        options: numbers that ``run`` takes and the command too, by name what it says of each. Of what is on by default: the
+            option that turns it off, and what the command says of that.
         array: of the result, what the command writes as ``.npy``. If ``run`` takes a switch of this name, it is not made unless
             it is looked at.
         columns: of the result, what the command writes as a table, by the columns' names.
