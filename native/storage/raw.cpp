@@ -11,7 +11,7 @@
 #include "core/errors.hpp"
 #include "storage/block_device.hpp"
 #include "storage/descriptor.hpp"
-#include "storage/store.hpp"
+#include "storage/this_thread.hpp"
 
 namespace hinterland::native {
 

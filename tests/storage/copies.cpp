@@ -15,6 +15,7 @@
 #include "core/errors.hpp"
 #include "plain_transfers.hpp"
 #include "storage/store.hpp"
+#include "storage/turn.hpp"
 #include "storage/volume.hpp"
 
 namespace {
@@ -41,6 +42,7 @@ using namespace test;
 using native::Engine;
 using native::instead;
 using native::Instead;
+using native::InUse;
 using native::Store;
 using native::Transfer;
 
@@ -74,7 +76,7 @@ struct Copies {
   Copies(uint64_t count, uint64_t bytes, int64_t budget, bool writable = true)
       : content(numbers(bytes)), store(budget, kPage, 4, 32, Engine::kBest) {
     for (uint64_t i = 0; i < count; ++i) paths.emplace_back(make_file(std::to_string(i), content));
-    position = store.open(paths, writable, 0, 0);
+    position = store.volumes.open(paths, writable, 0, 0);
   }
   ~Copies() { instead = nullptr; }
 
@@ -84,39 +86,40 @@ struct Copies {
     const std::filesystem::path path = std::filesystem::read_symlink(name);
     return static_cast<uint64_t>(std::find(paths.begin(), paths.end(), path) - paths.begin());
   }
+  InUse used() { return InUse(store.cache, page(0)); }
   Page page(int64_t byte) const { return static_cast<Page>(position + byte) / kPage; }
 
   // Calls body(frame) while a page is held.
   template <class Body>
   void hold(int64_t byte, const Body& body, bool writes = false) {
     for (uint32_t round = 0;; ++round) {
-      const Found found = store.try_hold(page(byte));
-      if (found.outcome == Try::kFailed) store.throw_failed(page(byte), found.slot);
+      const Found found = store.cache.try_hold(page(byte));
+      if (found.outcome == Try::kFailed) store.cache.throw_failed(page(byte), found.slot);
       if (found.outcome != Try::kHeld) {
-        store.progress(round);
+        store.cache.progress(round);
         continue;
       }
-      body(store.frame(found.slot));
-      if (writes) store.wrote(found.slot);
-      store.release(found.slot);
+      body(store.cache.lines().frame(found.slot));
+      if (writes) store.cache.lines().wrote(found.slot);
+      store.cache.lines().release(found.slot);
       return;
     }
   }
   void check(int64_t byte) {
     hold(byte, [&](const char* frame) {
-      const int64_t count = Store::InUse(store, page(byte)).bytes_in(page(byte));
+      const int64_t count = InUse(store.cache, page(byte)).bytes_in(page(byte));
       CHECK(std::memcmp(frame, content.data() + byte, static_cast<size_t>(count)) == 0, "byte %d", (int)byte);
       for (int64_t i = count; i < kPage; ++i) CHECK(frame[i] == 0, "beyond the end");
     });
   }
   void write(int64_t byte, char value) {
-    const int64_t count = Store::InUse(store, page(byte)).bytes_in(page(byte));
+    const int64_t count = InUse(store.cache, page(byte)).bytes_in(page(byte));
     std::fill_n(content.begin() + byte, count, value);
     hold(byte, [&](char* frame) { std::fill_n(frame, count, value); }, true);
   }
   std::string flushed() {
     try {
-      store.flush();
+      store.cache.flush();
     } catch (const native::StorageError& error) {
       return error.what();
     }
@@ -140,7 +143,7 @@ void check_failing_reads() {
     instead = [&](const Transfer& transfer) { return ++reads[all.copy_of(transfer)], Instead{}; };
     for (int64_t byte = 0; byte < kBytes; byte += kPage) all.check(byte);
     CHECK(reads[0] > 50 && reads[1] > 50 && reads[2] > 50 && all.store.counts().reads == 201, "%d reads", reads[0]);
-    CHECK(all.store.take_failures().empty() && all.store.counts().failed_reads == 0, "no failure");
+    CHECK(all.store.volumes.take_failures().empty() && all.store.counts().failed_reads == 0, "no failure");
   }
   Copies all(3, kBytes, kSet);
   instead = [&](const Transfer& transfer) {
@@ -148,10 +151,10 @@ void check_failing_reads() {
     return Instead{copy == 0 ? -EIO : copy == 1 && transfer.offset >= 100 * kPage ? -ENXIO : 0};
   };
   for (int64_t byte = 0; byte < kBytes; byte += kPage) all.check(byte);
-  const std::vector<std::string> said = all.store.take_failures();
+  const std::vector<std::string> said = all.store.volumes.take_failures();
   CHECK(said.size() == 2 && contains(said[0], "/0 at offset ") && contains(said[0], "Input/output error; another copy"), "%s",
         said[0].c_str());
-  CHECK(contains(said[1], "/1 at offset ") && all.store.take_failures().empty(), "said once");
+  CHECK(contains(said[1], "/1 at offset ") && all.store.volumes.take_failures().empty(), "said once");
   CHECK(all.store.counts().failed_reads == 2, "%d failures", (int)all.store.counts().failed_reads);
   instead = [&](const Transfer&) { return Instead{-EIO}; };
   try {
@@ -205,7 +208,7 @@ void check_failing_writes() {
     all.check(5 * kPage);
 
     all.write(0, 'b');
-    failing_sync = all.store.descriptors(all.position)[bad];
+    failing_sync = all.used().volume().descriptors()[bad];
     sync_error = EIO;
     CHECK(contains(all.flushed(), "what was last written to " + all.paths[bad].string() + " may be lost"), "lost");
     failing_sync = -1;
@@ -222,15 +225,17 @@ void check_stripes() {
       Store store(kSet, kPage, 2, 8, Engine::kBest);
       std::vector<std::filesystem::path> paths;
       for (uint64_t i = 0; i < 3; ++i) paths.emplace_back(make_file(std::to_string(i), parts[i]));
-      const int64_t position = store.open(paths, false, stripe, base);
+      const int64_t position = store.volumes.open(paths, false, stripe, base);
       std::string read(content.size() - 100, 0);
-      store.read(position, 51, read.data(), static_cast<int64_t>(read.size()));
+      const InUse used(store.cache, static_cast<Page>(position) / kPage);
+      used.volume().read(51, read.data(), static_cast<int64_t>(read.size()));
       CHECK(read == content.substr(51, read.size()), "past the cache");
-      CHECK(store.open(paths, false, stripe, base) == position && store.open(paths, false, stripe, base + 512) != position,
+      CHECK(store.volumes.open(paths, false, stripe, base) == position &&
+                store.volumes.open(paths, false, stripe, base + 512) != position,
             "the same files, spread alike");
       ::truncate(paths[1].c_str(), static_cast<off_t>(base));
       try {
-        store.read(position, 0, read.data(), static_cast<int64_t>(read.size()));
+        used.volume().read(0, read.data(), static_cast<int64_t>(read.size()));
         CHECK(false, "a file is shorter");
       } catch (const native::StorageError& error) {
         CHECK(contains(error.what(), "/1 is shorter than when it was opened"), "%s", error.what());
@@ -243,14 +248,17 @@ void check_full_ring() {
   constexpr uint64_t kThere = 6;  // of the eight pages of the only set
   for (const bool prefetches : {false, true}) {
     Store store(kSet, kPage, 1, 2, Engine::kBest);
-    const Page first = static_cast<Page>(store.open({make_file("0", numbers(20 * kPage))}, false, 0, 0)) / kPage;
-    const auto ask = [&](Page page) { return prefetches ? store.prefetch(first + page) : store.try_hold(first + page); };
+    const Page first = static_cast<Page>(store.volumes.open({make_file("0", numbers(20 * kPage))}, false, 0, 0)) / kPage;
+    const auto ask = [&](Page page) {
+      return prefetches ? store.cache.prefetch(first + page) : store.cache.try_hold(first + page);
+    };
     for (Page page = 0; page < kThere; ++page)
-      for (uint32_t round = 0; store.prefetch(first + page).outcome != Try::kHeld; ++round) store.progress(round);
+      for (uint32_t round = 0; store.cache.prefetch(first + page).outcome != Try::kHeld; ++round) store.cache.progress(round);
     for (const Page page : {10, 11}) CHECK(ask(page).outcome == Try::kStarted, "there is room for two");
     for (int i = 0; i < 100; ++i) CHECK(ask(12).outcome == Try::kRefused, "and for no third");
-    for (Page page = 0; page < kThere; ++page) CHECK(store.prefetch(first + page).outcome == Try::kHeld, "page %d", (int)page);
-    for (uint32_t round = 0; store.prefetch(first + 12).outcome != Try::kHeld; ++round) store.progress(round);
+    for (Page page = 0; page < kThere; ++page)
+      CHECK(store.cache.prefetch(first + page).outcome == Try::kHeld, "page %d", (int)page);
+    for (uint32_t round = 0; store.cache.prefetch(first + 12).outcome != Try::kHeld; ++round) store.cache.progress(round);
     CHECK(store.counts().reads == kThere + 3, "%d reads", (int)store.counts().reads);
   }
 }
@@ -272,7 +280,7 @@ void check_threads() {
           all.write(byte, static_cast<char>(random()));
         else
           all.check(byte);
-        if (round % 500 == 0) all.store.flush();
+        if (round % 500 == 0) all.store.cache.flush();
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -11,7 +11,19 @@ from ..programs import NATIVE, compiled, needs_compiler, run
 CONTROLLER = ["request", "serving", "controller", "memory_namespace", "faults"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
 TRANSFERS = ["transfers", "uring", "pread_pool"]
-STORE = ["store", "expected", "volume", "host_pages", "file", "routed_transfers"]
+STORE = [
+    "store",
+    "read_ahead",
+    "host_pages",
+    "turn",
+    "page_cache",
+    "expected",
+    "volumes",
+    "volume",
+    "file",
+    "rings",
+    "routed_transfers",
+]
 URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() else []
 
 
