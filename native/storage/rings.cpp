@@ -11,15 +11,14 @@ constexpr int64_t kTouched = 4;  // all frames are touched once a ring has moved
 
 }  // namespace
 
-bool Ring::try_begin(const Transfer& transfer, int64_t bytes, const Frames& frames) {
-  if (!transfers.try_begin(transfer)) return false;
+void Ring::begin(const Transfer& transfer, int64_t bytes, const Frames& frames) {
+  transfers.begin(transfer);
   (transfer.writes ? writes : reads) += 1;
   (transfer.writes ? bytes_written : bytes_read) += bytes;
   if (!keeps && reads + writes >= frames.slots / kTouched) {
     keeps = true;
     transfers.keep(frames.all());
   }
-  return true;
 }
 
 Rings::Rings(int threads, unsigned depth, Engine engine) : depth_(depth) {

@@ -34,8 +34,8 @@ struct alignas(64) Ring {
 
   bool try_take() { return !is_taken.load(std::memory_order_relaxed) && !is_taken.exchange(true, std::memory_order_acquire); }
   void give_back() { is_taken.store(false, std::memory_order_release); }
-  // Of a page that is `bytes` long. False: there is no room for it.
-  bool try_begin(const Transfer& transfer, int64_t bytes, const Frames& frames);
+  // Of a page that is `bytes` long.
+  void begin(const Transfer& transfer, int64_t bytes, const Frames& frames);
 
   std::atomic<bool> is_taken{false};
   RoutedTransfers transfers;

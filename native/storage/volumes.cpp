@@ -125,7 +125,7 @@ bool Volumes::has_room(const Ring& ring, Page page) const {
 }
 
 std::optional<uint32_t> Volumes::begin(Ring& ring, Volume& volume, Page page, int64_t slot, bool writes) {
-  if (writes && !has_room(ring, volume)) return std::nullopt;  // before the system is asked for the file's size, at each try
+  if (!has_room(ring, volume)) return std::nullopt;
   const int64_t at = static_cast<int64_t>(page - volume.first) << frames_.line_shift;
   const Spread::Place place = volume.spread.place(static_cast<uint64_t>(at));
   const uint64_t member = volume.has_copies() && !writes ? volume.choose_copy(0, page) : place.member;
@@ -133,15 +133,14 @@ std::optional<uint32_t> Volumes::begin(Ring& ring, Volume& volume, Page page, in
   moves_[slot] = {&volume, static_cast<int64_t>(volume.base + place.offset), 0, bytes, 0, static_cast<uint32_t>(member), 0};
   if (writes && moves_[slot].file().has_shrunk())  // what is written would be behind a hole that reads as zeros
     return kFileShrank | static_cast<uint32_t>(member) << kMemberShift;
-  if (!begin_transfer(ring, slot, writes)) return std::nullopt;
+  begin_transfer(ring, slot, writes);
   return 0;
 }
 
-bool Volumes::begin_transfer(Ring& ring, int64_t slot, bool writes) {
+void Volumes::begin_transfer(Ring& ring, int64_t slot, bool writes) {
   const Move& move = moves_[slot];
-  if (!ring.try_begin(transfer_of(slot, writes), move.bytes, frames_)) return false;
+  ring.begin(transfer_of(slot, writes), move.bytes, frames_);
   if (move.volume->has_copies()) move.file().in_flight.fetch_add(1, std::memory_order_relaxed);
-  return true;
 }
 
 Transfer Volumes::transfer_of(int64_t slot, bool writes) const {
@@ -167,7 +166,7 @@ std::optional<Moved> Volumes::end(Ring& ring, const Ended& ended) {
   const bool writes = (ended.user & kWrites) != 0;
   Move& move = moves_[slot];
   uint32_t status = status_of(move, writes, ended.result);
-  if (status == EAGAIN && ring.transfers.try_begin(transfer_of(slot, writes))) return std::nullopt;
+  if (status == EAGAIN) return ring.transfers.begin(transfer_of(slot, writes)), std::nullopt;
   ring.ended += 1;
   // Now, not as it began: a flush that came meanwhile has not made it durable.
   if (writes) move.file().wrote.store(true, std::memory_order_relaxed);
@@ -185,9 +184,8 @@ std::optional<Moved> Volumes::end(Ring& ring, const Ended& ended) {
 bool Volumes::ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& status) {
   Move& move = moves_[slot];
   while (is_another_copy_due(ring, move, writes, status)) {
-    status = writes && move.file().has_shrunk() ? kFileShrank : begin_transfer(ring, slot, writes) ? 0 : uint32_t{ENOMEM};
-    if (status == 0) return true;
-    status |= move.member << kMemberShift;
+    if (!writes || !move.file().has_shrunk()) return begin_transfer(ring, slot, writes), true;
+    status = kFileShrank | move.member << kMemberShift;
   }
   if (move.status != 0) status = move.status;
   return false;

@@ -65,7 +65,7 @@ class Volumes {
  private:
   Volume* volume_of(storage::Page page) const;
   std::optional<int64_t> add(std::unique_ptr<Volume>& volume);
-  bool begin_transfer(Ring& ring, int64_t slot, bool writes);
+  void begin_transfer(Ring& ring, int64_t slot, bool writes);
   bool ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& status);
   static bool is_another_copy_due(Ring& ring, Move& move, bool writes, uint32_t status);
   static uint32_t status_of(Move& move, bool writes, int32_t result);

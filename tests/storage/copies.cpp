@@ -30,7 +30,37 @@ extern "C" int fdatasync(int fd) {  // in place of the system's
 
 namespace hinterland::native {
 void throw_errno(const std::string& what, int code) { throw StorageError(what + ": " + std::strerror(code)); }
-std::shared_ptr<BlockDevice> bare_device(const std::string&, const std::string&) { return nullptr; }  // here are files only
+
+// A file as a device of its own, whose transfers do not end while it is stuck.
+std::atomic<bool> is_stuck = false;
+class FileDevice : public BlockDevice {
+ public:
+  explicit FileDevice(const std::string& path) : file_(path, O_RDWR) {}
+  std::unique_ptr<Transfers> make_transfers(unsigned depth) override { return std::make_unique<Own>(depth, file_.get()); }
+  uint64_t bytes() const override { return static_cast<uint64_t>(::lseek(file_.get(), 0, SEEK_END)); }
+  uint32_t block_bytes() const override { return 512; }
+  int sync() override { return 0; }
+
+ private:
+  struct Own : PlainTransfers {
+    Own(unsigned depth, int fd) : PlainTransfers(depth), fd(fd) {}
+    bool try_begin(const Transfer& transfer) override {
+      Transfer own = transfer;
+      own.fd = fd;
+      return PlainTransfers::try_begin(own);
+    }
+    size_t poll(std::span<Ended> to) override { return is_stuck ? 0 : PlainTransfers::poll(to); }
+    int fd;
+  };
+  Descriptor file_;
+};
+std::shared_ptr<BlockDevice> bare_device(const std::string& name, const std::string&) {
+  static std::map<std::string, std::weak_ptr<BlockDevice>> open;
+  if (!name.ends_with(".device")) return nullptr;
+  std::shared_ptr<BlockDevice> device = open[name].lock();
+  if (device == nullptr) open[name] = device = std::make_shared<FileDevice>(name);
+  return device;
+}
 void read_device(BlockDevice&, const std::string&, uint64_t, void*, uint64_t) {}
 }  // namespace hinterland::native
 
@@ -45,6 +75,7 @@ using native::Instead;
 using native::InUse;
 using native::Store;
 using native::Transfer;
+using native::Turn;
 
 namespace {
 
@@ -263,6 +294,28 @@ void check_full_ring() {
   }
 }
 
+// A page on its way from one copy to the next, on a device that takes no transfer now, waits there.
+void check_full_device() {
+  const std::string content = numbers(20 * kPage), file = make_file("0", content), device = make_file("1.device", content);
+  Store store(kSet, kPage, 1, 2, Engine::kBest);
+  const Page copied = static_cast<Page>(store.volumes.open({file, device}, true, 0, 0)) / kPage;
+  const Page alone = static_cast<Page>(store.volumes.open({device}, false, 0, 0)) / kPage;
+  Found found{};
+  for (uint32_t round = 0; (found = store.cache.try_hold(copied)).outcome != Try::kHeld; ++round) store.cache.progress(round);
+  std::fill_n(store.cache.lines().frame(found.slot), kPage, 'w');
+  store.cache.lines().wrote(found.slot);
+  store.cache.lines().release(found.slot);
+  const InUse used(store.cache, copied);
+  Turn(used).write_back(found.slot);
+  native::is_stuck = true;
+  for (const Page page : {1, 2}) CHECK(store.cache.prefetch(alone + page).outcome == Try::kStarted, "there is room for two");
+  for (uint32_t round = 0; round < 4; ++round) store.cache.progress(round);
+  CHECK(content_of(file).substr(0, kPage) == std::string(kPage, 'w') && content_of(device) == content, "one of two");
+  native::is_stuck = false;
+  store.cache.flush();
+  CHECK(content_of(device).substr(0, kPage) == std::string(kPage, 'w') && store.counts().writes == 2, "both, written once");
+}
+
 // Readers and writers of pages of their own, in a small cache, while two of three copies fail now and then.
 void check_threads() {
   constexpr int64_t kThreads = 4, kPages = 64;
@@ -299,6 +352,7 @@ int main() {
   check_failing_writes();
   check_stripes();
   check_full_ring();
+  check_full_device();
   check_threads();
   std::filesystem::remove_all(folder);
   return 0;
