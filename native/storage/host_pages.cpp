@@ -8,6 +8,7 @@
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
 #include "hinterland/storage/nvme.hpp"
+#include "storage/team.hpp"
 
 namespace hinterland::native {
 
@@ -52,8 +53,6 @@ int64_t HostPages::most_ahead() const {
   return std::clamp<int64_t>(cache_.num_slots() / (4 * num_threads()), 1, cache_.rings().depth());
 }
 
-uint32_t HostPages::status(int64_t slot) const { return cache_.lines().status(slot); }
-
 uint64_t HostPages::until() const { return about_now() + kLongestWait; }
 
 bool HostPages::progress(uint32_t round, uint64_t until) const {
@@ -81,16 +80,14 @@ void HostPages::fail(Page page, uint32_t status) const {
   failed_status_ = status == storage::kAbortedByHost ? ETIMEDOUT : status == 0 ? EIO : status;
 }
 
-Lookups HostPages::lookups() const {
-  Lookups all{};
+void HostPages::add_to(StoreCounts& to) const {
   for (size_t i = 0; i < num_counts_; ++i) {
     const Counts& some = counts_[i];
     const int64_t started = some.started.load(std::memory_order_relaxed);
-    all.hits += some.holds.load(std::memory_order_relaxed) - started;  // a page that was read for somebody is held once more
-    all.misses += started;
-    all.cpu_ns += some.cpu_ns.load(std::memory_order_relaxed);
+    to.hits += some.holds.load(std::memory_order_relaxed) - started;  // a page that was read for somebody is held once more
+    to.misses += started;
+    to.cpu_ns += some.cpu_ns.load(std::memory_order_relaxed);
   }
-  return all;
 }
 
 }  // namespace hinterland::native

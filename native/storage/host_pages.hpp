@@ -20,10 +20,14 @@ class HostPages {
   // went on: of runs at the same time nobody knows whose page it was. What failed is read anew when it is asked for again.
   void begin_run();
   void end_run();
-  Lookups lookups() const;
+  void add_to(StoreCounts& counts) const;
 
   Lines lines() const { return *this; }
-  storage::Found try_hold(storage::Page page) const;
+  storage::Found try_hold(storage::Page page) const {
+    const storage::Found found = cache_.lines().try_hold(page);
+    if (found.outcome == storage::Try::kHeld) counts().holds.fetch_add(1, std::memory_order_relaxed);
+    return found;
+  }
   template <class Lanes>
   storage::Found try_hold(bool asks, storage::Page page) const {
     return asks ? try_hold(page) : storage::Found{storage::Try::kWait, -1};
@@ -36,22 +40,22 @@ class HostPages {
   bool prefetch(bool asks, storage::Page page) const {
     return asks && prefetch(page);
   }
-  void release(int64_t slot) const;
+  void release(int64_t slot) const { cache_.lines().release(slot); }
   template <int kCount>
   void release(const int32_t (&slots)[kCount]) const {
     for (const int32_t slot : slots)
       if (slot >= 0) release(slot);
   }
-  const char* frame(int64_t slot) const;
-  uint32_t status(int64_t slot) const;
-  int line_shift() const;
+  const char* frame(int64_t slot) const { return cache_.lines().frame(slot); }
+  uint32_t status(int64_t slot) const { return cache_.lines().status(slot); }
+  int line_shift() const { return cache_.line_shift(); }
   template <class Lanes>
   bool progress(uint32_t round, uint64_t until) const {
     return progress(round, until);
   }
   uint64_t until() const;
   void fail(storage::Page page, uint32_t status) const;
-  bool failed() const;
+  bool failed() const { return failed_status_.load(std::memory_order_relaxed) != 0; }
 
   // Whether the page is being read since now; it may not be there for want of room, too.
   bool prefetch(storage::Page page) const;
@@ -76,15 +80,5 @@ class HostPages {
   mutable storage::Page failed_page_ = 0;
   int64_t runs_ = 0;
 };
-
-inline storage::Found HostPages::try_hold(storage::Page page) const {
-  const storage::Found found = cache_.lines().try_hold(page);
-  if (found.outcome == storage::Try::kHeld) counts().holds.fetch_add(1, std::memory_order_relaxed);
-  return found;
-}
-inline void HostPages::release(int64_t slot) const { cache_.lines().release(slot); }
-inline const char* HostPages::frame(int64_t slot) const { return cache_.lines().frame(slot); }
-inline int HostPages::line_shift() const { return cache_.line_shift(); }
-inline bool HostPages::failed() const { return failed_status_.load(std::memory_order_relaxed) != 0; }
 
 }  // namespace hinterland::native

@@ -6,6 +6,7 @@
 
 #include "core/errors.hpp"
 #include "core/pool.hpp"
+#include "storage/team.hpp"
 #include "storage/turn.hpp"
 
 namespace hinterland::native {
@@ -14,6 +15,8 @@ using storage::Found, storage::Line, storage::Page, storage::Try;
 
 namespace {
 
+constexpr auto kPatience = std::chrono::milliseconds(100);  // for others to make room; chosen, not measured
+constexpr auto kLongestWait = std::chrono::seconds(60);     // for one page: a disk that answers takes milliseconds
 constexpr auto kNap = std::chrono::milliseconds(1);
 constexpr size_t kWrittenTogether = 32;  // pages that a thread of a flush takes at a time: chosen, not measured
 
@@ -27,7 +30,7 @@ struct PageCache::Due {
 };
 
 PageCache::PageCache(const Frames& frames, Rings& rings, Volumes& volumes)
-    : frames_(frames),
+    : line_shift_(frames.line_shift),
       rings_(rings),
       volumes_(volumes),
       words_(static_cast<size_t>(frames.slots)),
@@ -261,7 +264,7 @@ bool PageCache::keep(int64_t slot) {
 }
 
 std::string PageCache::most_kept_sentence() const {
-  return "half of the cache may be pinned, " + std::to_string(most_kept()) + " pages of " + std::to_string(frames_.line_bytes) +
+  return "half of the cache may be pinned, " + std::to_string(most_kept()) + " pages of " + std::to_string(lines_.line_bytes) +
          " bytes, and " + std::to_string(kept_slots_) + " are; pin fewer rows, or give the cache more room";
 }
 
@@ -270,6 +273,44 @@ void PageCache::let_go(int64_t slot) {
   if (--kept_[slot] != 0) return;
   --kept_slots_;
   storage::release(words_[slot]);
+}
+
+void PageCache::add_to(StoreCounts& counts) const {
+  counts.hits += hits_;
+  counts.misses += misses_;
+  counts.cpu_ns += cpu_ns_;
+  counts.pinned = kept_slots_;
+  counts.expected_bytes = expected_.bytes();
+}
+
+int64_t InUse::bytes_in(Page page) const {
+  return std::min(cache_.lines_.line_bytes,
+                  volume_.bytes() - (static_cast<int64_t>(page - volume_.first) << cache_.line_shift_));
+}
+
+Found Turn::prefetch(Page page) {
+  const Found found = device_.cache.lines_.look(page);
+  return found.slot < 0 ? device_.cache.bring(page, device_) : found;
+}
+
+Found Turn::try_fill(Page page) {
+  const Found found = device_.cache.lines_.try_fill(page, device_);
+  if (found.outcome == Try::kStarted) device_.cache.expected_.place(page, found.slot);
+  return found;
+}
+
+bool Turn::has_room(Page page) {
+  if (device_.has_room(page)) return true;
+  if (device_.ring != nullptr) device_.cache.end_some(*device_.ring);
+  return device_.has_room(page);
+}
+
+bool Waiting::is_long() const { return std::chrono::steady_clock::now() - since_ > kPatience; }
+
+void Waiting::wait() {
+  if (std::chrono::steady_clock::now() - since_ > kLongestWait)
+    throw StorageError("the disk has not answered for a minute; see the system's log (dmesg)");
+  cache_.progress(round_++);
 }
 
 }  // namespace hinterland::native

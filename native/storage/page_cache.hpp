@@ -10,6 +10,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hinterland/storage/cache.hpp"
@@ -17,11 +18,6 @@
 #include "storage/volumes.hpp"
 
 namespace hinterland::native {
-
-// Pages that were there, and not, as they were asked for; and the processor time that this took.
-struct Lookups {
-  int64_t hits, misses, cpu_ns;
-};
 
 class PageCache {
  public:
@@ -34,8 +30,8 @@ class PageCache {
   ~PageCache();  // What was written since the last flush is lost
 
   const Lines& lines() const { return lines_; }
-  int line_shift() const { return frames_.line_shift; }
-  int64_t num_slots() const { return frames_.slots; }
+  int line_shift() const { return line_shift_; }
+  int64_t num_slots() const { return lines_.num_slots(); }
   const Rings& rings() const { return rings_; }
   bool is_open(storage::Page page) const { return volumes_.find(page) != nullptr; }
 
@@ -64,7 +60,6 @@ class PageCache {
   // may keep what he likes: every set has slots whose pages nobody keeps.)
   bool keep(int64_t slot);
   void let_go(int64_t slot);
-  int64_t kept() const { return kept_slots_; }
   int64_t most_kept() const { return num_slots() / 2; }
   std::string most_kept_sentence() const;
 
@@ -80,8 +75,9 @@ class PageCache {
   Expected& expected() { return expected_; }
   void expect(Expected::Told told) { expected_.replace(std::move(told), words_); }
 
-  void count(const Lookups& more) { hits_ += more.hits, misses_ += more.misses, cpu_ns_ += more.cpu_ns; }
-  Lookups lookups() const { return {hits_, misses_, cpu_ns_}; }
+  // As StoreCounts has them.
+  void count(int64_t hits, int64_t misses, int64_t cpu_ns) { hits_ += hits, misses_ += misses, cpu_ns_ += cpu_ns; }
+  void add_to(StoreCounts& counts) const;
 
  private:
   friend class InUse;
@@ -108,7 +104,7 @@ class PageCache {
   std::string write_due(std::span<Due> due, std::atomic<size_t>& next);
   bool is_over(Due& due, Device& device, std::string& error, bool& refused);
 
-  const Frames& frames_;
+  const int line_shift_;
   Rings& rings_;
   Volumes& volumes_;
   std::vector<uint64_t> words_;

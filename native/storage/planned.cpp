@@ -9,6 +9,7 @@
 
 #include "core/pool.hpp"
 #include "core/sort.hpp"
+#include "storage/team.hpp"
 #include "storage/turn.hpp"
 
 namespace hinterland::native {
@@ -90,7 +91,7 @@ class Tour {
       if (waiting.is_long()) require_room();
       waiting.wait();
     }
-    cache_.count({hits_, misses_, 0});
+    cache_.count(hits_, misses_, 0);
   }
 
  private:
@@ -245,7 +246,7 @@ void visit_rows(PageCache& cache, const StoredRows& table, const int64_t* number
   if (count == 0 || table.row_bytes == 0) return;
   const int64_t begun = thread_cpu_ns();
   const auto all = by_position(table, numbers, count, places);
-  cache.count({0, 0, thread_cpu_ns() - begun});
+  cache.count(0, 0, thread_cpu_ns() - begun);
   const int64_t together = std::clamp<int64_t>(kBytesTogether / table.row_bytes, 1, kRowsTogether);
   Visits visits{{all.get(), static_cast<size_t>(count)}, cache.line_shift(), static_cast<size_t>(together)};
   const InUse file(cache, static_cast<Page>(all[0].position) >> cache.line_shift());
@@ -261,7 +262,7 @@ void visit_rows(PageCache& cache, const StoredRows& table, const int64_t* number
       visits.stops = true;
       throw;
     }
-    cache.count({0, 0, thread_cpu_ns() - started});
+    cache.count(0, 0, thread_cpu_ns() - started);
   });
 }
 

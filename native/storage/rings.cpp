@@ -68,8 +68,7 @@ bool Rings::in_flight() const {
   return std::ranges::any_of(rings_, [](const Ring& ring) { return ring.reads + ring.writes != ring.ended; });
 }
 
-TransferCounts Rings::counts() {
-  TransferCounts counts{};
+void Rings::add_to(StoreCounts& counts) {
   visit([&](const Ring& ring) {  // so that transfers and their bytes are of the same moment
     counts.reads += ring.reads;
     counts.writes += ring.writes;
@@ -77,7 +76,6 @@ TransferCounts Rings::counts() {
     counts.bytes_written += ring.bytes_written;
     counts.failed_reads += ring.failed_reads;
   });
-  return counts;
 }
 
 }  // namespace hinterland::native

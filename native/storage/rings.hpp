@@ -11,15 +11,26 @@
 
 #include "storage/frames.hpp"
 #include "storage/routed_transfers.hpp"
-#include "storage/this_thread.hpp"
 
 namespace hinterland::native {
 
-// Since the store was made.
-struct TransferCounts {
-  int64_t reads, writes, bytes_read, bytes_written;
-  int64_t failed_reads;  // of one copy, so that another was asked
+// Of all volumes of a store together, since it was made. Each part adds what it knows.
+struct StoreCounts {
+  int64_t reads, writes;  // transfers
+  int64_t bytes_read, bytes_written;
+  int64_t hits, misses;    // pages that were there, and not, as they were asked for
+  int64_t cpu_ns;          // of those who asked, in planned reads and writes and in flush; of sources' waits and requests
+  int64_t failed_reads;    // of one copy, so that another was asked
+  int64_t pinned;          // pages, at present
+  int64_t expected_bytes;  // that Expected takes at present
 };
+
+// A thread of this process, numbered as it first asks.
+inline int thread_number() {
+  static std::atomic<int> next{0};
+  static thread_local const int number = next++;
+  return number;
+}
 
 // Transfers that one thread at a time has.
 struct alignas(64) Ring {
@@ -68,7 +79,7 @@ class Rings {
   unsigned depth() const { return depth_; }
   const char* engine() const { return rings_[0].transfers.name(); }
   bool in_flight() const;  // anything, as far as can be seen
-  TransferCounts counts();
+  void add_to(StoreCounts& counts);
 
  private:
   template <class Visit>

@@ -16,18 +16,11 @@ void Store::require_same_process() const {
 }
 
 StoreCounts Store::counts() {
-  const TransferCounts moved = rings.counts();
-  const Lookups planned = cache.lookups(), read = host_pages.lookups();
-  return {moved.reads,
-          moved.writes,
-          moved.bytes_read,
-          moved.bytes_written,
-          planned.hits + read.hits,
-          planned.misses + read.misses,
-          planned.cpu_ns + read.cpu_ns,
-          moved.failed_reads,
-          cache.kept(),
-          cache.expected().bytes()};
+  StoreCounts counts{};
+  rings.add_to(counts);
+  cache.add_to(counts);
+  host_pages.add_to(counts);
+  return counts;
 }
 
 }  // namespace hinterland::native

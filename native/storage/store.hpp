@@ -1,14 +1,15 @@
-// Pages of files in host memory, and what moves them, in four parts: each has its own state and its own lock, and knows those before
-// it and none after it.
+// Pages of files in host memory, and what moves them, in four parts. Each has its own state and its own lock, and knows those
+// before it.
 //
-//   rings        transfers of threads                         each is taken by one thread; a lock while devices come and go
-//   volumes      files as one space of bytes, their copies    a lock of which volumes there are
-//   cache        which slot has which page, and who needs it  a bit in each set of slots; a lock of what is kept
-//   read_ahead   what is read before it is asked for          a lock of what it was asked
+//   rings        transfers of threads, one thread's at a time
+//   volumes      files and their copies as one space of bytes
+//   cache        which slot has which page, and which of them are kept
+//   read_ahead   pages that are read before they are asked for
 //
-// Whoever waits for a lock may have those before it in this line, and no other: run of readers (HostPages), devices, ring, volumes,
-// file. Nobody waits for a ring but who has devices come and go or counts, and nobody for a set's bit. The locks of what is kept,
-// of read_ahead and of expected batches are let go before another is asked for.
+// A thread that has a lock asks only for those that come later in this line: readers' runs (HostPages), devices (Rings), a ring, a
+// set's bit (storage::Cache), volumes (Volumes), a file's. Rings and sets are tried, and left alone if another has them; only who
+// attaches devices, detaches them or counts waits for a ring. Who has the lock of what is kept (PageCache), read ahead (ReadAhead)
+// or expected (Expected) asks for no other.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +19,6 @@
 #include "storage/read_ahead.hpp"
 
 namespace hinterland::native {
-
-// Of all volumes together, since the store was made.
-struct StoreCounts {
-  int64_t reads, writes;  // transfers
-  int64_t bytes_read, bytes_written;
-  int64_t hits, misses;  // pages that were there, and not, as they were asked for
-  int64_t cpu_ns;        // of the threads that asked, in planned reads and writes and in flush; of sources' waits and requests
-  int64_t failed_reads;  // of one copy, so that another was asked
-  int64_t pinned;        // pages, at present
-  int64_t expected_bytes;  // that Expected takes at present
-};
 
 class Store {
  public:
