@@ -14,6 +14,8 @@
 #include "check.hpp"
 #include "core/errors.hpp"
 #include "plain_transfers.hpp"
+#include "storage/pinned.hpp"
+#include "storage/planned.hpp"
 #include "storage/store.hpp"
 #include "storage/turn.hpp"
 #include "storage/volume.hpp"
@@ -57,6 +59,7 @@ class FileDevice : public BlockDevice {
 std::shared_ptr<BlockDevice> bare_device(const std::string& name, const std::string&) {
   static std::map<std::string, std::weak_ptr<BlockDevice>> open;
   if (!name.ends_with(".device")) return nullptr;
+  const std::lock_guard held(asking);
   std::shared_ptr<BlockDevice> device = open[name].lock();
   if (device == nullptr) open[name] = device = std::make_shared<FileDevice>(name);
   return device;
@@ -316,6 +319,13 @@ void check_full_device() {
   CHECK(content_of(device).substr(0, kPage) == std::string(kPage, 'w') && store.counts().writes == 2, "both, written once");
 }
 
+// body(number of the thread) by so many.
+template <class Body>
+void by_threads(uint64_t count, const Body& body) {
+  std::vector<std::jthread> threads;
+  for (uint64_t me = 0; me < count; ++me) threads.emplace_back(body, me);
+}
+
 // Readers and writers of pages of their own, in a small cache, while two of three copies fail now and then.
 void check_threads() {
   constexpr int64_t kThreads = 4, kPages = 64;
@@ -323,22 +333,64 @@ void check_threads() {
   instead = [&](const Transfer& transfer) {
     return Instead{!transfer.writes && transfer.offset / kPage % 5 == 0 && all.copy_of(transfer) != 2 ? -EIO : 0};
   };
-  std::vector<std::thread> threads;
-  for (int64_t me = 0; me < kThreads; ++me)
-    threads.emplace_back([&, me] {
-      std::mt19937_64 random(static_cast<uint64_t>(me));
-      for (int round = 0; round < 3000; ++round) {
-        const int64_t byte = (me * kPages + static_cast<int64_t>(random() % kPages)) * kPage;
-        if (WRITES && random() % 3 == 0)
-          all.write(byte, static_cast<char>(random()));
-        else
-          all.check(byte);
-        if (round % 500 == 0) all.store.cache.flush();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  by_threads(kThreads, [&](uint64_t me) {
+    std::mt19937_64 random(me);
+    for (int round = 0; round < 3000; ++round) {
+      const int64_t byte = static_cast<int64_t>(me * kPages + random() % kPages) * kPage;
+      if (WRITES && random() % 3 == 0)
+        all.write(byte, static_cast<char>(random()));
+      else
+        all.check(byte);
+      if (round % 500 == 0) all.store.cache.flush();
+    }
+  });
   CHECK(all.flushed().empty(), "flushed");
   for (const auto& path : all.paths) CHECK(content_of(path) == all.content, "a copy");
+}
+
+// All that a store can do, by several threads, with files and devices that come and go.
+void check_all_at_once() {
+  constexpr int64_t kRows = 4096, kRowBytes = 128, kAsked = 200;
+  const std::string files[] = {make_file("0", numbers(kRows * kRowBytes)), make_file("1", numbers(kRows * kRowBytes))};
+  const std::string devices[] = {make_file("2.device", numbers(kRows * kRowBytes)),
+                                 make_file("3.device", numbers(kRows * kRowBytes))};
+  const std::vector<std::filesystem::path> opened[] = {
+      {files[0], devices[0]}, {files[1]}, {devices[0]}, {devices[1], files[1]}, {devices[1]}};
+  const std::string content = numbers(kRows * kRowBytes);
+  Store store(14 * kSet, kPage, 3, 4, Engine::kBest);
+  by_threads(6, [&](uint64_t me) {
+    std::mt19937_64 random(me);
+    std::vector<int64_t> rows(kAsked);
+    std::vector<char> read(kAsked * kRowBytes);
+    for (int round = 0; round < 140; ++round) {
+      const int64_t at = store.volumes.open(opened[random() % std::size(opened)], false, 0, 0);
+      const native::RowExtent extent{0, at};
+      const native::StoredRows table{{&extent, 1}, kRows, kRowBytes};
+      for (int64_t& row : rows) row = static_cast<int64_t>(random() % kRows);
+      const std::vector<Page> pages = pages_of(store.cache, table, rows.data(), kAsked);
+      const uint64_t fingerprint = native::fingerprint_of(at, rows);
+      int64_t batch = native::Expected::kNoBatch;
+      switch (round % 7) {
+        case 0: store.read_ahead.begin(pages); break;
+        case 1: native::Pinned(store.cache, {pages.begin(), pages.begin() + 5}).release(); break;
+        case 2: store.cache.forget_pages(at); break;
+        case 3: InUse(store.cache, pages[0]).volume().read(51, read.data(), kAsked * kRowBytes - 51); break;
+        case 4: store.host_pages.begin_run(), store.host_pages.end_run(); break;
+        case 5: CHECK(store.volumes.take_failures().empty() && store.counts().failed_reads == 0, "no failure"); break;
+        default:
+          native::Expected::Told told(1 << 16);
+          CHECK(told.add(pages, fingerprint), "there is room for a batch");
+          store.cache.expect(std::move(told));
+          batch = store.cache.expected().begin(fingerprint);
+      }
+      gather_stored(store.cache, table, rows.data(), kAsked, read.data(), nullptr, batch);
+      store.cache.expected().end(batch);
+      for (int64_t i = 0; i < kAsked; ++i)
+        CHECK(std::memcmp(&read[i * kRowBytes], &content[rows[i] * kRowBytes], kRowBytes) == 0, "row %d", (int)rows[i]);
+      if (round % 20 == 0) store.cache.flush();
+      store.cache.close(at);
+    }
+  });
 }
 
 }  // namespace
@@ -354,6 +406,7 @@ int main() {
   check_full_ring();
   check_full_device();
   check_threads();
+  check_all_at_once();
   std::filesystem::remove_all(folder);
   return 0;
 }

@@ -12,7 +12,7 @@ CONTROLLER = ["request", "serving", "controller", "memory_namespace", "faults"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
 TRANSFERS = ["transfers", "uring", "pread_pool"]
 VOLUMES = ["volumes", "volume", "file", "rings", "routed_transfers"]
-STORE = ["store", "read_ahead", "host_pages", "page_cache", "expected", *VOLUMES]
+STORE = ["store", "planned", "pinned", "read_ahead", "host_pages", "page_cache", "expected", *VOLUMES]
 URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() else []
 
 
