@@ -62,7 +62,7 @@ if [ "$sanitizers" = thread ]; then
     native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
   beside nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
   beside nothing copies -DWRITES=false -I include -I native -fopenmp -pthread tests/storage/copies.cpp \
-    tools/openmp_threads.cpp native/storage/{store,expected,volume,host_pages,file,routed_transfers}.cpp
+    tools/openmp_threads.cpp native/storage/{store,planned,pinned,rings,volumes,volume,page_cache,read_ahead,expected,host_pages,file,routed_transfers}.cpp
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     beside nothing "$(basename "$program" .cpp)" "${lanes[@]}" "$program"
   done

@@ -6,7 +6,7 @@
 #include <type_traits>
 
 #include "hinterland/storage/mixed.hpp"
-#include "storage/store.hpp"
+#include "storage/host_pages.hpp"
 
 namespace hinterland::native {
 

@@ -37,12 +37,16 @@ struct TableOfStore {
   int64_t rows, row_bytes;
 
   StoredRows all() const { return {extents, rows, row_bytes}; }
+  // That these rows lie in, ascending, each once.
+  std::vector<storage::Page> pages(std::span<const int64_t> numbers) const {
+    return pages_of(store.cache, all(), numbers.data(), static_cast<int64_t>(numbers.size()));
+  }
   uint64_t fingerprint(std::span<const int64_t> numbers) const {
     return fingerprint_of(extents.empty() ? 0 : extents[0].position, numbers);
   }
   // A gather of these rows begins: the batch that it is.
   int64_t begin_batch(std::span<const int64_t> numbers) const {
-    return store.expected().any() ? store.expected().begin(fingerprint(numbers)) : Expected::kNoBatch;
+    return store.cache.expected().any() ? store.cache.expected().begin(fingerprint(numbers)) : Expected::kNoBatch;
   }
 };
 
@@ -67,14 +71,14 @@ struct GatherTask {
       bad = first_outside(numbers, count, table.rows);
       if (bad < 0) {
         batch = table.begin_batch({numbers, static_cast<size_t>(count)});
-        gather_stored(table.store, table.all(), numbers, count, out, nullptr, batch);
+        gather_stored(table.store.cache, table.all(), numbers, count, out, nullptr, batch);
       } else {
         failed = "row " + std::to_string(numbers[bad]);
       }
     } catch (const std::exception& thrown) {
       failed = thrown.what();
     }
-    table.store.expected().end(batch);
+    table.store.cache.expected().end(batch);
     if (failed.empty()) return;
     std::memset(out, 0, static_cast<size_t>(count * table.row_bytes));
     const std::lock_guard held(guard);
@@ -84,12 +88,24 @@ struct GatherTask {
 
 void run_gather_task(void* task) { static_cast<GatherTask*>(task)->run(); }
 
-template <class Result, class... Args>
-auto apart(Result (Store::*method)(Args...)) {
-  return [method](Store& self, Args... args) {
+// A method of one of a store's parts; the interpreter's lock is not held meanwhile.
+template <class Part, class Result, class... Args>
+auto apart(Part Store::* part, Result (Part::*method)(Args...)) {
+  return [part, method](Store& self, Args... args) {
     self.require_same_process();
     const GilReleased released;
-    return (self.*method)(args...);
+    return (self.*part.*method)(args...);
+  };
+}
+
+// use(volume, arguments) of the volume at a position, likewise.
+template <class... Args, class Use>
+auto using_volume(const Use& use) {
+  return [use](Store& self, int64_t position, Args... args) {
+    self.require_same_process();
+    const GilReleased released;
+    const InUse used(self.cache, static_cast<storage::Page>(position) >> self.cache.line_shift());
+    return use(used.volume(), args...);
   };
 }
 
@@ -111,31 +127,22 @@ void bind_pages(nb::module_& m) {
              return made_here<Store>(bytes, line_bytes, threads, depth, engine_of(engine));
            }),
            nb::arg("bytes"), nb::arg("line_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("engine"))
-      .def(
-          "open",
-          [](Store& self, const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base) {
-            self.require_same_process();
-            const GilReleased released;
-            return self.open(paths, writable, stripe, base);
-          },
-          nb::arg("paths"), nb::arg("writable"), nb::arg("stripe") = 0, nb::arg("base") = 0,
-          "What lies in each file from `base` on is dealt round by `stripe` bytes, or, with 0, is a copy.")
-      .def("close", apart(&Store::close), nb::arg("position"))
-      .def("forget_pages", apart(&Store::forget_pages), nb::arg("position"),
+      .def("open", apart(&Store::volumes, &Volumes::open), nb::arg("paths"), nb::arg("writable"), nb::arg("stripe") = 0,
+           nb::arg("base") = 0,
+           "What lies in each file from `base` on is dealt round by `stripe` bytes, or, with 0, is a copy.")
+      .def("close", apart(&Store::cache, &PageCache::close), nb::arg("position"))
+      .def("forget_pages", apart(&Store::cache, &PageCache::forget_pages), nb::arg("position"),
            "The files there were written by another way: what the cache has of them is read anew.")
-      .def("descriptors", apart(&Store::descriptors), nb::arg("position"))
-      .def("take_failures", apart(&Store::take_failures), "Sentences on copies that have failed a read, each once.")
-      .def(
-          "read",
-          [](Store& self, int64_t position, int64_t offset, uintptr_t to, int64_t bytes) {
-            self.require_same_process();
-            const GilReleased released;
-            self.read(position, offset, reinterpret_cast<void*>(to), bytes);
-          },
-          nb::arg("position"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"))
-      .def("flush", apart(&Store::flush))
-      .def("begin_run", apart(&Store::begin_run))
-      .def("end_run", apart(&Store::end_run))
+      .def("descriptors", using_volume<>([](const Volume& volume) { return volume.descriptors(); }), nb::arg("position"))
+      .def("take_failures", apart(&Store::volumes, &Volumes::take_failures),
+           "Sentences on copies that have failed a read, each once.")
+      .def("read", using_volume<int64_t, uintptr_t, int64_t>([](Volume& volume, int64_t offset, uintptr_t to, int64_t bytes) {
+             volume.read(offset, reinterpret_cast<char*>(to), bytes);
+           }),
+           nb::arg("position"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"))
+      .def("flush", apart(&Store::cache, &PageCache::flush))
+      .def("begin_run", apart(&Store::host_pages, &HostPages::begin_run))
+      .def("end_run", apart(&Store::host_pages, &HostPages::end_run))
       .def(
           "counts",
           [](Store& self, uintptr_t to) {
@@ -145,11 +152,11 @@ void bind_pages(nb::module_& m) {
           nb::arg("to"))
       .def("require_same_process", &Store::require_same_process)
       .def_prop_ro("is_own", &Store::is_own, "Whether this process made it: a forked one has its parent's.")
-      .def_prop_ro("bytes", &Store::bytes)
-      .def_prop_ro("line_bytes", &Store::line_bytes)
-      .def_prop_ro("num_slots", &Store::num_slots)
-      .def_prop_ro("engine", &Store::engine)
-      .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self.pages()); });
+      .def_ro("bytes", &Store::bytes)
+      .def_prop_ro("line_bytes", [](const Store& self) { return self.frames.line_bytes; })
+      .def_prop_ro("num_slots", [](const Store& self) { return self.frames.slots; })
+      .def_prop_ro("engine", [](const Store& self) { return self.rings.engine(); })
+      .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self.host_pages); });
 }
 
 void bind_devices(nb::module_& m) {
@@ -175,17 +182,18 @@ void bind_expected(nb::module_& m, nb::class_<TableOfStore>& table) {
           [](const TableOfStore& self, Expected::Told& told) {
             self.store.require_same_process();
             const GilReleased released;
-            self.store.expect(std::move(told));
+            self.store.cache.expect(std::move(told));
           },
           nb::arg("told"))
       .def("tell", visiting<Expected::Told&>([](const TableOfStore& self, std::span<int64_t> rows, Expected::Told& told) {
-             const auto count = static_cast<int64_t>(rows.size());
-             return told.add(pages_of(self.store, self.all(), rows.data(), count), self.fingerprint(rows));
+             return told.add(self.pages(rows), self.fingerprint(rows));
            }),
            nb::arg("numbers"), nb::arg("count"), nb::arg("told"), "Adds a batch; false: there is no room for it.")
       .def("begin_batch", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) { return self.begin_batch(rows); }),
            nb::arg("numbers"), nb::arg("count"), "The number of a batch that is expected, or -1.")
-      .def("end_batch", [](const TableOfStore& self, int64_t batch) { self.store.expected().end(batch); }, nb::arg("batch"));
+      .def(
+          "end_batch", [](const TableOfStore& self, int64_t batch) { self.store.cache.expected().end(batch); },
+          nb::arg("batch"));
 }
 
 void bind_pinned(nb::module_& m) {
@@ -193,8 +201,8 @@ void bind_pinned(nb::module_& m) {
       .def(nb::new_([](const TableOfStore& table, uintptr_t numbers, int64_t count) {
              table.store.require_same_process();
              const GilReleased released;
-             const auto* const rows = reinterpret_cast<const int64_t*>(numbers);
-             return made_here<Pinned>(table.store, pages_of(table.store, table.all(), rows, count));
+             const std::span rows(reinterpret_cast<const int64_t*>(numbers), static_cast<size_t>(count));
+             return made_here<Pinned>(table.store.cache, table.pages(rows));
            }),
            nb::keep_alive<0, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"))
       .def("release", &Pinned::release)
@@ -217,22 +225,19 @@ void bind_tables(nb::module_& m) {
            visiting<uintptr_t, uintptr_t, int64_t>(
                [](const TableOfStore& self, std::span<int64_t> rows, uintptr_t out, uintptr_t places, int64_t batch) {
                  const auto count = static_cast<int64_t>(rows.size());
-                 gather_stored(self.store, self.all(), rows.data(), count, reinterpret_cast<char*>(out),
+                 gather_stored(self.store.cache, self.all(), rows.data(), count, reinterpret_cast<char*>(out),
                                reinterpret_cast<const int64_t*>(places), batch);
                }),
            nb::arg("numbers"), nb::arg("count"), nb::arg("out"), nb::arg("places") = 0, nb::arg("batch") = Expected::kNoBatch)
       .def("scatter", visiting<uintptr_t>([](const TableOfStore& self, std::span<int64_t> rows, uintptr_t in) {
              const auto count = static_cast<int64_t>(rows.size());
-             scatter_stored(self.store, self.all(), rows.data(), count, reinterpret_cast<const char*>(in));
+             scatter_stored(self.store.cache, self.all(), rows.data(), count, reinterpret_cast<const char*>(in));
            }),
            nb::arg("numbers"), nb::arg("count"), nb::arg("rows"))
-      .def("read_ahead", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) {
-             read_ahead(self.store, self.all(), rows.data(), static_cast<int64_t>(rows.size()));
-           }),
+      .def("read_ahead",
+           visiting<>([](const TableOfStore& self, std::span<int64_t> rows) { self.store.read_ahead.begin(self.pages(rows)); }),
            nb::arg("numbers"), nb::arg("count"))
-      .def("count_pages", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) {
-             return pages_of(self.store, self.all(), rows.data(), static_cast<int64_t>(rows.size())).size();
-           }),
+      .def("count_pages", visiting<>([](const TableOfStore& self, std::span<int64_t> rows) { return self.pages(rows).size(); }),
            nb::arg("numbers"), nb::arg("count"), "How many pages these rows lie in.");
   bind_expected(m, table);
   bind_pinned(m);

@@ -22,7 +22,8 @@ class Expected {
  public:
   static constexpr int64_t kNoBatch = -1;
 
-  void assign(int64_t slots) { next_uses_.assign(static_cast<size_t>(slots), 0); }
+  explicit Expected(int64_t slots) : next_uses_(static_cast<size_t>(slots)) {}
+
   storage::Belady policy() { return {next_uses_.data(), &now_}; }
 
   // Batches as they are told, in their order.

@@ -1,22 +1,33 @@
 // The pages of a store as a CPU's sources ask for them (include/hinterland/storage/source.hpp): one lane at a time.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
+#include <mutex>
 
-#include "hinterland/storage/cache.hpp"
+#include "storage/page_cache.hpp"
 
 namespace hinterland::native {
-
-class Store;
 
 class HostPages {
  public:
   using Lines = const HostPages&;
 
-  explicit HostPages(Store& store) : store_(store) {}
+  explicit HostPages(PageCache& cache);
+
+  // A run of readers that cannot throw. end_run() throws StorageError if a page failed since it began, or before, while others
+  // went on: of runs at the same time nobody knows whose page it was. What failed is read anew when it is asked for again.
+  void begin_run();
+  void end_run();
+  void add_to(StoreCounts& counts) const;
 
   Lines lines() const { return *this; }
-  storage::Found try_hold(storage::Page page) const;
+  storage::Found try_hold(storage::Page page) const {
+    const storage::Found found = cache_.lines().try_hold(page);
+    if (found.outcome == storage::Try::kHeld) counts().holds.fetch_add(1, std::memory_order_relaxed);
+    return found;
+  }
   template <class Lanes>
   storage::Found try_hold(bool asks, storage::Page page) const {
     return asks ? try_hold(page) : storage::Found{storage::Try::kWait, -1};
@@ -29,22 +40,22 @@ class HostPages {
   bool prefetch(bool asks, storage::Page page) const {
     return asks && prefetch(page);
   }
-  void release(int64_t slot) const;
+  void release(int64_t slot) const { cache_.lines().release(slot); }
   template <int kCount>
   void release(const int32_t (&slots)[kCount]) const {
     for (const int32_t slot : slots)
       if (slot >= 0) release(slot);
   }
-  const char* frame(int64_t slot) const;
-  uint32_t status(int64_t slot) const;
-  int line_shift() const;
+  const char* frame(int64_t slot) const { return cache_.lines().frame(slot); }
+  uint32_t status(int64_t slot) const { return cache_.lines().status(slot); }
+  int line_shift() const { return cache_.line_shift(); }
   template <class Lanes>
   bool progress(uint32_t round, uint64_t until) const {
     return progress(round, until);
   }
   uint64_t until() const;
   void fail(storage::Page page, uint32_t status) const;
-  bool failed() const;
+  bool failed() const { return failed_status_.load(std::memory_order_relaxed) != 0; }
 
   // Whether the page is being read since now; it may not be there for want of room, too.
   bool prefetch(storage::Page page) const;
@@ -55,7 +66,19 @@ class HostPages {
   storage::Found start(storage::Page page) const;
   bool progress(uint32_t round, uint64_t until) const;
 
-  Store& store_;
+  // Of the threads that have a ring in common.
+  struct alignas(64) Counts {
+    std::atomic<int64_t> holds{0}, started{0}, cpu_ns{0};  // pages held, reads begun; time of having them begin and end
+  };
+  Counts& counts() const { return counts_[static_cast<size_t>(thread_number()) % num_counts_]; }
+
+  PageCache& cache_;
+  const size_t num_counts_;
+  const std::unique_ptr<Counts[]> counts_;
+  mutable std::mutex mutex_;
+  mutable std::atomic<uint32_t> failed_status_{0};  // of the first page that could not be read in the runs that go on
+  mutable storage::Page failed_page_ = 0;
+  int64_t runs_ = 0;
 };
 
 }  // namespace hinterland::native

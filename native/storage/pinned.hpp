@@ -5,7 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "storage/store.hpp"
+#include "core/owner.hpp"
+#include "storage/turn.hpp"
 
 namespace hinterland::native {
 
@@ -13,7 +14,7 @@ class Pinned {
  public:
   // Reads the pages, which ascend and are of one file. OutOfMemory: there is no room for so many; StorageError: one cannot be read.
   // Nothing stays then.
-  Pinned(Store& store, std::vector<storage::Page> pages);
+  Pinned(PageCache& cache, std::vector<storage::Page> pages);
   ~Pinned() { release(); }
   Pinned(const Pinned&) = delete;
   Pinned& operator=(const Pinned&) = delete;
@@ -27,8 +28,9 @@ class Pinned {
  private:
   void read(const std::vector<storage::Page>& pages);
 
-  Store& store_;
-  std::optional<Store::InUse> file_;  // stays open
+  const Owner owner_;
+  PageCache& cache_;
+  std::optional<InUse> file_;  // stays open
   std::vector<int64_t> slots_;
   int64_t left_out_ = 0;
 };

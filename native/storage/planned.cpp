@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <utility>
@@ -10,6 +9,8 @@
 
 #include "core/pool.hpp"
 #include "core/sort.hpp"
+#include "storage/team.hpp"
+#include "storage/turn.hpp"
 
 namespace hinterland::native {
 
@@ -69,30 +70,28 @@ struct Visits {
 template <bool kWrites>
 class Tour {
  public:
-  Tour(Store& store, const Store::InUse& file, Visits& visits, int64_t row_bytes, char* rows, size_t most_ahead, int64_t batch)
-      : store_(store),
+  Tour(PageCache& cache, const InUse& file, Visits& visits, int64_t row_bytes, char* rows, size_t most_ahead, int64_t batch)
+      : cache_(cache),
         file_(file),
         visits_(visits),
         row_bytes_(row_bytes),
         rows_(rows),
         most_ahead_(most_ahead),
         batch_(batch),
-        writes_through_(static_cast<int64_t>(visits.all.size()) * row_bytes > store.num_slots() * store.line_bytes() / 4) {}
+        writes_through_(static_cast<int64_t>(visits.all.size()) * row_bytes > (cache.num_slots() << cache.line_shift()) / 4) {}
 
   // Until all rows are moved, or another's tour has failed.
   void run() {
-    auto since = std::chrono::steady_clock::now();
-    for (uint32_t round = 0; !visits_.stops.load(std::memory_order_relaxed); ++round) {
+    for (Waiting waiting(cache_); !visits_.stops.load(std::memory_order_relaxed);) {
       const int64_t before = moved_;
       const bool has_room = take_turn();
       if (asked_.empty() && all_taken_) break;
-      if (moved_ != before) since = std::chrono::steady_clock::now(), round = 0;
+      if (moved_ != before) waiting.got_on();
       if (moved_ != before && has_room) continue;
-      Store::require_answer(since);
-      if (Store::waits_long(since)) require_room();
-      store_.progress(round);
+      if (waiting.is_long()) require_room();
+      waiting.wait();
     }
-    store_.count(hits_, misses_, 0);
+    cache_.count(hits_, misses_, 0);
   }
 
  private:
@@ -106,16 +105,16 @@ class Tour {
 
   void require_room() const {
     for (const Asked& one : asked_)
-      if (one.overwritten || one.slot < 0) store_.require_room(one.page);
-    if (next_.from != next_.to) store_.require_room(next_.page);
+      if (one.overwritten || one.slot < 0) cache_.require_room(one.page);
+    if (next_.from != next_.to) cache_.require_room(next_.page);
   }
 
-  Page page_of(int64_t position) const { return static_cast<Page>(position) >> store_.line_shift(); }
-  int64_t begin_of(Page page) const { return static_cast<int64_t>(page << store_.line_shift()); }
+  Page page_of(int64_t position) const { return static_cast<Page>(position) >> cache_.line_shift(); }
+  int64_t begin_of(Page page) const { return static_cast<int64_t>(page << cache_.line_shift()); }
 
   // Asks for pages and moves what has come. False: no more can be asked for now.
   bool take_turn() {
-    Store::Turn turn(file_);
+    Turn turn(file_);
     bool has_room = false;
     while (asked_.size() < most_ahead_ && (has_room = ask(turn))) {
     }
@@ -130,7 +129,7 @@ class Tour {
   }
 
   // Asks for the next page. False: there is none, or no room for it now.
-  bool ask(Store::Turn& turn) {
+  bool ask(Turn& turn) {
     if (next_.from == next_.to && !take_more()) return false;
     if (!next_.overwritten && !prefetch(turn, next_, true)) return false;
     asked_.push_back(next_);
@@ -171,7 +170,7 @@ class Tour {
   }
 
   // Has a page read. False: there is no room for it now.
-  bool prefetch(Store::Turn& turn, Asked& one, bool counts) {
+  bool prefetch(Turn& turn, Asked& one, bool counts) {
     const storage::Found found = turn.prefetch(one.page);
     if (found.outcome == Try::kFull || found.outcome == Try::kRefused) return false;
     one.slot = found.slot;
@@ -180,33 +179,34 @@ class Tour {
   }
 
   // Moves what rows have in a page. False: it is not there yet.
-  bool move_page(Store::Turn& turn, Asked& one) {
+  bool move_page(Turn& turn, Asked& one) {
     if (one.overwritten) return fill_page(turn, one);
-    if (one.slot < 0 || !store_.seen(one.slot).has(one.page)) {  // it has no slot yet, or had to make room again
+    if (one.slot < 0 || !cache_.seen(one.slot).has(one.page)) {  // it has no slot yet, or had to make room again
       prefetch(turn, one, false);
       return false;
     }
-    if (store_.seen(one.slot).is(storage::Line::kBusy)) return false;
-    const storage::Hold held = store_.hold(one.slot, one.page);
-    if (held == storage::Hold::kFailed) store_.throw_failed(one.page, one.slot);
+    if (cache_.seen(one.slot).is(storage::Line::kBusy)) return false;
+    const storage::Hold held = cache_.hold(one.slot, one.page);
+    if (held == storage::Hold::kFailed) cache_.throw_failed(one.page, one.slot);
     if (held != storage::Hold::kHeld) return false;
-    move_rows(one, store_.frame(one.slot));
-    if (kWrites) store_.wrote(one.slot);
-    if (batch_ != Expected::kNoBatch) store_.expected().place(one.page, one.slot, batch_);
-    store_.release(one.slot);
+    move_rows(one, cache_.lines().frame(one.slot));
+    if (kWrites) cache_.lines().wrote(one.slot);
+    if (batch_ != Expected::kNoBatch) cache_.expected().place(one.page, one.slot, batch_);
+    cache_.lines().release(one.slot);
     return true;
   }
 
-  bool fill_page(Store::Turn& turn, const Asked& one) {
+  bool fill_page(Turn& turn, const Asked& one) {
     const storage::Found found = turn.try_fill(one.page);
-    if (found.outcome == Try::kFailed) store_.forget(found.slot, one.page);  // what could not be read is not needed
+    if (found.outcome == Try::kFailed)
+      storage::forget(cache_.lines().words[found.slot], one.page);  // what could not be read is not needed
     if (found.outcome != Try::kHeld && found.outcome != Try::kStarted) return false;
-    move_rows(one, store_.frame(found.slot));
+    move_rows(one, cache_.lines().frame(found.slot));
     if (found.outcome == Try::kStarted) {
-      store_.filled(found.slot);
+      cache_.lines().filled(found.slot);
     } else {
-      store_.wrote(found.slot);
-      store_.release(found.slot);
+      cache_.lines().wrote(found.slot);
+      cache_.lines().release(found.slot);
     }
     if (writes_through_) turn.write_back(found.slot);
     return true;
@@ -224,8 +224,8 @@ class Tour {
     ++moved_;
   }
 
-  Store& store_;
-  const Store::InUse& file_;
+  PageCache& cache_;
+  const InUse& file_;
   Visits& visits_;
   int64_t row_bytes_;
   char* rows_;
@@ -241,28 +241,28 @@ class Tour {
 };
 
 template <bool kWrites>
-void visit_rows(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows, const int64_t* places,
-                int64_t batch) {
+void visit_rows(PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count, char* rows,
+                const int64_t* places, int64_t batch) {
   if (count == 0 || table.row_bytes == 0) return;
   const int64_t begun = thread_cpu_ns();
   const auto all = by_position(table, numbers, count, places);
-  store.count(0, 0, thread_cpu_ns() - begun);
+  cache.count(0, 0, thread_cpu_ns() - begun);
   const int64_t together = std::clamp<int64_t>(kBytesTogether / table.row_bytes, 1, kRowsTogether);
-  Visits visits{{all.get(), static_cast<size_t>(count)}, store.line_shift(), static_cast<size_t>(together)};
-  const Store::InUse file(store, static_cast<Page>(all[0].position) >> store.line_shift());
-  const int threads =
-      static_cast<int>(std::clamp<int64_t>((count + together - 1) / together, 1, std::min(num_threads(), store.threads())));
+  Visits visits{{all.get(), static_cast<size_t>(count)}, cache.line_shift(), static_cast<size_t>(together)};
+  const InUse file(cache, static_cast<Page>(all[0].position) >> cache.line_shift());
+  const int threads = static_cast<int>(
+      std::clamp<int64_t>((count + together - 1) / together, 1, std::min(num_threads(), cache.rings().size())));
   // A quarter of the cache for all of them, so that hardly a set has more on their way than it has room for.
-  const size_t most_ahead = static_cast<size_t>(std::max<int64_t>(store.num_slots() / (4 * threads), 1));
+  const size_t most_ahead = static_cast<size_t>(std::max<int64_t>(cache.num_slots() / (4 * threads), 1));
   parallel_team(threads, [&] {
     const int64_t started = thread_cpu_ns();
     try {
-      Tour<kWrites>(store, file, visits, table.row_bytes, rows, most_ahead, batch).run();
+      Tour<kWrites>(cache, file, visits, table.row_bytes, rows, most_ahead, batch).run();
     } catch (...) {
       visits.stops = true;
       throw;
     }
-    store.count(0, 0, thread_cpu_ns() - started);
+    cache.count(0, 0, thread_cpu_ns() - started);
   });
 }
 
@@ -280,31 +280,26 @@ int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows) {
   return -1;
 }
 
-void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
+void gather_stored(PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
                    const int64_t* places, int64_t batch) {
-  visit_rows<false>(store, table, numbers, count, out, places, batch);
+  visit_rows<false>(cache, table, numbers, count, out, places, batch);
 }
 
-void scatter_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in) {
+void scatter_stored(PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in) {
   // which is only read
-  visit_rows<true>(store, table, numbers, count, const_cast<char*>(in), nullptr, Expected::kNoBatch);
+  visit_rows<true>(cache, table, numbers, count, const_cast<char*>(in), nullptr, Expected::kNoBatch);
 }
 
-std::vector<Page> pages_of(const Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
+std::vector<Page> pages_of(const PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count) {
   std::vector<Page> pages;
   if (table.row_bytes == 0) return pages;
   const auto visits = by_position(table, numbers, count, nullptr);
   for (const Visit& visit : std::span(visits.get(), static_cast<size_t>(count))) {
-    const Page first = static_cast<Page>(visit.position) >> store.line_shift();
-    const Page last = static_cast<Page>(visit.position + table.row_bytes - 1) >> store.line_shift();
+    const Page first = static_cast<Page>(visit.position) >> cache.line_shift();
+    const Page last = static_cast<Page>(visit.position + table.row_bytes - 1) >> cache.line_shift();
     for (Page page = pages.empty() ? first : std::max(first, pages.back() + 1); page <= last; ++page) pages.push_back(page);
   }
   return pages;
-}
-
-void read_ahead(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count) {
-  std::vector<Page> pages = pages_of(store, table, numbers, count);
-  if (!pages.empty()) store.read_ahead(std::move(pages));
 }
 
 }  // namespace hinterland::native

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "storage/store.hpp"
+#include "storage/page_cache.hpp"
 
 namespace hinterland::native {
 
@@ -28,16 +28,13 @@ int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows);
 
 // Row numbers[i] to row places[i] of `out`, or to row i without places, for all of them, which are in [0, rows), and which are all
 // or a part of a batch (Expected). StorageError for a page that cannot be read.
-void gather_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
+void gather_stored(PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
                    const int64_t* places = nullptr, int64_t batch = Expected::kNoBatch);
 
 // in[i] to row numbers[i]; of equal numbers the last counts. It is in the file once flush() has returned.
-void scatter_stored(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in);
+void scatter_stored(PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count, const char* in);
 
 // The pages that these rows lie in, ascending, each once.
-std::vector<storage::Page> pages_of(const Store& store, const StoredRows& table, const int64_t* numbers, int64_t count);
-
-// Has the pages of these rows read in the background.
-void read_ahead(Store& store, const StoredRows& table, const int64_t* numbers, int64_t count);
+std::vector<storage::Page> pages_of(const PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count);
 
 }  // namespace hinterland::native

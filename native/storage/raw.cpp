@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <exception>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "core/errors.hpp"
 #include "storage/block_device.hpp"
 #include "storage/descriptor.hpp"
-#include "storage/store.hpp"
+#include "storage/team.hpp"
 
 namespace hinterland::native {
 
@@ -78,27 +76,17 @@ RawRun run_raw(const std::filesystem::path& file, const int64_t* offsets, int64_
           bytes,      write_every,
           depth,      engine};
   std::atomic<int64_t> cpu_ns{0};
-  std::vector<std::exception_ptr> thrown(static_cast<size_t>(threads));
   const auto begin = std::chrono::steady_clock::now();
-  {
-    std::vector<std::jthread> team;
-    for (int64_t t = 0; t < threads; ++t)
-      team.emplace_back([&, t] {
-        try {
-          run();
-        } catch (...) {
-          thrown[static_cast<size_t>(t)] = std::current_exception();
-        }
-        cpu_ns += thread_cpu_ns();
-      });
-  }
+  for_each_of_team(threads, threads, [&](int64_t) {
+    const int64_t started = thread_cpu_ns();
+    run();
+    cpu_ns += thread_cpu_ns() - started;
+  });
   if (write_every != 0) {
     const int failed = bare != nullptr ? bare->sync() : ::fdatasync(buffered.get()) != 0 ? errno : 0;
     if (failed != 0) throw_errno("cannot write " + path + " to the disk", failed);
   }
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count();
-  for (const auto& error : thrown)
-    if (error) std::rethrow_exception(error);
   return {ns, cpu_ns};
 }
 

@@ -18,7 +18,9 @@ Transfers& RoutedTransfers::of(const BlockDevice* device) const {
   return *std::ranges::find_if(devices_, [&](const Route& route) { return route.device.get() == device; })->transfers;
 }
 
-bool RoutedTransfers::try_begin(const Transfer& transfer) { return of(transfer.device).try_begin(transfer); }
+void RoutedTransfers::begin(const Transfer& transfer) {
+  if (!try_begin(transfer)) waiting_.push_back(transfer);
+}
 
 void RoutedTransfers::submit() {
   files_->submit();
@@ -28,6 +30,7 @@ void RoutedTransfers::submit() {
 size_t RoutedTransfers::poll(std::span<Ended> to) {
   size_t count = files_->poll(to);
   for (const Route& route : devices_) count += route.transfers->poll(to.subspan(count));
+  std::erase_if(waiting_, [&](const Transfer& transfer) { return try_begin(transfer); });
   return count;
 }
 
@@ -45,7 +48,7 @@ void RoutedTransfers::wait(std::chrono::nanoseconds most, unsigned enough) {
 }
 
 unsigned RoutedTransfers::in_flight() const {
-  unsigned count = files_->in_flight();
+  unsigned count = files_->in_flight() + static_cast<unsigned>(waiting_.size());
   for (const Route& route : devices_) count += route.transfers->in_flight();
   return count;
 }

@@ -16,9 +16,9 @@ class RoutedTransfers {
   void attach(const std::shared_ptr<BlockDevice>& device);
   void detach(const BlockDevice& device);
 
-  // As of Transfers.
-  bool try_begin(const Transfer& transfer);
-  // For one more, to the device, or, null, to a file.
+  // Takes a transfer in any case: where there is no room, it waits in here until poll() has made some.
+  void begin(const Transfer& transfer);
+  // As of Transfers, or for one more, to the device, or, null, to a file.
   bool has_room(const BlockDevice* device) const { return of(device).in_flight() < depth_; }
   void submit();
   size_t poll(std::span<Ended> to);
@@ -34,10 +34,12 @@ class RoutedTransfers {
   };
 
   Transfers& of(const BlockDevice* device) const;
+  bool try_begin(const Transfer& transfer) { return of(transfer.device).try_begin(transfer); }
 
   unsigned depth_;
   std::unique_ptr<Transfers> files_;
   std::vector<Route> devices_;
+  std::vector<Transfer> waiting_;
   std::span<char> kept_;
 };
 

@@ -1,6 +1,8 @@
 // Threads that mostly wait for a disk: more of them than there are cores, which is why they are not OpenMP's.
 #pragma once
 
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -11,6 +13,13 @@
 #include <vector>
 
 namespace hinterland::native {
+
+// The processor time that this thread has taken.
+inline int64_t thread_cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
 
 // body(i) for i in [0, count). The first exception stops the others and leaves the call.
 template <class Body>

@@ -102,8 +102,10 @@ void StoredFile::become_writer() {
 bool StoredFile::has_shrunk() const { return bare == nullptr && ::lseek(buffered.get(), 0, SEEK_END) < bytes; }
 
 int StoredFile::sync() {
-  if (bare != nullptr) return bare->sync();
-  return ::fdatasync(buffered.get()) != 0 ? errno : 0;
+  const std::lock_guard held(syncing_);
+  if (!wrote.exchange(false)) return lost_;
+  const int failed = bare != nullptr ? bare->sync() : ::fdatasync(buffered.get()) != 0 ? errno : 0;
+  return failed != 0 ? lost_ = failed : lost_;
 }
 
 Volume::Volume(const std::vector<std::filesystem::path>& paths, bool for_writing, uint64_t stripe_bytes, uint64_t base_bytes)
@@ -126,8 +128,17 @@ void Volume::end_writing() {
   for (const auto& file : files) file->end_writing();
 }
 
-bool Volume::has(const BlockDevice& bare) const {
-  return std::ranges::any_of(files, [&](const auto& file) { return file->bare.get() == &bare; });
+std::vector<std::shared_ptr<BlockDevice>> Volume::bare_devices() const {
+  std::vector<std::shared_ptr<BlockDevice>> devices;
+  for (const auto& file : files)
+    if (file->bare != nullptr) devices.push_back(file->bare);
+  return devices;
+}
+
+std::vector<int> Volume::descriptors() const {
+  std::vector<int> numbers;
+  for (const auto& file : files) numbers.push_back(file->buffered.get());
+  return numbers;
 }
 
 uint64_t Volume::choose_copy(uint64_t asked, uint64_t number) const {

@@ -26,7 +26,7 @@ struct StoredFile {
   void become_writer();
   void end_writing();
   [[nodiscard]] bool has_shrunk() const;
-  // All writes that have ended are durable: 0, or an error number.
+  // Makes all writes that have ended durable: 0, or the error by which some may be lost, now or before.
   int sync();
 
   std::string path;
@@ -38,8 +38,11 @@ struct StoredFile {
   int64_t bytes = 0;                  // as it was opened
   std::atomic<int64_t> in_flight{0};  // of a copy
   std::atomic<bool> wrote{false};     // since it was last synchronised
-  std::atomic<int> lost{0};           // the error with which that failed: the system forgets what it could not write
   std::atomic<int64_t> failed_reads{0};
+
+ private:
+  std::mutex syncing_;  // whoever finds nothing to make durable knows that it is
+  int lost_ = 0;        // the error with which that failed: the system forgets what it could not write
 };
 
 struct Volume {
@@ -67,7 +70,9 @@ struct Volume {
   [[nodiscard]] std::string sentence(uint64_t member, uint64_t offset, bool writes, uint32_t error) const;
 
   [[nodiscard]] int64_t bytes() const { return static_cast<int64_t>(spread.bytes()); }
-  [[nodiscard]] bool has(const BlockDevice& bare) const;
+  [[nodiscard]] bool has(storage::Page page) const { return page >= first && page < end; }
+  [[nodiscard]] std::vector<std::shared_ptr<BlockDevice>> bare_devices() const;
+  [[nodiscard]] std::vector<int> descriptors() const;  // of its files, to open them anew
   [[nodiscard]] bool has_copies() const { return files.size() > 1 && spread.has_copies(); }
 
   std::vector<std::unique_ptr<StoredFile>> files;

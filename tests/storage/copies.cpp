@@ -14,7 +14,10 @@
 #include "check.hpp"
 #include "core/errors.hpp"
 #include "plain_transfers.hpp"
+#include "storage/pinned.hpp"
+#include "storage/planned.hpp"
 #include "storage/store.hpp"
+#include "storage/turn.hpp"
 #include "storage/volume.hpp"
 
 namespace {
@@ -29,7 +32,38 @@ extern "C" int fdatasync(int fd) {  // in place of the system's
 
 namespace hinterland::native {
 void throw_errno(const std::string& what, int code) { throw StorageError(what + ": " + std::strerror(code)); }
-std::shared_ptr<BlockDevice> bare_device(const std::string&, const std::string&) { return nullptr; }  // here are files only
+
+// A file as a device of its own, whose transfers do not end while it is stuck.
+std::atomic<bool> is_stuck = false;
+class FileDevice : public BlockDevice {
+ public:
+  explicit FileDevice(const std::string& path) : file_(path, O_RDWR) {}
+  std::unique_ptr<Transfers> make_transfers(unsigned depth) override { return std::make_unique<Own>(depth, file_.get()); }
+  uint64_t bytes() const override { return static_cast<uint64_t>(::lseek(file_.get(), 0, SEEK_END)); }
+  uint32_t block_bytes() const override { return 512; }
+  int sync() override { return 0; }
+
+ private:
+  struct Own : PlainTransfers {
+    Own(unsigned depth, int fd) : PlainTransfers(depth), fd(fd) {}
+    bool try_begin(const Transfer& transfer) override {
+      Transfer own = transfer;
+      own.fd = fd;
+      return PlainTransfers::try_begin(own);
+    }
+    size_t poll(std::span<Ended> to) override { return is_stuck ? 0 : PlainTransfers::poll(to); }
+    int fd;
+  };
+  Descriptor file_;
+};
+std::shared_ptr<BlockDevice> bare_device(const std::string& name, const std::string&) {
+  static std::map<std::string, std::weak_ptr<BlockDevice>> open;
+  if (!name.ends_with(".device")) return nullptr;
+  const std::lock_guard held(asking);
+  std::shared_ptr<BlockDevice> device = open[name].lock();
+  if (device == nullptr) open[name] = device = std::make_shared<FileDevice>(name);
+  return device;
+}
 void read_device(BlockDevice&, const std::string&, uint64_t, void*, uint64_t) {}
 }  // namespace hinterland::native
 
@@ -41,8 +75,10 @@ using namespace test;
 using native::Engine;
 using native::instead;
 using native::Instead;
+using native::InUse;
 using native::Store;
 using native::Transfer;
+using native::Turn;
 
 namespace {
 
@@ -74,7 +110,7 @@ struct Copies {
   Copies(uint64_t count, uint64_t bytes, int64_t budget, bool writable = true)
       : content(numbers(bytes)), store(budget, kPage, 4, 32, Engine::kBest) {
     for (uint64_t i = 0; i < count; ++i) paths.emplace_back(make_file(std::to_string(i), content));
-    position = store.open(paths, writable, 0, 0);
+    position = store.volumes.open(paths, writable, 0, 0);
   }
   ~Copies() { instead = nullptr; }
 
@@ -84,39 +120,40 @@ struct Copies {
     const std::filesystem::path path = std::filesystem::read_symlink(name);
     return static_cast<uint64_t>(std::find(paths.begin(), paths.end(), path) - paths.begin());
   }
+  InUse used() { return InUse(store.cache, page(0)); }
   Page page(int64_t byte) const { return static_cast<Page>(position + byte) / kPage; }
 
   // Calls body(frame) while a page is held.
   template <class Body>
   void hold(int64_t byte, const Body& body, bool writes = false) {
     for (uint32_t round = 0;; ++round) {
-      const Found found = store.try_hold(page(byte));
-      if (found.outcome == Try::kFailed) store.throw_failed(page(byte), found.slot);
+      const Found found = store.cache.try_hold(page(byte));
+      if (found.outcome == Try::kFailed) store.cache.throw_failed(page(byte), found.slot);
       if (found.outcome != Try::kHeld) {
-        store.progress(round);
+        store.cache.progress(round);
         continue;
       }
-      body(store.frame(found.slot));
-      if (writes) store.wrote(found.slot);
-      store.release(found.slot);
+      body(store.cache.lines().frame(found.slot));
+      if (writes) store.cache.lines().wrote(found.slot);
+      store.cache.lines().release(found.slot);
       return;
     }
   }
   void check(int64_t byte) {
     hold(byte, [&](const char* frame) {
-      const int64_t count = Store::InUse(store, page(byte)).bytes_in(page(byte));
+      const int64_t count = InUse(store.cache, page(byte)).bytes_in(page(byte));
       CHECK(std::memcmp(frame, content.data() + byte, static_cast<size_t>(count)) == 0, "byte %d", (int)byte);
       for (int64_t i = count; i < kPage; ++i) CHECK(frame[i] == 0, "beyond the end");
     });
   }
   void write(int64_t byte, char value) {
-    const int64_t count = Store::InUse(store, page(byte)).bytes_in(page(byte));
+    const int64_t count = InUse(store.cache, page(byte)).bytes_in(page(byte));
     std::fill_n(content.begin() + byte, count, value);
     hold(byte, [&](char* frame) { std::fill_n(frame, count, value); }, true);
   }
   std::string flushed() {
     try {
-      store.flush();
+      store.cache.flush();
     } catch (const native::StorageError& error) {
       return error.what();
     }
@@ -140,7 +177,7 @@ void check_failing_reads() {
     instead = [&](const Transfer& transfer) { return ++reads[all.copy_of(transfer)], Instead{}; };
     for (int64_t byte = 0; byte < kBytes; byte += kPage) all.check(byte);
     CHECK(reads[0] > 50 && reads[1] > 50 && reads[2] > 50 && all.store.counts().reads == 201, "%d reads", reads[0]);
-    CHECK(all.store.take_failures().empty() && all.store.counts().failed_reads == 0, "no failure");
+    CHECK(all.store.volumes.take_failures().empty() && all.store.counts().failed_reads == 0, "no failure");
   }
   Copies all(3, kBytes, kSet);
   instead = [&](const Transfer& transfer) {
@@ -148,10 +185,10 @@ void check_failing_reads() {
     return Instead{copy == 0 ? -EIO : copy == 1 && transfer.offset >= 100 * kPage ? -ENXIO : 0};
   };
   for (int64_t byte = 0; byte < kBytes; byte += kPage) all.check(byte);
-  const std::vector<std::string> said = all.store.take_failures();
+  const std::vector<std::string> said = all.store.volumes.take_failures();
   CHECK(said.size() == 2 && contains(said[0], "/0 at offset ") && contains(said[0], "Input/output error; another copy"), "%s",
         said[0].c_str());
-  CHECK(contains(said[1], "/1 at offset ") && all.store.take_failures().empty(), "said once");
+  CHECK(contains(said[1], "/1 at offset ") && all.store.volumes.take_failures().empty(), "said once");
   CHECK(all.store.counts().failed_reads == 2, "%d failures", (int)all.store.counts().failed_reads);
   instead = [&](const Transfer&) { return Instead{-EIO}; };
   try {
@@ -205,7 +242,7 @@ void check_failing_writes() {
     all.check(5 * kPage);
 
     all.write(0, 'b');
-    failing_sync = all.store.descriptors(all.position)[bad];
+    failing_sync = all.used().volume().descriptors()[bad];
     sync_error = EIO;
     CHECK(contains(all.flushed(), "what was last written to " + all.paths[bad].string() + " may be lost"), "lost");
     failing_sync = -1;
@@ -222,15 +259,17 @@ void check_stripes() {
       Store store(kSet, kPage, 2, 8, Engine::kBest);
       std::vector<std::filesystem::path> paths;
       for (uint64_t i = 0; i < 3; ++i) paths.emplace_back(make_file(std::to_string(i), parts[i]));
-      const int64_t position = store.open(paths, false, stripe, base);
+      const int64_t position = store.volumes.open(paths, false, stripe, base);
       std::string read(content.size() - 100, 0);
-      store.read(position, 51, read.data(), static_cast<int64_t>(read.size()));
+      const InUse used(store.cache, static_cast<Page>(position) / kPage);
+      used.volume().read(51, read.data(), static_cast<int64_t>(read.size()));
       CHECK(read == content.substr(51, read.size()), "past the cache");
-      CHECK(store.open(paths, false, stripe, base) == position && store.open(paths, false, stripe, base + 512) != position,
+      CHECK(store.volumes.open(paths, false, stripe, base) == position &&
+                store.volumes.open(paths, false, stripe, base + 512) != position,
             "the same files, spread alike");
       ::truncate(paths[1].c_str(), static_cast<off_t>(base));
       try {
-        store.read(position, 0, read.data(), static_cast<int64_t>(read.size()));
+        used.volume().read(0, read.data(), static_cast<int64_t>(read.size()));
         CHECK(false, "a file is shorter");
       } catch (const native::StorageError& error) {
         CHECK(contains(error.what(), "/1 is shorter than when it was opened"), "%s", error.what());
@@ -243,16 +282,48 @@ void check_full_ring() {
   constexpr uint64_t kThere = 6;  // of the eight pages of the only set
   for (const bool prefetches : {false, true}) {
     Store store(kSet, kPage, 1, 2, Engine::kBest);
-    const Page first = static_cast<Page>(store.open({make_file("0", numbers(20 * kPage))}, false, 0, 0)) / kPage;
-    const auto ask = [&](Page page) { return prefetches ? store.prefetch(first + page) : store.try_hold(first + page); };
+    const Page first = static_cast<Page>(store.volumes.open({make_file("0", numbers(20 * kPage))}, false, 0, 0)) / kPage;
+    const auto ask = [&](Page page) {
+      return prefetches ? store.cache.prefetch(first + page) : store.cache.try_hold(first + page);
+    };
     for (Page page = 0; page < kThere; ++page)
-      for (uint32_t round = 0; store.prefetch(first + page).outcome != Try::kHeld; ++round) store.progress(round);
+      for (uint32_t round = 0; store.cache.prefetch(first + page).outcome != Try::kHeld; ++round) store.cache.progress(round);
     for (const Page page : {10, 11}) CHECK(ask(page).outcome == Try::kStarted, "there is room for two");
     for (int i = 0; i < 100; ++i) CHECK(ask(12).outcome == Try::kRefused, "and for no third");
-    for (Page page = 0; page < kThere; ++page) CHECK(store.prefetch(first + page).outcome == Try::kHeld, "page %d", (int)page);
-    for (uint32_t round = 0; store.prefetch(first + 12).outcome != Try::kHeld; ++round) store.progress(round);
+    for (Page page = 0; page < kThere; ++page)
+      CHECK(store.cache.prefetch(first + page).outcome == Try::kHeld, "page %d", (int)page);
+    for (uint32_t round = 0; store.cache.prefetch(first + 12).outcome != Try::kHeld; ++round) store.cache.progress(round);
     CHECK(store.counts().reads == kThere + 3, "%d reads", (int)store.counts().reads);
   }
+}
+
+// A page on its way from one copy to the next, on a device that takes no transfer now, waits there.
+void check_full_device() {
+  const std::string content = numbers(20 * kPage), file = make_file("0", content), device = make_file("1.device", content);
+  Store store(kSet, kPage, 1, 2, Engine::kBest);
+  const Page copied = static_cast<Page>(store.volumes.open({file, device}, true, 0, 0)) / kPage;
+  const Page alone = static_cast<Page>(store.volumes.open({device}, false, 0, 0)) / kPage;
+  Found found{};
+  for (uint32_t round = 0; (found = store.cache.try_hold(copied)).outcome != Try::kHeld; ++round) store.cache.progress(round);
+  std::fill_n(store.cache.lines().frame(found.slot), kPage, 'w');
+  store.cache.lines().wrote(found.slot);
+  store.cache.lines().release(found.slot);
+  const InUse used(store.cache, copied);
+  Turn(used).write_back(found.slot);
+  native::is_stuck = true;
+  for (const Page page : {1, 2}) CHECK(store.cache.prefetch(alone + page).outcome == Try::kStarted, "there is room for two");
+  for (uint32_t round = 0; round < 4; ++round) store.cache.progress(round);
+  CHECK(content_of(file).substr(0, kPage) == std::string(kPage, 'w') && content_of(device) == content, "one of two");
+  native::is_stuck = false;
+  store.cache.flush();
+  CHECK(content_of(device).substr(0, kPage) == std::string(kPage, 'w') && store.counts().writes == 2, "both, written once");
+}
+
+// body(number of the thread) by so many.
+template <class Body>
+void by_threads(uint64_t count, const Body& body) {
+  std::vector<std::jthread> threads;
+  for (uint64_t me = 0; me < count; ++me) threads.emplace_back(body, me);
 }
 
 // Readers and writers of pages of their own, in a small cache, while two of three copies fail now and then.
@@ -262,22 +333,64 @@ void check_threads() {
   instead = [&](const Transfer& transfer) {
     return Instead{!transfer.writes && transfer.offset / kPage % 5 == 0 && all.copy_of(transfer) != 2 ? -EIO : 0};
   };
-  std::vector<std::thread> threads;
-  for (int64_t me = 0; me < kThreads; ++me)
-    threads.emplace_back([&, me] {
-      std::mt19937_64 random(static_cast<uint64_t>(me));
-      for (int round = 0; round < 3000; ++round) {
-        const int64_t byte = (me * kPages + static_cast<int64_t>(random() % kPages)) * kPage;
-        if (WRITES && random() % 3 == 0)
-          all.write(byte, static_cast<char>(random()));
-        else
-          all.check(byte);
-        if (round % 500 == 0) all.store.flush();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
+  by_threads(kThreads, [&](uint64_t me) {
+    std::mt19937_64 random(me);
+    for (int round = 0; round < 3000; ++round) {
+      const int64_t byte = static_cast<int64_t>(me * kPages + random() % kPages) * kPage;
+      if (WRITES && random() % 3 == 0)
+        all.write(byte, static_cast<char>(random()));
+      else
+        all.check(byte);
+      if (round % 500 == 0) all.store.cache.flush();
+    }
+  });
   CHECK(all.flushed().empty(), "flushed");
   for (const auto& path : all.paths) CHECK(content_of(path) == all.content, "a copy");
+}
+
+// All that a store can do, by several threads, with files and devices that come and go.
+void check_all_at_once() {
+  constexpr int64_t kRows = 4096, kRowBytes = 128, kAsked = 200;
+  const std::string files[] = {make_file("0", numbers(kRows * kRowBytes)), make_file("1", numbers(kRows * kRowBytes))};
+  const std::string devices[] = {make_file("2.device", numbers(kRows * kRowBytes)),
+                                 make_file("3.device", numbers(kRows * kRowBytes))};
+  const std::vector<std::filesystem::path> opened[] = {
+      {files[0], devices[0]}, {files[1]}, {devices[0]}, {devices[1], files[1]}, {devices[1]}};
+  const std::string content = numbers(kRows * kRowBytes);
+  Store store(14 * kSet, kPage, 3, 4, Engine::kBest);
+  by_threads(6, [&](uint64_t me) {
+    std::mt19937_64 random(me);
+    std::vector<int64_t> rows(kAsked);
+    std::vector<char> read(kAsked * kRowBytes);
+    for (int round = 0; round < 140; ++round) {
+      const int64_t at = store.volumes.open(opened[random() % std::size(opened)], false, 0, 0);
+      const native::RowExtent extent{0, at};
+      const native::StoredRows table{{&extent, 1}, kRows, kRowBytes};
+      for (int64_t& row : rows) row = static_cast<int64_t>(random() % kRows);
+      const std::vector<Page> pages = pages_of(store.cache, table, rows.data(), kAsked);
+      const uint64_t fingerprint = native::fingerprint_of(at, rows);
+      int64_t batch = native::Expected::kNoBatch;
+      switch (round % 7) {
+        case 0: store.read_ahead.begin(pages); break;
+        case 1: native::Pinned(store.cache, {pages.begin(), pages.begin() + 5}).release(); break;
+        case 2: store.cache.forget_pages(at); break;
+        case 3: InUse(store.cache, pages[0]).volume().read(51, read.data(), kAsked * kRowBytes - 51); break;
+        case 4: store.host_pages.begin_run(), store.host_pages.end_run(); break;
+        case 5: CHECK(store.volumes.take_failures().empty() && store.counts().failed_reads == 0, "no failure"); break;
+        default:
+          native::Expected::Told told(1 << 16);
+          CHECK(told.add(pages, fingerprint), "there is room for a batch");
+          store.cache.expect(std::move(told));
+          batch = store.cache.expected().begin(fingerprint);
+      }
+      gather_stored(store.cache, table, rows.data(), kAsked, read.data(), nullptr, batch);
+      store.cache.expected().end(batch);
+      for (int64_t i = 0; i < kAsked; ++i)
+        CHECK(std::memcmp(&read[i * kRowBytes], &content[rows[i] * kRowBytes], kRowBytes) == 0, "row %d", (int)rows[i]);
+      if (round % 20 == 0) store.cache.flush();
+      store.cache.close(at);
+    }
+  });
 }
 
 }  // namespace
@@ -291,7 +404,9 @@ int main() {
   check_failing_writes();
   check_stripes();
   check_full_ring();
+  check_full_device();
   check_threads();
+  check_all_at_once();
   std::filesystem::remove_all(folder);
   return 0;
 }

@@ -544,6 +544,24 @@ def test_threads_that_open_and_close_one_file(tmp_path: Path, mode: str) -> None
     assert found == [True] * 120
 
 
+def test_a_file_is_closed_while_it_is_read_past_the_cache(tmp_path: Path) -> None:
+    """Whoever reads it gets the rows or a sentence: the file is open until he is through."""
+    x = torch.arange(1 << 20).view(-1, 64)
+    np.save(tmp_path / "x.npy", x.numpy())
+    cache = hl.StorageCache("1MiB")
+    for _ in range(20):
+        a = hl.StorageArray.open(tmp_path / "x.npy", cache=cache)
+
+        def read(number: int, a: hl.StorageArray = a) -> None:
+            out = torch.empty_like(x)
+            with pytest.raises(StorageError, match="was closed"):
+                while number != 0 or a.close() is None:
+                    a.read_into(out)
+                    assert torch.equal(out, x)
+
+        by_threads(read, 3)
+
+
 def test_a_forked_process_opens_its_own(tmp_path: Path) -> None:
     x = table(tmp_path / "x.npy")
     a = hl.StorageArray.open(tmp_path / "x.npy")

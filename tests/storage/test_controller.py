@@ -11,7 +11,8 @@ from ..programs import NATIVE, compiled, needs_compiler, run
 CONTROLLER = ["request", "serving", "controller", "memory_namespace", "faults"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
 TRANSFERS = ["transfers", "uring", "pread_pool"]
-STORE = ["store", "expected", "volume", "host_pages", "file", "routed_transfers"]
+VOLUMES = ["volumes", "volume", "file", "rings", "routed_transfers"]
+STORE = ["store", "planned", "pinned", "read_ahead", "host_pages", "page_cache", "expected", *VOLUMES]
 URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() else []
 
 

@@ -14,6 +14,8 @@
 #include "storage/file_namespace.hpp"
 #include "storage/nvme_device.hpp"
 #include "storage/planned.hpp"
+#include "storage/store.hpp"
+#include "storage/turn.hpp"
 #include "storage/vfio_device.hpp"
 
 namespace hinterland::native {
@@ -316,15 +318,15 @@ void check_timeout() {
 
 // Bytes that cannot be read, or not be written.
 void check_store_errors(Store& store, const std::string& name, int64_t line) {
-  const int64_t at = store.open({name}, true, 0, 0);
+  const int64_t at = store.volumes.open({name}, true, 0, 0);
   const native::RowExtent extent{0, at + static_cast<int64_t>(kFails)};
   const native::StoredRows table{{&extent, 1}, 4, line};
   std::vector<char> row(static_cast<size_t>(line));
   const int64_t first = 0;
-  CHECK_SAYS(gather_stored(store, table, &first, 1, row.data()), "cannot read " + name, "Input/output error");
-  scatter_stored(store, table, &first, 1, row.data());
-  CHECK_SAYS(store.flush(), "cannot write " + name, "Input/output error");
-  store.close(at);
+  CHECK_SAYS(gather_stored(store.cache, table, &first, 1, row.data()), "cannot read " + name, "Input/output error");
+  scatter_stored(store.cache, table, &first, 1, row.data());
+  CHECK_SAYS(store.cache.flush(), "cannot write " + name, "Input/output error");
+  store.cache.close(at);
 }
 
 // What StorageArray stands on.
@@ -337,34 +339,36 @@ void check_store(const std::string& address, uint64_t line) {
   fill(rows.data(), rows.size(), line);
   {
     Store store(1 << 20, static_cast<int64_t>(line), 3, 64, native::Engine::kBest);
-    const int64_t at = store.open({name}, true, 0, 0);
+    const int64_t at = store.volumes.open({name}, true, 0, 0);
     const native::RowExtent extent{0, at + kFirst};
     const native::StoredRows table{{&extent, 1}, kRows, kRowBytes};
     Store other(1 << 20, static_cast<int64_t>(line), 1, 64, native::Engine::kThreads);
-    CHECK_SAYS(other.open({name}, true, 0, 0), "one writer at a time");
-    scatter_stored(store, table, numbers.data(), kRows, rows.data());
-    gather_stored(store, table, numbers.data(), kRows, read.data());
+    CHECK_SAYS(other.volumes.open({name}, true, 0, 0), "one writer at a time");
+    scatter_stored(store.cache, table, numbers.data(), kRows, rows.data());
+    gather_stored(store.cache, table, numbers.data(), kRows, read.data());
     CHECK(read == rows, "what was written, through the cache");
-    store.flush();
+    store.cache.flush();
     std::vector<char> two(2 * kRowBytes);
-    store.read(at, kFirst + numbers[5] * kRowBytes, two.data(), kRowBytes);
+    native::InUse(store.cache, static_cast<Page>(at) / line)
+        .volume()
+        .read(kFirst + numbers[5] * kRowBytes, two.data(), kRowBytes);
     CHECK(std::memcmp(two.data(), rows.data() + 5 * kRowBytes, kRowBytes) == 0, "what was written, past the cache");
-    store.close(at);
-    other.close(other.open({name}, true, 0, 0));
+    store.cache.close(at);
+    other.cache.close(other.volumes.open({name}, true, 0, 0));
     CHECK(sentence_of([&] { VfioDevice free(address); }).empty(), "closed, and still held by a cache");
   }
   Store store(1 << 20, static_cast<int64_t>(line), 2, 64, native::Engine::kBest);
-  const native::RowExtent extent{0, store.open({name}, false, 0, 0) + kFirst};
+  const native::RowExtent extent{0, store.volumes.open({name}, false, 0, 0) + kFirst};
   const native::StoredRows table{{&extent, 1}, kRows, kRowBytes};
   std::fill(read.begin(), read.end(), 0);
-  gather_stored(store, table, numbers.data(), kRows, read.data());
+  gather_stored(store.cache, table, numbers.data(), kRows, read.data());
   CHECK(read == rows, "what another has written");
   if (address == kSmall) check_store_errors(store, name, static_cast<int64_t>(line));
   const native::StoreCounts counts = store.counts();
   CHECK(counts.reads > 100, "%lld reads", static_cast<long long>(counts.reads));
   if (line < 4096) return;
   Store small(1 << 20, 512, 1, 64, native::Engine::kBest);
-  if (opened(address)->block_bytes() > 512) CHECK_SAYS(small.open({name}, false, 0, 0), "blocks of 4096", "line_bytes");
+  if (opened(address)->block_bytes() > 512) CHECK_SAYS(small.volumes.open({name}, false, 0, 0), "blocks of 4096", "line_bytes");
 }
 
 // What GPUs' queues stand on: the controller in software, before the real one.

@@ -18,7 +18,8 @@ KERNEL = os.environ.get("HINTERLAND_GUEST_KERNEL")  # a folder with boot/vmlinuz
 SOURCES = [
     *(ROOT / f"native/storage/{name}.cpp" for name in ("vfio_device", "block_device")),
     *ROOT.glob("native/storage/nvme_*.cpp"),
-    *(ROOT / f"native/storage/{name}.cpp" for name in ("store", "expected", "volume", "host_pages", "planned")),
+    *(ROOT / f"native/storage/{name}.cpp" for name in ("store", "rings", "volumes", "volume", "page_cache")),
+    *(ROOT / f"native/storage/{name}.cpp" for name in ("read_ahead", "expected", "host_pages", "planned")),
     *(ROOT / f"native/storage/{name}.cpp" for name in ("file", "routed_transfers")),
     *(ROOT / f"native/storage/{name}.cpp" for name in ("transfers", "uring", "pread_pool")),
     *(ROOT / f"native/storage/{name}.cpp" for name in ("controller", "serving", "request", "file_namespace", "file_backend")),
