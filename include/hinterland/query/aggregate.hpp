@@ -17,11 +17,10 @@ inline constexpr int kLanes = 32;
 
 // What aggregates need to know of the values of a column, or of the rows' ratios of two.
 struct Measure {
-  int64_t column;    // -1: rows are counted, and nothing else is asked
-  int64_t divisor;   // -1, or the column that it is divided by
-  int64_t adds;      // whether the sum is asked for
-  int64_t bounds;    // whether the least and the greatest value are
-  int64_t streamed;  // whether blocks are read whole; otherwise only values of rows that match
+  int64_t column;   // -1: rows are counted, and nothing else is asked
+  int64_t divisor;  // -1, or the column that it is divided by
+  int64_t adds;     // whether the sum is asked for
+  int64_t bounds;   // whether the least and the greatest value are
 };
 
 // What is known of rows that were looked at. Of one block, `rest` is zero.
@@ -134,16 +133,5 @@ HINTERLAND_FN void add_block(Total& to, const Total& block) {
   add_compensated(to, block.sum);
   join_bounds<T>(to, block);
 }
-
-struct AggregateParams {
-  const Column* columns;
-  const Measure* measures;
-  int64_t measured;
-  const int64_t* keys;  // columns
-  int64_t keyed;
-  const uint64_t* words;  // of the rows that match; null where all do
-  int64_t rows;           // of the file
-  int64_t begin, end;     // blocks
-};
 
 }  // namespace hinterland::query

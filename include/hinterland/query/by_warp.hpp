@@ -137,19 +137,17 @@ __device__ inline void load_bits(const PieceColumn& column, int64_t first, bool 
   }
   with_element(column.element, [&](auto kind) {
     using T = decltype(kind);
-    if constexpr (!stdlib::is_same_v<T, Decimal>) {
-      const T* const values = static_cast<const T*>(column.values);
-      T taken[kSteps];
-      if (whole) {
-        load_all(values, first, taken);
-      } else {
-        for (int k = 0; k < kSteps; ++k) {
-          taken[k] = T{};
-          if (rows[k] >> lane & 1) taken[k] = values[first + kStepRows * k + lane];
-        }
+    const T* const values = static_cast<const T*>(column.values);
+    T taken[kSteps];
+    if (whole) {
+      load_all(values, first, taken);
+    } else {
+      for (int k = 0; k < kSteps; ++k) {
+        taken[k] = T{};
+        if (rows[k] >> lane & 1) taken[k] = values[first + kStepRows * k + lane];
       }
-      for (int k = 0; k < kSteps; ++k) out[k] = stdlib::bit_cast<int64_t>(wide(taken[k]));
     }
+    for (int k = 0; k < kSteps; ++k) out[k] = stdlib::bit_cast<int64_t>(wide(taken[k]));
   });
   if (column.entries == nullptr) return;
   for (int64_t& bits : out) bits = column.entries[bits];
