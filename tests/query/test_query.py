@@ -422,6 +422,9 @@ def test_lists_of_many_numbers(tmp_path, kind):
         assert asked.filter(f"{name} in ({', '.join(shown)})").agg("count()").rows == [{"count()": there}]
         nulls = values.count(None)
         assert asked.filter(f"{name} not in ({', '.join(shown)})").agg("count()").rows == [{"count()": rows - there - nulls}]
+    fractions = ", ".join(f"{number}.5" for number in range(100))  # of which none is a whole number
+    assert hl.query(path).filter(f"int64 in ({fractions})").agg("count()").matched == 0
+    assert hl.query(path).filter(f"int64 not in ({fractions})").agg("count()").matched == rows - table["int64"].null_count
     nowhere = ", ".join(map(str, range(10_000, 10_100)))
     found = hl.query(path).filter(f"uint64 in ({nowhere})").agg("count()")
     assert found.rows == [{"count()": 0}] and (kind == "arrow" or "13 of 14 row groups" in found.explain())

@@ -15,6 +15,7 @@ from .sql import Columns
 from .table import Part
 
 MOST_GROUPS = 1 << 16
+_AT_ONCE = 1 << 17  # rows that a thread of the engine takes: chosen, not measured
 
 
 class ByEngine(Run):
@@ -65,7 +66,8 @@ class ByEngine(Run):
                 taken(f"{self.table.path}: the column {name!r}", array, kind)
                 for (name, kind), array in zip(self.kinds.items(), batch.columns, strict=True)
             ]
-            yield pyarrow.record_batch(arrays, schema=schema)
+            made = pyarrow.record_batch(arrays, schema=schema)
+            yield from (made.slice(begin, _AT_ONCE) for begin in range(0, max(made.num_rows, 1), _AT_ONCE))
 
     def _plans(self, parts: list[Part]) -> list[ColumnPlan]:
         why = "pyarrow reads it, and DuckDB answers"

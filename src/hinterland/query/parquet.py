@@ -24,7 +24,6 @@ from .schema import metadata_of, without_int96
 from .statistics import Statistics
 from .table import Part
 
-_BATCH_ROWS = 1 << 17  # of a row group, that threads of an engine share out: chosen, not measured
 # Bytes of a text, decompressed, below which a chunk is read as a dictionary: where texts differ, that takes six times as long.
 _REPEATED = 4
 # As parquet.thrift numbers and names them.
@@ -107,7 +106,7 @@ class ParquetFile:
             if name in self._times:
                 times = int96.times_of(self._what(name, part.group), table.column(name), self.schema.field(name).type)
                 table = table.set_column(place, name, times)
-        return list(table.to_batches(max_chunksize=_BATCH_ROWS))
+        return list(table.to_batches())
 
     def _ask_for(self, part: Part, names: list[str]) -> None:
         chunks = self._footer.chunks[part.group, [self._leaves[name] for name in names]]
