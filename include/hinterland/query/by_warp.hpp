@@ -1,5 +1,4 @@
-// Queries on a GPU: each warp has rows of its own, and answers are those of the CPU to the bit (query/aggregate.hpp says in which
-// order values are added).
+// Queries on a GPU: each warp has rows of its own (query/aggregate.hpp says in which order values are added).
 //
 // A chunk of the file goes through four kernels: its rows are filtered, numbered by their groups, added up block by block, and the
 // blocks are added in their order. Columns lie in memory that the GPU addresses, most of them the host's. Those that the filter
