@@ -68,14 +68,6 @@ HINTERLAND_FN void add_compensated(Total& to, double value) {
   to.sum = sum;
 }
 
-// The sum of all lanes, in place: lane l takes lane l + 16, then l + 8, ...
-HINTERLAND_FN double add_lanes(double* lanes) {
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
-}
-
 template <class T>
 HINTERLAND_FN int64_t bits_of_wide(T value) {
   return stdlib::bit_cast<int64_t>(value);

@@ -472,7 +472,7 @@ class LaneTotal {
   // All lanes' together.
   __device__ void write(const Measure& measure, int64_t count, Total* to) {
     for (int half = kLanes / 2; half > 0; half /= 2) {
-      sum_ += __shfl_down_sync(Warp::kAll, sum_, half);  // as add_lanes
+      sum_ += __shfl_down_sync(Warp::kAll, sum_, half);  // lane l takes lane l + 16, then l + 8, ...
       Total other{};
       other.least = Warp::swapped(bounds_.least, half);
       other.greatest = Warp::swapped(bounds_.greatest, half);
