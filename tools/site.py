@@ -1,5 +1,5 @@
 """For mkdocs: pages link to headers and examples where they lie in the repository, so the site holds a copy of each;
-and algorithms are known by their records: which pages are theirs, and what a table says of each."""
+and algorithms are known by their records: which pages are theirs, and what a table says of each. Every note has its place."""
 
 import re
 import sys
@@ -20,6 +20,7 @@ def on_config(config: Any) -> Any:
     for section in config["nav"]:
         if "Algorithms" in section:
             section["Algorithms"][:0] = PAGES.values()
+    config["nav"].append({"Notes": [f"notes/{path.name}" for path in sorted((ROOT / "docs" / "notes").glob("*.md"))]})
     return config
 
 

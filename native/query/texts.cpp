@@ -58,31 +58,6 @@ uint64_t hash_of(std::string_view text) {
 
 }  // namespace
 
-int32_t place_of(std::string_view text, std::span<const TextLiteral> literals) {
-  size_t low = 0, high = literals.size();
-  while (low < high) {
-    const size_t middle = (low + high) / 2;
-    const int order = text.compare({literals[middle].bytes, static_cast<size_t>(literals[middle].size)});
-    if (order == 0) return static_cast<int32_t>(2 * middle + 1);
-    if (order < 0) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return static_cast<int32_t>(2 * low);
-}
-
-void place_texts(const TextArray& texts, const TextLiteral* literals, int64_t count, int32_t* places) {
-  const std::span ordered(literals, static_cast<size_t>(count));
-  with_texts(texts, [&](const auto& text_of) {
-    parallel_tasks((texts.count + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t) {
-      const int64_t begin = task * kAtOnce, end = std::min(texts.count, begin + kAtOnce);
-      for (int64_t i = begin; i < end; ++i) places[i] = place_of(text_of(i), ordered);
-    });
-  });
-}
-
 std::string_view Texts::text(int64_t number) const {
   return std::string_view(bytes_).substr(ends_[number], ends_[number + 1] - ends_[number]);
 }

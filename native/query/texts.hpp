@@ -1,8 +1,7 @@
-// Texts of a column as Arrow lays them out: placed among literals, and numbered in the order in which they come.
+// Texts of a column as Arrow lays them out, numbered in the order in which they come.
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,19 +17,6 @@ struct TextArray {
   const uint8_t* valid;  // a bit for each that says whether there is one; null where all are
   int64_t valid_at;      // the bit of the first
 };
-
-// A text to compare with.
-struct TextLiteral {
-  const char* bytes;
-  int64_t size;
-};
-
-// Where a text stands among different literals that are in order, by code points, as UTF-8 orders them, too: 2 i + 1 where it
-// is literal i, 2 i where i of them come before it.
-int32_t place_of(std::string_view text, std::span<const TextLiteral> literals);
-
-// The same of each text. Where there is none, anything.
-void place_texts(const TextArray& texts, const TextLiteral* literals, int64_t count, int32_t* places);
 
 // Texts, each once, and their numbers.
 class Texts {

@@ -55,8 +55,6 @@ class Compact {
     }
   }
 
-  bool truth() { return byte() == kTrue; }  // of a list
-
   void skip(int type) {
     if (type != kTrue && type != kFalse) skip_element(type);
   }

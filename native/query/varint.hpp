@@ -1,4 +1,4 @@
-// Whole numbers in groups of seven bits, the lowest first: of Thrift, of Parquet's runs and of Snappy.
+// Whole numbers in groups of seven bits, the lowest first: as Thrift has them.
 #pragma once
 
 #include <cstdint>

@@ -1,14 +1,11 @@
-"""Columns as files have them: dictionaries that grow, slices that are not aligned, texts as they are, ORC, time zones; and sums
-in the order that they are said to have."""
+"""Columns as files have them: dictionaries that grow, slices that are not aligned, texts as they are, ORC, time zones."""
 
 from __future__ import annotations
 
 import ctypes
 import datetime
 import random
-import struct
 from collections import Counter
-from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -19,11 +16,8 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.ipc  # noqa: E402
 
 import hinterland as hl  # noqa: E402
-from hinterland import _core  # noqa: E402
 from hinterland.query.arrow import ArrowFile  # noqa: E402
-from hinterland.query.batches import Batch, batches_of  # noqa: E402
 from hinterland.query.bounds import kind_of  # noqa: E402
-from hinterland.query.rows import between  # noqa: E402
 from hinterland.query.segments import segment_of  # noqa: E402
 from hinterland.query.texts import Numbers  # noqa: E402
 
@@ -147,64 +141,23 @@ def test_orc(tmp_path, capsys):
     assert capsys.readouterr().err.count("converting it, once") == 1
 
 
-@settings(max_examples=200, deadline=None)
-@given(
-    rows=st.lists(st.integers(0, 699), max_size=40),
-    span=st.tuples(st.integers(0, 699), st.integers(0, 699)),
-    bits=st.sampled_from([1, 8, 16, 32, 64, 128]),
-    at=st.integers(0, 600),
-)
-def test_sectors_are_those_that_values_lie_in(rows, span, bits, at):
-    begin, end = min(span), max(span) + 1
-    words = np.zeros(11, np.uint64)
-    for row in rows:
-        words[row // 64] |= np.uint64(1 << row % 64)
-    sectors = {(at + row - begin) * bits // 256 for row in rows if begin <= row < end}
-    assert _core.count_sectors(words.ctypes.data, begin, end, at * bits, bits) == len(sectors)
-
-
-@pytest.mark.parametrize("share", [0.003, 0.2, 0.6, 1.0])
-def test_sums_are_made_in_the_order_that_is_said(tmp_path, share):
-    """include/hinterland/query/aggregate.hpp: lanes of blocks, a tree, Neumaier's compensation."""
-    rng = np.random.default_rng(5)
-    values = rng.normal(size=21_000) * 10.0 ** rng.integers(-12, 12, 21_000)
-    values[rng.random(21_000) < 0.01] = -0.0
-    chosen = rng.random(21_000) < share
-    path = write(pa.table({"x": values, "c": chosen}), tmp_path / "t", "arrow", 5000)
-    total = rest = 0.0
-    for begin in range(0, 21_000, 4096):
-        lanes = [0.0] * 32
-        for row in range(begin, min(begin + 4096, 21_000)):
-            if chosen[row]:
-                lanes[row % 32] += float(values[row])
-        while len(lanes) > 1:
-            half = len(lanes) // 2
-            lanes = [a + b for a, b in zip(lanes[:half], lanes[half:], strict=True)]
-        grown = total + lanes[0]
-        rest += (total - grown) + lanes[0] if abs(total) >= abs(lanes[0]) else (lanes[0] - grown) + total
-        total = grown
-    assert hl.query(path).filter("c").agg("sum(x)").rows == [{"sum(x)": total + rest}]
-
-
 def test_batches_of_an_arrow_file_are_read_where_they_lie(tmp_path):
     path = write(pa.table({"x": np.arange(1000)}), tmp_path / "t", "arrow", 300)
     file = ArrowFile(str(path))
-    mapped = pa.py_buffer(file._file.map)
-    for part in file.parts:
-        for _, _, array in file.read(part, ["x"]):
-            assert mapped.address <= array.buffers()[1].address < mapped.address + mapped.size
+    mapped = file._file.buffer
+    for _, batch in file.batches(["x"], file.parts()):
+        assert mapped.address <= batch.column(0).buffers()[1].address < mapped.address + mapped.size
 
 
-def test_of_compressed_batches_those_with_wanted_rows_are_decompressed_and_the_columns_asked_for(tmp_path):
+def test_of_compressed_batches_the_columns_asked_for_are_decompressed(tmp_path):
     table = pa.table({"x": np.arange(1000), "text": ["a", "b"] * 500, "y": np.ones(1000)})
     file = ArrowFile(str(write(table, tmp_path / "t", "lz4", 300)))
-    assert file.rows == 1000
-    found = list(file.read(file.parts[0], ["y", "text"], between(np.array([[310, 320], [900, 901]]))))
-    assert [(name, begin, len(array)) for name, begin, array in found] == [
-        ("y", 300, 300), ("y", 900, 100), ("text", 300, 300), ("text", 900, 100)
+    found = list(file.batches(["y", "text"], file.parts()))
+    assert [(begin, batch.num_rows, batch.schema.names) for begin, batch in found] == [
+        (0, 300, ["y", "text"]), (300, 300, ["y", "text"]), (600, 300, ["y", "text"]), (900, 100, ["y", "text"])
     ]  # fmt: skip
-    assert found[3][2].to_pylist() == ["a", "b"] * 50
-    assert {reader.get_batch(0).num_columns for (_, names), reader in file._readers.items() if names} == {2}
+    assert found[3][1].column(1).to_pylist() == ["a", "b"] * 50
+    assert file._reader(("y", "text")).get_batch(0).num_columns == 2
 
 
 @pytest.mark.parametrize("legacy", (False, True))
@@ -215,27 +168,10 @@ def test_rows_of_batches_are_known_before_they_are_read(legacy, compression, tmp
     with pa.ipc.new_file(tmp_path / "t.arrow", table.schema, options=options) as writer:
         for begin, rows in ((0, 7), (7, 0), (7, 250), (257, 43)):
             writer.write_batch(table.to_batches()[0].slice(begin, rows))
-    batches = batches_of(memoryview((tmp_path / "t.arrow").read_bytes()))
-    assert batches == [Batch(rows, compression is not None) for rows in (7, 0, 250, 43)]
+    assert ArrowFile(str(tmp_path / "t.arrow")).rows == 300
     assert hl.query(tmp_path / "t.arrow").group_by("text").agg("sum(x)").rows == [
         {"text": "a", "sum(x)": 100}, {"text": "b", "sum(x)": 300}, {"text": None, "sum(x)": 0}
     ]  # fmt: skip
-
-
-@given(at=st.integers(0, 2**16), byte=st.integers(0, 255), cut=st.integers(0, 200))
-def test_a_damaged_footer_is_told(at, byte, cut):
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_file(sink, pa.schema([("x", pa.int64())])) as writer:
-        for _ in range(3):
-            writer.write_batch(pa.record_batch({"x": np.arange(5)}))
-    data = bytearray(sink.getvalue().to_pybytes())
-    data[at % len(data)] = byte
-    with suppress(struct.error):
-        batches = batches_of(memoryview(data[: len(data) - cut]))
-        assert all(batch.rows >= 0 for batch in batches)
-    if cut:
-        with pytest.raises(struct.error):
-            batches_of(memoryview(data[: len(data) - cut]))
 
 
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])

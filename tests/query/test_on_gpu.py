@@ -1,12 +1,14 @@
-"""Queries on a GPU give the CPU's answers, to the bit."""
+"""Queries on a GPU give the CPU's answers, but for sums of floats: those are made in the order that is said, to the bit."""
 
 from __future__ import annotations
 
 import random
+import re
 import sys
 import warnings
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow")
@@ -17,6 +19,7 @@ from hinterland import _core  # noqa: E402
 from hinterland.query.on_gpu import MOST_GROUPS, OnGpu  # noqa: E402
 from hinterland.runtime.errors import FormatError  # noqa: E402
 
+from .sums import summed  # noqa: E402
 from .tables import INTEGERS, made, write  # noqa: E402
 from .test_query import TESTS  # noqa: E402
 
@@ -24,6 +27,7 @@ pytestmark = pytest.mark.gpu
 
 ROWS = 20_011
 NUMBERS = [*INTEGERS, "float32", "float64", "half", "money"]
+TABLE = made(ROWS).append_column("row", pa.array(range(ROWS)))
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +53,7 @@ def given(request):
 
 @pytest.fixture(scope="module")
 def file(given, tmp_path_factory):
-    return write(made(ROWS), tmp_path_factory.mktemp("tables") / f"table.{given.kind}", given.kind, given.rows)
+    return write(TABLE, tmp_path_factory.mktemp("tables") / f"table.{given.kind}", given.kind, given.rows)
 
 
 @pytest.fixture(scope="module")
@@ -65,10 +69,63 @@ def on_gpu(given, file):
 GROUPED = ("float64", "int64", "money")
 
 
-def same(first, second):
-    """By their text: NaN is NaN there, and every digit counts."""
-    assert repr(first.rows) == repr(second.rows)
-    assert first.matched == second.matched
+def same(found, query, table, rows, keys=()):
+    """Beside the CPU's answer to a query, of which ``rows`` match. By their text: NaN is NaN there, and every digit counts."""
+    aggregates = [name for name in (found.rows or [{}])[0] if name not in keys]
+    wanted = (query.group_by(*keys) if keys else query).agg(*(aggregates or ["count()"]))
+    groups = {}
+    for key, row in (
+        zip(zip(*(table[key].take(pa.array(rows, "int64")).to_pylist() for key in keys), strict=True), rows, strict=True)
+        if keys
+        else ()
+    ):
+        groups.setdefault(key, []).append(row)
+    for one in wanted.rows if found.rows else ():
+        group = groups[tuple(one[key] for key in keys)] if keys else rows
+        for text in aggregates:
+            one[text] = in_order(text, one[text], table, group, bool(keys))
+    assert repr(found.rows) == repr(wanted.rows if found.rows else [])
+    assert found.matched == wanted.matched == len(rows)
+
+
+def in_order(text, found, table, rows, grouped):
+    """An aggregate of rows: what the CPU found, but for sums of floats."""
+    if ratio := re.fullmatch(r"mean_ratio\((\w+), (\w+)\)", text):
+        (over, first), (under, second) = (floats_of(table, name) for name in ratio.groups())
+        with np.errstate(all="ignore"):
+            total, count = total_of(over / under, first & second, rows, grouped)
+        return total / count if count else None
+    if ratio := re.fullmatch(r"(sum\(\w+\)) / (sum\(\w+\))", text):
+        over, under = (in_order(one, None, table, rows, grouped) for one in ratio.groups())
+        return over / under if under else None
+    asked = re.fullmatch(r"(sum|mean)\((\w+)\)", text)
+    if asked is None or (found is not None and not pa.types.is_floating(table.schema.field(asked[2]).type)):
+        return found
+    total, count = total_of(*floats_of(table, asked[2]), rows, grouped)
+    return total if asked[1] == "sum" else total / count if count else None
+
+
+def floats_of(table, name):
+    """A column, and which rows have a value."""
+    values = table[name].to_pylist()
+    return np.array([0.0 if one is None else float(one) for one in values]), table[name].is_valid().to_numpy()
+
+
+def total_of(values, valid, rows, grouped):
+    rows = np.array(rows, np.int64)
+    rows = rows[valid[rows]]
+    return summed(values, rows, grouped), len(rows)
+
+
+def rows_of(query):
+    """The rows that match, of a table that numbers them."""
+    return [row["row"] for row in query.group_by("row").agg("count()").rows]
+
+
+def both(file, on_gpu, predicate):
+    """The query to the CPU and to the GPU, and the rows that match."""
+    cpu, gpu = (query if predicate is None else query.filter(predicate) for query in (hl.query(file), on_gpu))
+    return cpu, gpu, rows_of(cpu)
 
 
 def everything(columns):
@@ -89,46 +146,43 @@ def everything(columns):
     ],
 )
 class TestAnswers:
-    def test_aggregates_are_the_cpus(self, file, on_gpu, predicate):
-        asked = hl.query(file), on_gpu
-        wanted, found = (
-            (query if predicate is None else query.filter(predicate)).agg(*everything(NUMBERS), "count(flag)")
-            for query in asked
-        )
-        same(found, wanted)
+    def test_aggregates(self, file, on_gpu, predicate):
+        cpu, gpu, rows = both(file, on_gpu, predicate)
+        same(gpu.agg(*everything(NUMBERS), "count(flag)"), cpu, TABLE, rows)
 
-    def test_ratios_are_the_cpus(self, file, on_gpu, predicate):
+    def test_ratios(self, file, on_gpu, predicate):
+        cpu, gpu, rows = both(file, on_gpu, predicate)
         aggregates = ["mean_ratio(float64, int8)", "mean_ratio(money, float32)", "sum(float64) / sum(int8)"]
-        wanted, found = (
-            (query if predicate is None else query.filter(predicate)).agg(*aggregates) for query in (hl.query(file), on_gpu)
-        )
-        same(found, wanted)
+        same(gpu.agg(*aggregates), cpu, TABLE, rows)
 
     @pytest.mark.parametrize("keys", [("flag",), ("plain",), ("text", "flag", "day"), ("int8",)])
-    def test_groups_are_the_cpus(self, file, on_gpu, predicate, keys):
-        wanted, found = (
-            (query if predicate is None else query.filter(predicate)).group_by(*keys).agg(*everything(GROUPED))
-            for query in (hl.query(file), on_gpu)
-        )
-        same(found, wanted)
+    def test_groups(self, file, on_gpu, predicate, keys):
+        cpu, gpu, rows = both(file, on_gpu, predicate)
+        same(gpu.group_by(*keys).agg(*everything(GROUPED)), cpu, TABLE, rows, keys)
 
     @pytest.mark.parametrize("gather_below", [0.0, 2.0])
     def test_plans_do_not_change_answers(self, file, on_gpu, predicate, gather_below, monkeypatch):
         monkeypatch.setattr(OnGpu, "gather_below", gather_below)
-        aggregates = ["sum(float64)", "max(uint8)", "mean(half)", "min(money)"]
-        wanted, found = (
-            (query if predicate is None else query.filter(predicate)).agg(*aggregates) for query in (hl.query(file), on_gpu)
-        )
-        same(found, wanted)
+        cpu, gpu, rows = both(file, on_gpu, predicate)
+        same(gpu.agg("sum(float64)", "max(uint8)", "mean(half)", "min(money)"), cpu, TABLE, rows)
 
 
 def test_chunks_do_not_change_answers(file, monkeypatch):
     monkeypatch.setattr(sys.modules["hinterland.query.on_gpu"], "_ROOM", 1)  # a block each
-    asked = [
-        query.filter("int8 >= 1").group_by("text").agg(*everything(NUMBERS))
-        for query in (hl.query(file), hl.query(file, "cuda"))
-    ]
-    same(asked[1], asked[0])
+    cpu, gpu, rows = both(file, hl.query(file, "cuda"), "int8 >= 1")
+    same(gpu.group_by("text").agg(*everything(NUMBERS)), cpu, TABLE, rows, ("text",))
+
+
+@pytest.mark.parametrize("share", [0.003, 0.2, 0.6, 1.0])
+def test_sums_are_made_in_the_order_that_is_said(tmp_path, share):
+    """include/hinterland/query/aggregate.hpp: lanes of blocks, a tree, Neumaier's compensation."""
+    rng = np.random.default_rng(5)
+    values = rng.normal(size=21_000) * 10.0 ** rng.integers(-12, 12, 21_000)
+    values[rng.random(21_000) < 0.01] = -0.0
+    chosen = rng.random(21_000) < share
+    path = write(pa.table({"x": values, "c": chosen}), tmp_path / "t", "arrow", 5000)
+    found = hl.query(path, "cuda").filter("c").agg("sum(x)").rows
+    assert found == [{"sum(x)": summed(values, np.flatnonzero(chosen), False)}]
 
 
 def test_bytes_are_the_least_where_few_rows_match(tmp_path):
@@ -141,7 +195,7 @@ def test_bytes_are_the_least_where_few_rows_match(tmp_path):
     assert [plan.how for plan in found.plans] == ["streamed", "gathered"]
     half = hl.query(file, device="cuda").filter("x < 0.5").agg("sum(y)", "sum(x)")
     assert half.bytes <= 16 * rows * 1.1
-    same(half, hl.query(file).filter("x < 0.5").agg("sum(y)", "sum(x)"))
+    same(half, hl.query(file).filter("x < 0.5"), table, np.flatnonzero(table["x"].to_numpy() < 0.5))
 
 
 def test_columns_of_which_nearly_all_is_needed_are_copied(tmp_path, monkeypatch):
@@ -160,27 +214,26 @@ def test_columns_of_which_nearly_all_is_needed_are_copied(tmp_path, monkeypatch)
     asked = ["sum(y)", "sum(z)", "sum(y) / sum(z)", "max(n)", "count()"]
     for predicate, whole in (("x < 0.001", rows // 2), ("x < 0.3", rows // 2), ("x < 0.9", rows), (None, rows)):
         queries = [hl.query(file), hl.query(file, device="cuda")]
-        wanted, found = (query if predicate is None else query.filter(predicate) for query in queries)
+        cpu, gpu = (query if predicate is None else query.filter(predicate) for query in queries)
+        rows_left = np.flatnonzero(table["x"].to_numpy() < (2.0 if predicate is None else float(predicate.split()[-1])))
         for keys in ((), ("n",)):
-            both = [(one.group_by(*keys) if keys else one).agg(*asked) for one in (wanted, found)]
-            same(both[1], both[0])
-            bytes_of = {plan.name: (plan.bytes, plan.least_bytes) for plan in both[1].plans}
+            found = (gpu.group_by(*keys) if keys else gpu).agg(*asked)
+            same(found, cpu, table, rows_left.tolist(), keys)
+            bytes_of = {plan.name: (plan.bytes, plan.least_bytes) for plan in found.plans}
             assert whole * 8 <= bytes_of["y"][0] <= 1.2 * bytes_of["y"][1]
             assert bytes_of["z"][0] <= 1.2 * bytes_of["z"][1]
     assert [plan.how for plan in hl.query(file, device="cuda").agg("sum(y)").plans] == ["streamed"]
 
 
-def test_a_chunk_goes_on_over_pages_that_statistics_leave_out(tmp_path):
+def test_a_chunk_goes_on_over_row_groups_that_statistics_leave_out(tmp_path):
     block, rows = 4096, 64 * 4096
     lost = range(40 * block, 44 * block)
     table = pa.table({"x": [0.0 if row in lost else 1.0 + row for row in range(rows)], "y": [row / 3 for row in range(rows)]})
     file = tmp_path / "t.parquet"
-    pa.parquet.write_table(
-        table, file, row_group_size=rows, max_rows_per_page=block, use_dictionary=False, write_page_index=True
-    )
-    queries = hl.query(file), hl.query(file, device="cuda")
-    wanted, found = (query.filter("x >= 0.5").agg("sum(x)", "sum(y)", "count()") for query in queries)
-    same(found, wanted)
+    pa.parquet.write_table(table, file, row_group_size=block, use_dictionary=False)
+    cpu, gpu = (query.filter("x >= 0.5") for query in (hl.query(file), hl.query(file, device="cuda")))
+    found = gpu.agg("sum(x)", "sum(y)", "count()")
+    same(found, cpu, table, [row for row in range(rows) if row not in lost])
     read = {plan.name: (plan.bytes, plan.least_bytes) for plan in found.plans}
     assert read["x"] == (8 * rows, 8 * (rows - len(lost)))
 
@@ -205,9 +258,9 @@ def test_keys_that_lie_far_apart(tmp_path):
     for key in ("key", "other"):
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # that the CPU answers
-            wanted, found = (hl.query(file, device).group_by(key).agg("sum(x)", "count()") for device in ("cpu", "cuda"))
+            found = hl.query(file, "cuda").group_by(key).agg("sum(x)", "count()")
         assert len(found.rows) > 200
-        same(found, wanted)
+        same(found, hl.query(file), table, range(30_000), (key,))
 
 
 def test_an_empty_table(tmp_path):
@@ -217,14 +270,13 @@ def test_an_empty_table(tmp_path):
 
 
 def test_a_query_is_asked_again_and_again(file, on_gpu):
-    first = on_gpu.filter("int8 == 5").agg("sum(int64)")
+    first = on_gpu.filter("int8 == 5").agg("sum(int64)", "sum(float64)")
     for _ in range(3):
-        same(on_gpu.filter("int8 == 5").agg("sum(int64)"), first)
+        found = on_gpu.filter("int8 == 5").agg("sum(int64)", "sum(float64)")
+        assert repr(found.rows) == repr(first.rows) and found.matched == first.matched
 
 
 def test_codes_that_a_dictionary_does_not_have(tmp_path):
-    import numpy as np
-
     good = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 3000, "int8"), pa.array(["one", "two"]))
     file = write(pa.table({"x": good}), tmp_path / "t.arrow", "arrow", 1 << 16)
     damaged = bytearray(file.read_bytes())

@@ -113,7 +113,6 @@ def test_an_index_that_may_be_true_is_believed(tmp_path, writer):
     with_footer(path, lambda footer: set_writer(footer, writer))
     found = hl.query(path).filter("x >= 950").agg("count()")
     assert found.rows == [{"count()": 100}]
-    assert found.least_bytes < 0.3 * hl.query(path).filter("x >= 0").agg("count()").least_bytes  # none of which has no value
     assert counted(path, "x is null") == 2000 and counted(path, "x is not null") == 2000
 
 
@@ -209,7 +208,6 @@ def test_names_of_writers():
     right = ["parquet-cpp-arrow version 26.0.1", "parquet-rs version 53.0.0", "DuckDB version v2.0.1 (build 8d78114e90)"]
     assert all(Writer.of(one).counts_nulls for one in right)
     assert not any(Writer.of(one).counts_nulls for one in OTHERS)
-    assert [Writer.of(one).compresses_all for one in OTHERS] == [False, False, True, False, False, False, False]
 
 
 # Pages of version 2 that deny that they are compressed
@@ -238,15 +236,18 @@ def test_pages_of_version_2_that_deny_that_they_are_compressed(tmp_path, diction
 
     with_pages(path, change)
     with_footer(path, lambda footer: set_writer(footer, writer))
+    if not writer.startswith("parquet-cpp "):  # of which pyarrow knows that they deny it
+        with pytest.raises(FormatError, match="damaged"):
+            hl.query(path).agg("sum(x)")
+        return
     assert hl.query(path).agg("sum(x)", "count(x)", "count(nothing)").rows == [
         {"sum(x)": 750, "count(x)": 250, "count(nothing)": 0}
     ]
     groups = [{"x": key, "count()": 50} for key in (1, 2, 3, 4, 5, None)]
     assert hl.query(path).group_by("x").agg("count()").rows == groups
     assert [counted(path, "t = 'text 3'"), counted(path, "x > 3")] == [50, 100]
-    if dictionary or writer.startswith("parquet-cpp "):  # texts that are grouped by and in no dictionary are left to pyarrow
-        groups = [{"t": key and f"text {key}", "count()": 50} for key in (1, 2, 3, 4, 5, None)]
-        assert hl.query(path).group_by("t").agg("count()").rows == groups
+    groups = [{"t": key and f"text {key}", "count()": 50} for key in (1, 2, 3, 4, 5, None)]
+    assert hl.query(path).group_by("t").agg("count()").rows == groups
 
 
 def test_compressed_pages_of_parquet_cpp_of_as_many_bytes_as_without(tmp_path):
@@ -356,23 +357,21 @@ def test_times_of_96_bits_that_64_do_not_hold(tmp_path, time, year, dictionary):
 @pytest.mark.parametrize("codec", ["snappy", "gzip", "brotli", "zstd", "lz4"])
 @pytest.mark.parametrize("dictionary", [True, False])
 def test_times_of_96_bits_of_all_codecs(tmp_path, codec, dictionary):
-    """That of LZ4 that says less of itself pyarrow alone decompresses, and it takes times for others."""
+    """Also the one of LZ4 that says less of itself."""
     path = tmp_path / "t"
     table = pa.table({"t": pa.array(MOMENTS * 3, pa.timestamp("us")), "x": range(3 * len(MOMENTS))})
     options = {"use_deprecated_int96_timestamps": True, "use_dictionary": dictionary, "compression": codec}
     pyarrow.parquet.write_table(table, path, **options)
-    found = hl.query(path).agg("min(t)", "max(t)").rows
-    assert found == [{"min(t)": MOMENTS[0], "max(t)": MOMENTS[-1]}]
+    wanted = [{"min(t)": MOMENTS[0], "max(t)": MOMENTS[-1]}]
+    assert hl.query(path).agg("min(t)", "max(t)").rows == wanted
 
     def change(footer):
         for chunk in chunks(footer):
             chunk[3][1][4] = I32, 5
 
-    with_footer(path, change)
-    with pytest.raises(
-        ConfigError, match=r"'t' in row group 0 is INT96 in .* \(LZ4\), of which pyarrow takes some times for oth"
-    ):
-        hl.query(path).agg("min(t)")
+    if codec == "lz4":
+        with_footer(path, change)
+        assert hl.query(path).agg("min(t)", "max(t)").rows == wanted
 
 
 def test_bounds_of_times_of_96_bits(tmp_path):
@@ -431,5 +430,5 @@ def test_pages_of_several_members_of_gzip(tmp_path, form, dictionary, version):
 def test_damaged_pages_of_several_members_of_gzip(tmp_path, form):
     pyarrow.parquet.write_table(pa.table({"x": range(2000)}), tmp_path / "t", use_dictionary=False, compression="gzip")
     with_pages(tmp_path / "t", lambda column, header, body: form(gzip.decompress(body)))
-    with pytest.raises(FormatError, match="'x' in row group 0 has a page that holds more or less than its header says"):
+    with pytest.raises(FormatError, match="damaged"):
         hl.query(tmp_path / "t").agg("sum(x)")

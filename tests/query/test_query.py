@@ -23,7 +23,6 @@ import pyarrow.parquet  # noqa: E402
 
 import hinterland as hl  # noqa: E402
 from hinterland import _core  # noqa: E402
-from hinterland.query.run import Run  # noqa: E402
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError  # noqa: E402
 
 from .tables import made, write  # noqa: E402
@@ -128,11 +127,10 @@ def test_predicates_follow_kleene(files, predicate):
             min(numbers["day"], default=None),
             max(numbers["int8"], default=None),
         ]
-        assert found.least_bytes <= found.bytes
 
 
 @pytest.mark.parametrize("keys", [["text"], ["plain", "flag"], ["int8", "text"], ["uint64"], ["day"], ["moment", "money"]])
-def test_groups_are_sorted_with_nulls_last(files, keys, together):
+def test_groups_are_sorted_with_nulls_last(files, keys):
     groups = {}
     for row in ROWS:
         groups.setdefault(tuple(row[key] for key in keys), []).append(row["int64"])
@@ -145,7 +143,8 @@ def test_groups_are_sorted_with_nulls_last(files, keys, together):
             assert (row["count()"], row["sum(int64)"], row["count(int64)"]) == (len(groups[key]), sum(values), len(values))
 
 
-def test_float_sums_are_the_same_however_they_are_made(tmp_path, monkeypatch, together):
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_float_sums_are_as_good_as_compensation_makes_them(tmp_path, threads):
     rng = random.Random(3)
     values = [rng.uniform(-1, 1) * 10.0 ** rng.randrange(-9, 9) for _ in range(60_000)]
     table = pa.table({"x": values, "k": [i % 7 for i in range(60_000)]})
@@ -153,23 +152,26 @@ def test_float_sums_are_the_same_however_they_are_made(tmp_path, monkeypatch, to
         write(table, tmp_path / f"{kind}{rows}", kind, rows)
         for kind, rows in (("arrow", 60_000), ("arrow", 777), ("parquet", 9999))
     ]
-    found = set()
     before = _core.num_threads()
     try:
-        for threads in (1, 2, 3):
-            _core.set_num_threads(threads)
-            for streamed in (True, False):
-                monkeypatch.setattr(Run, "streamed", streamed)
-                for path in paths:
-                    whole = hl.query(path).filter("k < 5").agg("sum(x)").rows
-                    grouped = hl.query(path).group_by("k").agg("sum(x), mean(x)").rows
-                    found.add(str((whole, grouped)))
+        _core.set_num_threads(threads)
+        for path in paths:
+            whole = hl.query(path).filter("k < 5").agg("sum(x)").rows[0]["sum(x)"]
+            kept = [v for i, v in enumerate(values) if i % 7 < 5]
+            assert abs(whole - math.fsum(kept)) <= 4 * 2**-53 * math.fsum(map(abs, kept))
+            for row in hl.query(path).group_by("k").agg("sum(x), mean(x)").rows:
+                kept = values[row["k"] :: 7]
+                assert abs(row["sum(x)"] - math.fsum(kept)) <= 4 * 2**-53 * math.fsum(map(abs, kept))
+                assert row["mean(x)"] == pytest.approx(row["sum(x)"] / len(kept), rel=1e-9)
     finally:
         _core.set_num_threads(before)
-    assert len(found) == 1
-    kept = [v for i, v in enumerate(values) if i % 7 < 5]
-    error = abs(whole[0]["sum(x)"] - math.fsum(kept))
-    assert error <= 134 * 2**-53 * math.fsum(map(abs, kept))
+
+
+@pytest.mark.parametrize(("values", "total"), [([1.0, math.inf, -3.0], math.inf), ([math.inf, -math.inf], math.nan),
+    ([math.nan, 1.0], math.nan), ([1e308] * 3, math.inf), ([-0.0], 0.0)])  # fmt: skip
+def test_sums_without_a_finite_value(tmp_path, values, total):
+    path = write(pa.table({"x": values}), tmp_path / "t", "arrow", 10)
+    assert str(hl.query(path).agg("sum(x)").rows) == str([{"sum(x)": total}])
 
 
 @pytest.mark.parametrize("keys", [["text"], ["small"], ["large"], ["small", "text"]], ids=str)
@@ -246,8 +248,8 @@ def test_of_no_row(files, tmp_path):
 
 def test_statistics_leave_row_groups_out(tmp_path):
     path = write(pa.table({"x": list(range(10_000)), "y": [1.0] * 10_000}), tmp_path / "t", "parquet", 1000)
-    few, all_of = hl.query(path).filter("x >= 9990").agg("sum(y)"), hl.query(path).filter("x >= 0").agg("sum(y)")
-    assert few.rows == [{"sum(y)": 10.0}] and few.bytes < all_of.bytes / 5
+    few = hl.query(path).filter("x >= 9990").agg("sum(y)")
+    assert few.rows == [{"sum(y)": 10.0}]
     assert "9 of 10 row groups that statistics leave out" in few.explain()
 
 
@@ -333,7 +335,7 @@ def test_floats_at_the_bound_itself(tmp_path, kind):
             assert found.matched == int(holds(values, literal).sum()), (order, literal)
 
 
-def test_what_matched_is_kept_through_parts_without_matches(tmp_path, together):
+def test_what_matched_is_kept_through_parts_without_matches(tmp_path):
     """A block that ends in a later part than the one with its matches is added up after parts in which no row matches."""
     x = np.zeros(20_000)
     x[50] = 7
@@ -420,8 +422,11 @@ def test_lists_of_many_numbers(tmp_path, kind):
         assert asked.filter(f"{name} in ({', '.join(shown)})").agg("count()").rows == [{"count()": there}]
         nulls = values.count(None)
         assert asked.filter(f"{name} not in ({', '.join(shown)})").agg("count()").rows == [{"count()": rows - there - nulls}]
+    fractions = ", ".join(f"{number}.5" for number in range(100))  # of which none is a whole number
+    assert hl.query(path).filter(f"int64 in ({fractions})").agg("count()").matched == 0
+    assert hl.query(path).filter(f"int64 not in ({fractions})").agg("count()").matched == rows - table["int64"].null_count
     nowhere = ", ".join(map(str, range(10_000, 10_100)))
     found = hl.query(path).filter(f"uint64 in ({nowhere})").agg("count()")
-    assert found.rows == [{"count()": 0}] and (kind == "arrow" or found.bytes < 100_000)
+    assert found.rows == [{"count()": 0}] and (kind == "arrow" or "13 of 14 row groups" in found.explain())
     with pytest.raises(ConfigError, match="does not compare"):
         hl.query(path).filter(f"int64 in ({nowhere}, 'x')").agg("count()")

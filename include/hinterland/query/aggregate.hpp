@@ -3,7 +3,7 @@
 // Rows are added in blocks of 4096 by their number in the file. Without groups lane l of a block adds its matched rows, those of
 // number l modulo 32, in their order, in float64; the lanes are added as a tree. With groups each group's rows of a block are added
 // in their order. Blocks are added in their order with compensation (Neumaier 1974). So the sum is the same for any number of
-// threads, on any processor, and whether values were streamed or gathered. Its error is at most (127 + 5 + 2) u of the sum of the
+// warps, and whether values were streamed or gathered. Its error is at most (127 + 5 + 2) u of the sum of the
 // absolute values without groups, and (4095 + 2) u with them, but for terms of u^2; u is 2^-53.
 //
 // Whole numbers and decimals are added exactly, in 128 bits.
@@ -17,11 +17,10 @@ inline constexpr int kLanes = 32;
 
 // What aggregates need to know of the values of a column, or of the rows' ratios of two.
 struct Measure {
-  int64_t column;    // -1: rows are counted, and nothing else is asked
-  int64_t divisor;   // -1, or the column that it is divided by
-  int64_t adds;      // whether the sum is asked for
-  int64_t bounds;    // whether the least and the greatest value are
-  int64_t streamed;  // whether blocks are read whole; otherwise only values of rows that match
+  int64_t column;   // -1: rows are counted, and nothing else is asked
+  int64_t divisor;  // -1, or the column that it is divided by
+  int64_t adds;     // whether the sum is asked for
+  int64_t bounds;   // whether the least and the greatest value are
 };
 
 // What is known of rows that were looked at. Of one block, `rest` is zero.
@@ -67,14 +66,6 @@ HINTERLAND_FN void add_compensated(Total& to, double value) {
   const bool larger = (to.sum < 0 ? -to.sum : to.sum) >= (value < 0 ? -value : value);
   to.rest += larger ? (to.sum - sum) + value : (value - sum) + to.sum;
   to.sum = sum;
-}
-
-// The sum of all lanes, in place: lane l takes lane l + 16, then l + 8, ...
-HINTERLAND_FN double add_lanes(double* lanes) {
-  for (int half = kLanes / 2; half > 0; half /= 2) {
-    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-  }
-  return lanes[0];
 }
 
 template <class T>
@@ -134,16 +125,5 @@ HINTERLAND_FN void add_block(Total& to, const Total& block) {
   add_compensated(to, block.sum);
   join_bounds<T>(to, block);
 }
-
-struct AggregateParams {
-  const Column* columns;
-  const Measure* measures;
-  int64_t measured;
-  const int64_t* keys;  // columns
-  int64_t keyed;
-  const uint64_t* words;  // of the rows that match; null where all do
-  int64_t rows;           // of the file
-  int64_t begin, end;     // blocks
-};
 
 }  // namespace hinterland::query

@@ -1,5 +1,4 @@
-// Queries on a GPU: each warp has rows of its own, and answers are those of the CPU to the bit (query/aggregate.hpp says in which
-// order values are added).
+// Queries on a GPU: each warp has rows of its own (query/aggregate.hpp says in which order values are added).
 //
 // A chunk of the file goes through four kernels: its rows are filtered, numbered by their groups, added up block by block, and the
 // blocks are added in their order. Columns lie in memory that the GPU addresses, most of them the host's. Those that the filter
@@ -137,19 +136,17 @@ __device__ inline void load_bits(const PieceColumn& column, int64_t first, bool 
   }
   with_element(column.element, [&](auto kind) {
     using T = decltype(kind);
-    if constexpr (!stdlib::is_same_v<T, Decimal>) {
-      const T* const values = static_cast<const T*>(column.values);
-      T taken[kSteps];
-      if (whole) {
-        load_all(values, first, taken);
-      } else {
-        for (int k = 0; k < kSteps; ++k) {
-          taken[k] = T{};
-          if (rows[k] >> lane & 1) taken[k] = values[first + kStepRows * k + lane];
-        }
+    const T* const values = static_cast<const T*>(column.values);
+    T taken[kSteps];
+    if (whole) {
+      load_all(values, first, taken);
+    } else {
+      for (int k = 0; k < kSteps; ++k) {
+        taken[k] = T{};
+        if (rows[k] >> lane & 1) taken[k] = values[first + kStepRows * k + lane];
       }
-      for (int k = 0; k < kSteps; ++k) out[k] = stdlib::bit_cast<int64_t>(wide(taken[k]));
     }
+    for (int k = 0; k < kSteps; ++k) out[k] = stdlib::bit_cast<int64_t>(wide(taken[k]));
   });
   if (column.entries == nullptr) return;
   for (int64_t& bits : out) bits = column.entries[bits];
@@ -475,7 +472,7 @@ class LaneTotal {
   // All lanes' together.
   __device__ void write(const Measure& measure, int64_t count, Total* to) {
     for (int half = kLanes / 2; half > 0; half /= 2) {
-      sum_ += __shfl_down_sync(Warp::kAll, sum_, half);  // as add_lanes
+      sum_ += __shfl_down_sync(Warp::kAll, sum_, half);  // lane l takes lane l + 16, then l + 8, ...
       Total other{};
       other.least = Warp::swapped(bounds_.least, half);
       other.greatest = Warp::swapped(bounds_.greatest, half);

@@ -6,16 +6,12 @@
 namespace hinterland::query {
 
 inline constexpr int64_t kBlockRows = 4096;  // rows that are looked at, and added up, together; by number in the file
-inline constexpr int64_t kWordRows = 64;
-inline constexpr int64_t kBlockWords = kBlockRows / kWordRows;
 
 enum class TestKind : int64_t {
   kRange,  // low <= value <= high
   kTable,  // an entry for each code
   kNull,   // the row has no value
   kPair,   // two columns
-  kSet,    // one of many whole numbers; on the CPU alone
-  kBits,   // of bytes that say which tests hold, the bits of `low`; on the CPU alone
 };
 
 // One comparison. Literals are bounds in the column's own type (src/hinterland/query/bounds.py), so all orders are ranges.
@@ -24,8 +20,8 @@ struct Test {
   int64_t column, other;  // the second of pairs alone
   int64_t negated;        // whether it holds where it would not, and where the value is known
   int64_t low, high;      // the bits of int64, uint64 or float64, as the column's values are taken
-  const uint8_t* table;   // of kSet its numbers, int64_t, as signed ones in ascending order
-  int64_t orders;         // of pairs: those that hold, Order's bits; of kSet how many numbers there are
+  const uint8_t* table;
+  int64_t orders;  // of pairs: those that hold, Order's bits
 };
 
 // Of two values; none of these with NaN.
@@ -67,22 +63,6 @@ template <class T>
 HINTERLAND_FN bool in_range(T value, T low, T high) {
   return static_cast<bool>(static_cast<int>(value >= low) & static_cast<int>(value <= high));  // no branch: it vectorizes
 }
-HINTERLAND_FN bool in_range(Float16 value, float low, float high) { return in_range(widen(value), low, high); }
-HINTERLAND_FN bool in_range(Decimal value, int64_t low, int64_t high) { return in_range(value.low, low, high); }
-
-// A bound as the loop over values of type T takes it.
-template <class T>
-HINTERLAND_FN auto bound_of(int64_t bits) {
-  if constexpr (stdlib::is_same_v<T, Decimal>) {
-    return bits;
-  } else if constexpr (stdlib::is_same_v<T, Float16>) {
-    return static_cast<float>(stdlib::bit_cast<double>(bits));
-  } else if constexpr (stdlib::is_floating_point_v<T>) {
-    return static_cast<T>(stdlib::bit_cast<double>(bits));
-  } else {
-    return static_cast<T>(bits);
-  }
-}
 
 // Of 64 rows: for which it is true, and for which it is known whether it is.
 struct Truth {
@@ -101,15 +81,5 @@ HINTERLAND_FN Truth negation(Truth a) { return {a.known & ~a.holds, a.known}; }
 
 // A predicate is a list of the numbers of tests and of these, each of which takes what came before it from a stack.
 enum Step : int64_t { kAnd = -1, kOr = -2, kNot = -3 };
-
-struct FilterParams {
-  const Column* columns;
-  const Test* tests;
-  const int64_t* program;
-  int64_t steps;
-  int64_t depth;       // of the stack
-  uint64_t* words;     // a bit for each row of the file: set where the predicate is true, kept elsewhere
-  int64_t begin, end;  // blocks
-};
 
 }  // namespace hinterland::query

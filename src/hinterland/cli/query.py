@@ -32,7 +32,7 @@ def query(
     """Answer a question to a table in a file: sums, means and counts of the rows that match."""
     from ..query import query as asked
     from ..query.expression import columns
-    from ..runtime.units import format_bytes
+    from ..query.result import read_of
 
     begun = time.perf_counter()
     question = asked(file)
@@ -47,10 +47,9 @@ def query(
         sizes = {"matched": found.matched, "bytes": found.bytes, "least_bytes": found.least_bytes, "seconds": seconds}
         emit({"path": str(file), "rows": rows, **sizes}, True, "")
         return
-    read = f"{format_bytes(found.bytes)} read of at least {format_bytes(found.least_bytes)}"
     names = list(found.rows[0]) if found.rows else []
     print_table(
-        f"{file}: {found.matched:,} rows match; {seconds:.3g} s, {read}",
+        f"{file}: {found.matched:,} rows match; {seconds:.3g} s{read_of(found.bytes, found.least_bytes)}",
         [(_shown(name), isinstance(found.rows[0][name], int | float | Decimal)) for name in names],
         [[_shown(row[name]) for name in names] for row in found.rows],
     )

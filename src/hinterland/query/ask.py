@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,12 +15,14 @@ from ..runtime.errors import ConfigError
 from ..runtime.warned import warn_once
 from . import expression
 from .bounds import Kind, kind_of, real, scaled
-from .files import Table, named_type, sentences
+from .by_engine import ByEngine
+from .files import named_type, sentences
 from .held import HeldTable
 from .on_gpu import OnGpu
 from .program import Program
 from .result import QueryResult
 from .run import Found, Measured, Run
+from .table import Table
 
 _EXACT = Context(prec=120)
 _MOST_KEYS = 32
@@ -101,7 +104,8 @@ def query(path: Any, device: torch.device | str | int | None = None) -> Query:
         device: where it is answered. None is the CPU, which reads the file where it lies: the quickest way to one answer. A GPU
             reads copies of the columns in mapped host memory, which are made when a column is first asked for, and live as
             long as this query and those made from it: the quickest way to the answers that follow. Of numbers of which at
-            most 65,536 differ the copy is codes of one or two bytes. Both give the same answers, to the bit.
+            most 65,536 differ the copy is codes of one or two bytes. Both give the same answers, but for the last digits of
+            sums of floats.
 
     Raises:
         ConfigError: ``path`` names no file.
@@ -138,8 +142,8 @@ def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> Qu
     for name, values in zip(names, columns, strict=True):  # for many groups quicker than row by row
         for row, value in zip(rows, values, strict=True):
             row[name] = value
-    plans = run.plans()
-    return QueryResult(rows, run.matched, sum(p.bytes for p in plans), sum(p.least_bytes for p in plans), plans)
+    read, least = (_added(getattr(plan, name) for plan in answer.plans) for name in ("bytes", "least_bytes"))
+    return QueryResult(rows, answer.matched, read, least, answer.plans)
 
 
 def _run(
@@ -151,12 +155,18 @@ def _run(
 ) -> Run:
     """On the GPU that was asked for, where it can be."""
     if asked.held.device.type == "cpu":
-        return Run(table, kinds, program, asked.keys, measures)
+        return ByEngine(table, kinds, program, asked.keys, measures)
     on_gpu = OnGpu(table, kinds, program, asked.keys, measures, asked.held)
     if refusal := on_gpu.refusal():
         warn_once(f"query {refusal}", f"{asked.path}: answered by the CPU: {refusal}")
-        return Run(table, kinds, program, asked.keys, measures)
+        return ByEngine(table, kinds, program, asked.keys, measures)
     return on_gpu
+
+
+def _added(sizes: Iterable[int | None]) -> int | None:
+    """None where one is not known."""
+    sizes = list(sizes)
+    return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
 
 
 def _kind(table: Table, name: str) -> Kind:

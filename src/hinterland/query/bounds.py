@@ -57,8 +57,8 @@ class Kind:
         """What stored numbers are divided by to be values: of decimals; 1 of others."""
         return float(self.units) if self.family == "decimal" else 1.0
 
-    def values(self, stored: Sequence[int]) -> list[Any]:
-        """What Python calls values that are stored as these 64 bits; all are of one type.
+    def values(self, stored: Sequence[Any]) -> list[Any]:
+        """What Python calls values that are stored as these numbers; all are of one type.
 
         Times are ``date`` or ``datetime``; of nanoseconds, or where Python does not know a year or the time zone, they are all
         ``numpy.datetime64``, of UTC where there is a zone.
@@ -66,8 +66,7 @@ class Kind:
         import pyarrow
 
         if self.family == "float":
-            floats = np.array(stored, np.int64).view(np.float64) + 0.0  # no -0.0: which zero is least depends on nothing then
-            return floats.tolist()
+            return [one + 0.0 for one in stored]  # no -0.0: which zero is least depends on nothing then
         if self.element == "uint64":
             return [one % 2**64 for one in stored]
         if self.family == "bool":

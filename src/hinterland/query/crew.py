@@ -1,39 +1,29 @@
-"""Threads that share out what is to be decoded."""
+"""Work of several threads whose results are taken in order."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor, wait
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
 
 from .. import _core
 
-Task = Callable[[], None]
+Task = Callable[[], Any]
 
 
-class Crew:
-    """Threads, which begin when they are first needed and end with this object."""
-
-    def __init__(self) -> None:
-        self._threads: ThreadPoolExecutor | None = None
-
-    def do(self, tasks: Iterable[Task]) -> None:
-        """All tasks, by this thread and others, each of which takes the next one that is left."""
-        tasks = list(tasks)
-        left = iter(tasks)
-
-        def work() -> None:
-            for task in left:
-                task()
-
-        threads = min(_core.num_threads(), len(tasks))
-        if threads > 1 and self._threads is None:
-            self._threads = ThreadPoolExecutor(_core.num_threads() - 1)
-        others = [self._threads.submit(work) for _ in range(threads - 1)] if self._threads is not None else []
+def ahead(tasks: Iterable[Task]) -> Iterator[Any]:
+    """What each task returns, in their order; as many as there are threads are at work or wait to be taken."""
+    threads = int(_core.num_threads())
+    with ThreadPoolExecutor(threads) as pool:
+        coming: deque[Future[Any]] = deque()
         try:
-            work()
+            for task in tasks:
+                coming.append(pool.submit(task))
+                if len(coming) > threads:
+                    yield coming.popleft().result()
+            while coming:
+                yield coming.popleft().result()
         finally:
-            deque(left, 0)  # after an error nothing is left to do
-            wait(others)
-        for other in others:
-            other.result()
+            for left in coming:
+                left.cancel()

@@ -15,8 +15,8 @@ from ..storage.names import reading
 from .arrow import ArrowFile
 from .converted import arrow_copy
 from .parquet import ParquetFile
+from .table import Table
 
-Table = ArrowFile | ParquetFile
 # What files begin with, and where the same stands at their end.
 _MAGICS = {
     b"ARROW1": slice(-6, None), b"PAR1": slice(-4, None), b"PARE": slice(-4, None), b"ORC": slice(-4, -1),
@@ -69,7 +69,7 @@ def open_table(path: str) -> Table:
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:
-        raise ConfigError(f"{path}: queries need pyarrow: pip install 'hinterland[arrow]'") from error
+        raise ConfigError(f"{path}: queries need pyarrow: pip install 'hinterland[query]'") from error
     with sentences(path):
         mode = os.stat(path).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):

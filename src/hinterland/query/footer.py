@@ -1,4 +1,4 @@
-"""What a Parquet file says at its end of its chunks, and statistics that lie there or beside pages."""
+"""What a Parquet file says at its end of its chunks, and statistics of them."""
 
 from __future__ import annotations
 
@@ -54,15 +54,15 @@ def footer_range(file: Any) -> np.ndarray:
     return np.array([[end - length, end]])
 
 
-def null_counts(footer: Footer, descriptor: Any, parts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """How many nulls parts of a column have, of so many ``rows`` each: as their writer counted them, if it is known to do that
+def null_counts(footer: Footer, descriptor: Any, chunks: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """How many nulls chunks of a column have, of so many ``rows`` each: as their writer counted them, if it is known to do that
     right, and none where the column is required; -1: not known, as of what has bounds, but no value."""
     if descriptor.max_definition_level == 0:
         return np.zeros(len(rows), np.int64)
     if not footer.writer.counts_nulls:
         return np.full(len(rows), -1)
-    nulls = parts["nulls"]
-    return np.where((nulls >= 0) & (nulls <= rows - (parts["least_at"] >= 0)), nulls, -1)
+    nulls = chunks["nulls"]
+    return np.where((nulls >= 0) & (nulls <= rows - (chunks["least_at"] >= 0)), nulls, -1)
 
 
 def chunk_statistics(
@@ -71,31 +71,13 @@ def chunk_statistics(
     """Of a column's chunk in each row group, of so many ``rows``; None where nothing is known of any."""
     if not footer.ordered:
         return None
-    return statistics_at(kind, descriptor, file, footer, footer.chunks[:, number], (footer.at, file.size - 8), rows, None)
-
-
-def statistics_at(
-    kind: Kind,
-    descriptor: Any,
-    file: Any,
-    footer: Footer,
-    parts: np.ndarray,
-    within: tuple[int, int],
-    rows: np.ndarray,
-    empty: np.ndarray | None,
-) -> Statistics:
-    """From places of bounds, which count from the first of the bytes ``within`` which they lie; ``empty`` parts have none."""
-    begin, end = within
+    chunks, end = footer.chunks[:, number], file.size - 8
     believed = kind.family != "text" or footer.writer.bounds_texts
     sides = []
     for side in ("least", "greatest"):
-        at, size = parts[f"{side}_at"], parts[f"{side}_bytes"]
-        there = (at >= 0) & (size >= 0) & (size <= end - begin - at) & believed
-        if empty is not None:
-            there &= ~empty
+        at, size = chunks[f"{side}_at"], chunks[f"{side}_bytes"]
+        there = (at >= 0) & (size >= 0) & (size <= end - footer.at - at) & believed
         places = np.empty((len(at), 2), np.int64)
-        places[:, 0], places[:, 1] = np.where(there, begin + at, -1), size
+        places[:, 0], places[:, 1] = np.where(there, footer.at + at, -1), size
         sides.append(places)
-    nulls = null_counts(footer, descriptor, parts, rows)
-    nulls = nulls if empty is None else np.where(empty, rows, nulls)
-    return statistics_of(kind, descriptor, file, sides[0], sides[1], nulls, rows)
+    return statistics_of(kind, descriptor, file, sides[0], sides[1], null_counts(footer, descriptor, chunks, rows), rows)

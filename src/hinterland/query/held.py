@@ -12,7 +12,6 @@ import os
 import threading
 import weakref
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -24,8 +23,9 @@ from ..runtime.errors import FormatError
 from ..storage.names import reading
 from .bounds import Kind
 from .coded import NumberCopy
-from .files import Table, open_table
-from .segments import Segment, segment_of
+from .files import open_table
+from .segments import Segment, segment_of, whole
+from .table import Table
 from .texts import Numbers
 
 _BLOCK = _core.QUERY_BLOCK_ROWS
@@ -129,11 +129,10 @@ class HeldTable:
         """
         table = self._opened[1] if self._opened is not None else self.table()
         missing = {name: _Copy(kind, table.rows, self.device) for name, kind in kinds.items() if name not in self._columns}
-        parts = table.parts_left(names=missing) if missing else []
-        for part, after in zip_longest(parts, parts[1:]):
-            for name, begin, array in table.read(part, dict.fromkeys(missing), after=after):
+        for begin, batch in table.batches(list(missing), table.parts()) if missing else ():
+            for (name, copy), array in zip(missing.items(), batch.columns, strict=True):
                 if len(array):
-                    missing[name].add(f"{self.path}: the column {name!r}", array, begin)
+                    copy.add(f"{self.path}: the column {name!r}", array, begin)
         self._columns.update({name: copy.done() for name, copy in missing.items()})
         return {name: self._columns[name] for name in kinds}
 
@@ -187,11 +186,10 @@ class _Copy:
         return torch.from_numpy(_memory(segment.codes, max(segment.entries, 1), "int32"))[codes]
 
     def _whole(self, what: str, segment: Segment) -> torch.Tensor:
-        halves = torch.from_numpy(_memory(segment.values, 2 * (segment.end - segment.begin), "int64")).view(-1, 2)
-        wide = halves[:, 1] != halves[:, 0] >> 63
-        if bool(wide.any()) and bool((wide & _has_value(segment)).any()):
+        numbers, wide = whole(_memory(segment.values, 2 * (segment.end - segment.begin), "int64"))
+        if wide.any() and (wide & _has_value(segment).numpy()).any():
             raise FormatError(f"{what} has decimals of more than 18 digits; the file is damaged, write it again")
-        return halves[:, 0].contiguous()
+        return torch.from_numpy(numbers)
 
     def done(self) -> HeldColumn:
         """What was copied; codes of few texts are narrow, as those of numbers are."""

@@ -19,16 +19,16 @@ from ..runtime.launch import launch
 from ..runtime.params import address, struct
 from .bounds import Kind
 from .chunks import chunks_of
-from .files import Table
-from .filtering import native_test
-from .held import HeldTable
-from .program import Program
+from .held import HeldColumn, HeldTable
+from .program import Program, Test
 from .result import ColumnPlan
-from .run import Answer, Measured, Run
+from .run import Answer, Found, Measured, Run
+from .table import Table
 
 _BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
 _THREADS = _core.QUERY_BLOCK_THREADS
 _TOTAL = ctypes.sizeof(struct("query::Total"))
+_FIELDS = [field[0] for field in struct("query::Total")._fields_]
 _ROOM = 256 << 20  # bytes of the GPU's memory that a chunk may take: chosen, not measured
 _MOST_BLOCKS = 2048  # of a chunk: 8 million rows, whose copy takes longer than its launches (docs/notes/queries-on-h200.md)
 _FILTER_WARPS = 16  # of a multiprocessor
@@ -36,6 +36,8 @@ _COPIED_FROM = 0.85  # share of a chunk's sectors from which on a copy of the wh
 _SECTOR = 32
 # Groups whose totals each block has room for: of more, they would be most of what is written.
 MOST_GROUPS = 1024
+
+Pair = tuple[str | None, str | None]  # a column, and the one that it is divided by
 
 KERNELS = KernelFile("query/by_warp.cu", ("filter_kernel", "group_kernel", "total_kernel", "merge_kernel"))
 
@@ -48,7 +50,6 @@ class OnGpu(Run):
     """
 
     gather_below = -1.0
-    first_rows = _MOST_BLOCKS * _BLOCK  # so that a GPU waits for the first chunk's statistics alone
 
     def __init__(
         self,
@@ -62,6 +63,10 @@ class OnGpu(Run):
         super().__init__(table, kinds, program, keys, measures)
         self._device = held.device
         self._source = held
+        self._numbers = {name: number for number, name in enumerate(kinds)}
+        self._reads = {name: _Read() for name in kinds}
+        self._compared = program.columns if program is not None else []
+        self._parts = table.parts(program)
         self._held = held.columns({name: kinds[name] for name in keys})
         self._spans = [self._held[name].span for name in keys]
         self._grouped = math.prod(count + 1 for _, count in self._spans)
@@ -82,13 +87,13 @@ class OnGpu(Run):
     def answer(self) -> Answer:
         """What was asked."""
         self._held = self._source.columns(self.kinds)
-        for name, column in self._held.items():
-            self._columns[name].texts = column.texts
         with torch.cuda.device(self._device):
-            self._run()
-        return self._found()
+            pairs, totals, matched = self._run()
+        keys, found = _groups(self, pairs, totals)
+        return Answer(keys, found, matched, [self._plan(name, read, matched) for name, read in self._reads.items()])
 
-    def _run(self) -> None:
+    def _run(self) -> tuple[list[Pair], np.ndarray[Any, Any], int]:
+        """What is measured, query::Total of each, [measured, grouped], and how many rows match."""
         pairs = list(dict.fromkeys((one.column, one.divisor) for one in [Measured(None), *self.measures]))
         self._wide = self._wide_columns(pairs)
         staged = sum(self._held[name].bits for name in self._staged)
@@ -110,9 +115,8 @@ class OnGpu(Run):
             for room in rooms:
                 here.wait_stream(room.stream)
         totals, matched, counts = (found.view(np.int64) for found in small.back("into", "matched", "counts"))
-        self.matched = int(matched[0])
         self._count_reads(chunks, counts.reshape(-1, 4).tolist())
-        self._groups = _Groups(self, pairs, totals)
+        return pairs, totals.reshape(len(pairs), self._grouped, len(_FIELDS)), int(matched[0])
 
     def _coming(self, rooms: list[_Room], most: int) -> Iterator[_Chunk]:
         """Chunks of up to ``most`` blocks that statistics leave, once columns that their filter compares are on their way."""
@@ -124,10 +128,10 @@ class OnGpu(Run):
                 self._stage(chunk, self._compared_values)
             yield chunk
 
-    def _prepared(self, pairs: list[tuple[str | None, str | None]], rooms: list[_Room]) -> _Small:
+    def _prepared(self, pairs: list[Pair], rooms: list[_Room]) -> _Small:
         """What all chunks' kernels need."""
         program, nothing = self._steps(), self._nothing(pairs)
-        truths = [self._truths(test).tobytes() if test.kind == "table" else b"" for test in self._tests]
+        truths = [_truths(test, self._held[test.column]) if test.kind == "table" else b"" for test in self._tests]
         small = _Small(
             self._device,
             into=nothing.nbytes,
@@ -144,7 +148,7 @@ class OnGpu(Run):
         small.put("steps", np.array(program, np.int64).tobytes())
         small.put("truths", b"".join(truths))
         tables = small.address("truths") + np.cumsum([0, *map(len, truths)])
-        tests = [native_test(test, self._numbers, table) for test, table in zip(self._tests, tables.tolist(), strict=False)]
+        tests = [self._native(test, table) for test, table in zip(self._tests, tables.tolist(), strict=False)]
         small.put("tests", _packed("query::Test", tests))
         spans = [
             {"column": self._numbers[name], "low": low, "values": count}
@@ -234,7 +238,7 @@ class OnGpu(Run):
             given = self._held[name].values.cpu()[chunk.first * block : chunk.last * block]
             chunk.room.staged[self._numbers[name]][: len(given)].copy_(given, non_blocking=True)
 
-    def _wide_columns(self, pairs: list[tuple[str | None, str | None]]) -> list[list[str]]:
+    def _wide_columns(self, pairs: list[Pair]) -> list[list[str]]:
         """Columns that are read where rows match, and may be staged as well: none, those of 4 bytes a value, those of 8, too.
         Narrower ones are read as quickly by loads."""
         merged = ((pair, self._merged(pair)) for pair in pairs)
@@ -278,7 +282,7 @@ class OnGpu(Run):
             torch.cuda.Stream(),
         )
 
-    def _merged(self, pair: tuple[str | None, str | None]) -> dict[str, Any]:
+    def _merged(self, pair: Pair) -> dict[str, Any]:
         """What is asked of a column, or of a ratio, all together."""
         asked = [one for one in self.measures if (one.column, one.divisor) == pair]
         over, under = (-1 if name is None else self._numbers[name] for name in pair)
@@ -312,14 +316,22 @@ class OnGpu(Run):
         places = {id(test): at for at, test in enumerate(self._tests)}
         return [step if step < 0 else places[id(self.program.tests[step])] for step in self.program.steps]
 
-    def _blocks_left(self) -> Iterator[tuple[int, int]]:
-        """Ranges of blocks that statistics leave. A GPU works on what was given while the next statistics are compared."""
-        for part in self._parts():
-            left = self._rows_left(part)
-            for first, last in [(part.begin, part.end)] if left is None else left.tolist():
-                yield first // _BLOCK, -(-last // _BLOCK)
+    def _native(self, test: Test, table: int) -> dict[str, Any]:
+        """A test's fields in query::Test; ``table``: the address of what it holds for, of tests that have one."""
+        given: dict[str, Any] = {"kind": _core.QUERY_TESTS[test.kind], "column": self._numbers[test.column], "table": table}
+        given.update(negated=int(test.negated), orders=test.orders)
+        if test.other is not None:
+            given["other"] = self._numbers[test.other]
+        if test.range is not None:
+            given.update(low=test.range.low, high=test.range.high)
+        return given
 
-    def _nothing(self, pairs: list[tuple[str | None, str | None]]) -> np.ndarray[Any, Any]:
+    def _blocks_left(self) -> Iterator[tuple[int, int]]:
+        """Ranges of blocks that statistics leave."""
+        for part in self._parts:
+            yield part.begin // _BLOCK, -(-part.end // _BLOCK)
+
+    def _nothing(self, pairs: list[Pair]) -> np.ndarray[Any, Any]:
         """Totals of no rows."""
         made = np.zeros((len(pairs), self._grouped), np.dtype([(name, "i8") for name in _FIELDS]))
         for at, (column, divisor) in enumerate(pairs):
@@ -334,8 +346,8 @@ class OnGpu(Run):
         return made
 
     def _count_reads(self, chunks: list[_Chunk], counts: list[list[int]]) -> None:
-        for name, (read, least, streamed, gathered) in zip(self._columns, counts, strict=True):
-            column, held = self._columns[name], self._held[name]
+        for name, (read, least, streamed, gathered) in zip(self._reads, counts, strict=True):
+            column, held = self._reads[name], self._held[name]
             column.bytes, column.least_bytes, column.streamed, column.gathered = read, least, streamed, gathered
             for chunk in chunks:
                 whole, left = (-(-rows * held.bits // 8) for rows in (chunk.rows, chunk.left))
@@ -350,12 +362,12 @@ class OnGpu(Run):
                     column.least_bytes += min(_SECTOR * chunk.touched[held.bits], whole)
                     column.streamed += chunk.last - chunk.first
 
-    def _plan(self, name: str, column: Any) -> ColumnPlan:
-        share = f"{100 * self.matched / max(self.table.rows, 1):.3g} % of {self.table.rows:,} rows match"
+    def _plan(self, name: str, column: _Read, matched: int) -> ColumnPlan:
+        share = f"{100 * matched / max(self.table.rows, 1):.3g} % of {self.table.rows:,} rows match"
         if name in self._compared:
             how, why = "streamed", "the filter reads it whole"
-            if self._left_out:
-                why += f", but for {self._left_out:,} of {self.table.groups:,} row groups that statistics leave out"
+            if left_out := self.table.groups - len(self._parts):
+                why += f", but for {left_out:,} of {self.table.groups:,} row groups that statistics leave out"
         elif column.streamed or column.gathered:
             how = " and ".join(word for word in ("streamed", "gathered") if getattr(column, word))
             why = f"{share}: {column.streamed:,} blocks of {_BLOCK:,} rows whole, single values in {column.gathered:,}"
@@ -364,7 +376,14 @@ class OnGpu(Run):
         return ColumnPlan(name, how, why, column.bytes, column.least_bytes)
 
 
-_FIELDS = [field[0] for field in struct("query::Total")._fields_]
+@dataclass
+class _Read:
+    """What was read of a column: bytes, and blocks whole or value by value."""
+
+    bytes: int = 0
+    least_bytes: int = 0
+    streamed: int = 0
+    gathered: int = 0
 
 
 @dataclass(eq=False)
@@ -444,31 +463,59 @@ def _packed(name: str, fields: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(bytes(struct(name)(**one)) for one in fields)
 
 
-class _Groups:
-    """What a GPU found, as ``_core.QueryGroups`` has what the CPU does."""
+def _truths(test: Test, column: HeldColumn) -> bytes:
+    """Of each text of a test's column whether it holds, and one more, so that there is any."""
+    assert test.text is not None
+    return np.append(column.texts.truths(test.text), False).astype(np.uint8).tobytes()
 
-    def __init__(self, run: OnGpu, pairs: list[tuple[str | None, str | None]], totals: np.ndarray[Any, Any]) -> None:
-        totals = totals.reshape(len(pairs), run._grouped, len(_FIELDS))
-        there = [0] if not run.keys else np.flatnonzero(totals[0, :, 0]).tolist()
-        order = [pairs.index((one.column, one.divisor)) for one in run.measures]
-        self._totals = np.ascontiguousarray(totals[order][:, there].transpose(1, 0, 2))
-        self._keys = np.zeros((len(there), len(run.keys) + 1), np.int64)
-        entries = [None if (codes := run._held[name].entries) is None else codes.tolist() for name in run.keys]
-        for row, number in zip(self._keys, there, strict=True):
-            for place in range(len(run.keys) - 1, -1, -1):
-                low, count = run._spans[place]
-                number, index = divmod(number, count + 1)
-                if index == count:
-                    row[-1] |= 1 << place
-                elif (values := entries[place]) is not None:
-                    row[place] = values[index]
-                else:
-                    row[place] = low + index - (2**64 if low + index >= 2**63 else 0)
 
-    def __len__(self) -> int:
-        return len(self._keys)
+def _groups(run: OnGpu, pairs: list[Pair], totals: np.ndarray[Any, Any]) -> tuple[list[list[Any]], list[Found]]:
+    """The groups that have rows, in the order of their keys: of each key the values, and what was found of each measure."""
+    numbers = np.zeros(1, np.int64) if not run.keys else np.flatnonzero(totals[0, :, 0])
+    shown: list[np.ndarray[Any, Any]] = []
+    order: list[np.ndarray[Any, Any]] = []
+    left = numbers
+    for name, (low, count) in reversed(list(zip(run.keys, run._spans, strict=True))):
+        left, index = np.divmod(left, count + 1)
+        values, rank = _key(run.kinds[name], run._held[name], low, index[index < count])
+        texts, ranks = np.full(len(index), None, object), np.zeros(len(index), rank.dtype)
+        texts[index < count], ranks[index < count] = values, rank
+        shown.insert(0, texts)
+        order += [ranks, index == count]  # the last one counts most
+    by_key = np.lexsort(order) if order else np.arange(len(numbers))
+    found = []
+    for one in run.measures:
+        kind = None if one.column is None or one.divisor is not None else run.kinds[one.column]
+        found.append(_found(totals[pairs.index((one.column, one.divisor))][numbers[by_key]], kind))
+    return [texts[by_key].tolist() for texts in shown], found
 
-    def copy_to(self, keys: int, totals: int) -> None:
-        """The words of each group's key, and its totals."""
-        ctypes.memmove(keys, self._keys.ctypes.data, self._keys.nbytes)
-        ctypes.memmove(totals, self._totals.ctypes.data, self._totals.nbytes)
+
+def _key(kind: Kind, column: HeldColumn, low: int, index: np.ndarray[Any, Any]) -> tuple[list[Any], np.ndarray[Any, Any]]:
+    """What is shown of a key's values, which lie so far from the least number, and numbers in their order."""
+    if kind.family == "text":
+        return column.texts.texts(index)
+    if column.entries is not None:
+        stored = column.entries.cpu().numpy()[index]
+    else:
+        stored = (index.astype(np.uint64) + np.uint64(low % 2**64)).view(np.int64)
+    stored = stored.view(np.uint64) if kind.element == "uint64" else stored
+    return kind.values(stored.tolist()), stored
+
+
+def _found(totals: np.ndarray[Any, Any], kind: Kind | None) -> Found:
+    """Of query::Total of each group; ``kind``: of what was measured, None of rows and of ratios."""
+    field = {name: np.ascontiguousarray(totals[:, at]) for at, name in enumerate(_FIELDS)}
+    halves = zip(field["high"].tolist(), field["low"].view(np.uint64).tolist(), strict=True)
+    wholes = [high * 2**64 + low for high, low in halves]
+    if kind is not None and kind.element == "uint64":
+        wholes = [one % 2**128 for one in wholes]
+    total, rest = (field[name].view(np.float64) for name in ("sum", "rest"))
+    with np.errstate(invalid="ignore", over="ignore"):
+        reals = np.where(np.isfinite(rest), total + rest, total).tolist()
+    taken = np.float64 if kind is not None and kind.family == "float" else np.int64
+    least, greatest = (field[name].view(taken) for name in ("least", "greatest"))
+    bounds = [
+        None if taken is np.float64 and low > high else (low, high)  # of nothing but NaN
+        for low, high in zip(least.tolist(), greatest.tolist(), strict=True)
+    ]
+    return Found(field["count"].tolist(), wholes, reals, bounds)

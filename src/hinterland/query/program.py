@@ -117,6 +117,10 @@ def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:
         return Test("range", name, range=found, negated=found.negated)
     if not isinstance(what.other.value, str):
         raise ConfigError(f"{described} holds texts, which do not compare with a number; write a text between single quotes")
+    try:
+        what.other.value.encode()
+    except UnicodeEncodeError:
+        raise ConfigError(f"{described} is compared with {what.other.value!r}, which no text is: it is no UTF-8") from None
     return Test("table", name, text=(what.order, (what.other.value,)))
 
 
@@ -167,7 +171,7 @@ def outcomes_of(test: Test, kind: Kind, found: Statistics | None, parts: int) ->
         return Outcomes(nulls, values, np.zeros(parts, bool))
     if test.kind == "table":
         assert test.text is not None
-        order, literals = test.text[0], sorted(text.encode(errors="surrogatepass") for text in test.text[1])
+        order, literals = test.text[0], sorted(text.encode() for text in test.text[1])
         least, greatest, literal = found.least, found.greatest, np.array(literals[0], object)  # bytes would lose zeros
         between = zip(least.tolist(), greatest.tolist(), strict=True)
         inside = {

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from . import int96
 from .footer import footer_range
 
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12  # as the protocol numbers types
 _WHOLE = (4, 5, 6)
 _SCHEMA = 2  # a field of FileMetaData
 _NAME, _CHILDREN, _STORED = 4, 5, 5  # fields of SchemaElement; those up to the last say how it is stored
+_TYPE, _LENGTH = 1, 2  # and of these
+_GROUPS, _COLUMNS, _CHUNK = 4, 1, 3  # of FileMetaData, RowGroup and ColumnChunk, whose first field is the type again
+_INT96, _FIXED = 3, 7  # types
 _MAGIC = b"PAR1"
 
 
@@ -36,6 +40,12 @@ def metadata_of(file: Any) -> tuple[Any, dict[str, str]]:
         return schema.read_with([one for one in every if one not in refused]), unread
 
 
+def without_int96(file: Any) -> Any:
+    """What pyarrow knows of a file whose times of 96 bits are taken for as many bytes each."""
+    schema = _Schema(file)
+    return schema.read_with(range(len(schema.columns)), fixed=True)
+
+
 def _read(file: Any) -> Any:
     import pyarrow
     import pyarrow.parquet
@@ -44,13 +54,26 @@ def _read(file: Any) -> Any:
 
 
 class _Element(NamedTuple):
-    """Of a schema: bytes [begin, end) of the footer, and what is left of them without what is stored stands for."""
+    """Of a schema: bytes [begin, end) of the footer, and the fields that say how it is stored: (number, type, bytes)."""
 
     begin: int
     end: int
     name: str
     children: int
-    stored: bytes
+    fields: list[tuple[int, int, bytes]]
+
+    @property
+    def stored(self) -> bytes:
+        """Without what that stands for."""
+        return _struct(self.fields)
+
+    @property
+    def fixed(self) -> bytes | None:
+        """With bytes instead of a time of 96 bits; None where it is none."""
+        if (_TYPE, _WHOLE[1], _coded(_INT96)) not in self.fields:
+            return None
+        others = [field for field in self.fields if field[0] > _LENGTH]
+        return _struct([(_TYPE, _WHOLE[1], _coded(_FIXED)), (_LENGTH, _WHOLE[1], _coded(int96.BYTES)), *others])
 
 
 class _Schema:
@@ -91,31 +114,66 @@ class _Schema:
         half = len(columns) // 2
         return self.refused(columns[:half]) | self.refused(columns[half:])
 
-    def read_with(self, columns: Sequence[int]) -> Any:
-        """What pyarrow knows of the file, with the types of these columns alone."""
+    def read_with(self, columns: Sequence[int], fixed: bool = False) -> Any:
+        """What pyarrow knows of the file, with the types of these columns alone; ``fixed``: with bytes for times of 96 bits."""
         import pyarrow
 
         footer, at = bytearray(), 0
         for number, elements in enumerate(self.columns):
-            if number not in columns:
-                footer += self._footer[at : elements[0].begin] + b"".join(one.stored for one in elements)
-                at = elements[-1].end
-        footer += self._footer[at:]
+            for one in elements:
+                instead = (one.fixed if fixed else None) or (one.stored if number not in columns else None)
+                if instead is not None:
+                    footer += self._footer[at : one.begin] + instead
+                    at = one.end
+        rest = bytearray(self._footer[at:])
+        for place in self._types() if fixed else ():
+            if rest[place - at] == _coded(_INT96)[0]:
+                rest[place - at] = _coded(_FIXED)[0]
+        footer += rest
         return _read(pyarrow.py_buffer(_MAGIC + footer + len(footer).to_bytes(4, "little") + _MAGIC))
+
+    def _types(self) -> Iterator[int]:
+        """Where the footer says of which type a column chunk is."""
+        for first in _list_in(self._footer, 0, _GROUPS):
+            for chunk in _list_in(self._footer, first, _COLUMNS):
+                for number, _, metadata, _ in _fields(self._footer, chunk):
+                    if number == _CHUNK:
+                        yield from (at for field, _, at, _ in _fields(self._footer, metadata) if field == _TYPE)
+
+
+def _list_in(data: bytes, at: int, number: int) -> Iterator[int]:
+    """Where the structs begin that are the elements of a struct's list."""
+    for field, _, first, _ in _fields(data, at):
+        if field == number:
+            count, kind, first = _list(data, first)
+            for _ in range(count):
+                yield first
+                first = _after(data, first, kind)
+
+
+def _struct(fields: list[tuple[int, int, bytes]]) -> bytes:
+    found, before = bytearray(), 0
+    for number, kind, value in fields:
+        found.append(number - before << 4 | kind)
+        found += value
+        before = number
+    return bytes(found) + b"\0"
+
+
+def _coded(small: int) -> bytes:
+    return bytes([small << 1])
 
 
 def _element(data: bytes, at: int) -> _Element:
-    name, children, stored, before, end = "", 0, bytearray(), 0, at
+    name, children, fields, end = "", 0, [], at
     for number, kind, first, end in _fields(data, at):
         if number <= _STORED:
-            stored.append(number - before << 4 | kind)
-            stored += data[first:end]
-            before = number
+            fields.append((number, kind, data[first:end]))
         if number == _NAME:
             name = data[_number(data, first)[1] : end].decode()
         elif number == _CHILDREN:
             children = _number(data, first)[0] >> 1
-    return _Element(at, end + 1, name, children, bytes(stored) + b"\0")
+    return _Element(at, end + 1, name, children, fields)
 
 
 def _fields(data: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:

@@ -1,4 +1,4 @@
-"""What Parquet files say of parts of a column without their being decoded: the least and greatest value, and how many nulls."""
+"""What Parquet files say of row groups of a column: the least and greatest value, and how many nulls."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
 class Statistics(NamedTuple):
-    """An entry for each part: a row group, or a page.
+    """An entry for each row group.
 
     Attributes:
         known: bool; whether the bounds are.
@@ -36,7 +36,6 @@ def statistics_of(
 ) -> Statistics:  # fmt: skip
     """From where bounds are stored in a file, a buffer of pyarrow's: [n, 2], their first bytes and sizes; -1: there is none."""
     physical = descriptor.physical_type if width_of(kind, descriptor) is not None else None
-    physical = None if physical == "INT96" else physical  # of which no order of bounds is told
     (lows, first), (highs, second) = (_values(kind, physical, file, places) for places in (least, greatest))
     known = first & second & (lows <= highs).astype(bool)
     nothing = b"" if kind.family == "text" else 0
@@ -53,8 +52,6 @@ def width_of(kind: Kind, descriptor: Any) -> int | None:
     if family == "float" and kind.bits == 16:
         return 2 if physical == "FIXED_LEN_BYTE_ARRAY" and descriptor.length == 2 else None
     if family == "time" and kind.bits == 64:
-        if physical == "INT96":
-            return 8
         logical = json.loads(descriptor.logical_type.to_json())
         return 8 if physical == "INT64" and logical.get("timeUnit") == _UNITS.get(getattr(kind.arrow, "unit", "")) else None
     wanted = {

@@ -32,8 +32,3 @@ class Writer(NamedTuple):
     def bounds_texts(self) -> bool:
         """Whether bounds of texts are of all of them: Arrow's were of the first batch alone."""
         return self.name != "parquet-cpp-arrow" or not 5 <= self.version < 12
-
-    @property
-    def compresses_all(self) -> bool:
-        """Whether its pages of version 2 are compressed whatever they say, as Arrow's were under its former name."""
-        return self.name == "parquet-cpp"

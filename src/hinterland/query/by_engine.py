@@ -1,0 +1,95 @@
+"""Runs a query on a CPU: pyarrow reads, and DuckDB filters, groups and adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..runtime.errors import ConfigError
+from . import engine
+from .arrays import taken, type_of
+from .bounds import Kind
+from .result import ColumnPlan
+from .run import Answer, Found, Measured, Run
+from .sql import Columns
+from .table import Part
+
+MOST_GROUPS = 1 << 16
+_AT_ONCE = 1 << 17  # rows that a thread of the engine takes: chosen, not measured
+
+
+class ByEngine(Run):
+    """One query to one table."""
+
+    def answer(self) -> Answer:
+        """What was asked."""
+        said = None if self.program is not None or self.keys else [self._values_said(one) for one in self.measures]
+        if said is not None and None not in said:
+            plans = [ColumnPlan(name, "not read", "the file says how many values it has", None, None) for name in self.kinds]
+            return Answer([], [Found([count or 0], [0], [0.0], [None]) for count in said], self.table.rows, plans)
+        parts = self.table.parts(self.program)
+        columns = Columns(self.kinds)
+        keys = [columns.name(name) for name in self.keys]
+        asked = [*keys, "count(*)", *(part for one in self.measures for part in columns.measures(one))]
+        sql = f"select {', '.join(asked)} from {engine.ROWS}"
+        if self.program is not None:
+            sql += f" where {columns.condition(self.program)}"
+        if keys:
+            sql += f" group by {', '.join(keys)} order by {', '.join(keys)} limit {MOST_GROUPS + 1}"
+        rows = engine.ask(self.table.path, sql, columns.values, self._schema(), self._batches(parts))
+        if len(rows) > MOST_GROUPS:
+            raise ConfigError(f"{', '.join(self.keys)} have more than {MOST_GROUPS:,} values; group by others, or filter")
+        found = list(zip(*rows, strict=True)) or [()] * len(asked)
+        shown = [_values(self.kinds[name], stored) for name, stored in zip(self.keys, found, strict=False)]
+        at = len(keys) + 1
+        measures = [_found(found[at + 6 * number :][:6]) for number in range(len(self.measures))]
+        return Answer(shown, measures, sum(found[len(keys)]), self._plans(parts))
+
+    def _values_said(self, one: Measured) -> int | None:
+        """How many values of all its rows the file says that there are; None where more is asked, or it does not say."""
+        if one.column is None:
+            return self.table.rows
+        return None if one.adds or one.bounds or one.divisor is not None else self.table.values_of(one.column)
+
+    def _schema(self) -> Any:
+        import pyarrow
+
+        types = [type_of(self.table.schema.field(name).type, kind) for name, kind in self.kinds.items()]
+        return pyarrow.schema([(f"c{number}", type_) for number, type_ in enumerate(types)])
+
+    def _batches(self, parts: list[Part]) -> Iterator[Any]:
+        import pyarrow
+
+        schema = self._schema()
+        for _, batch in self.table.batches(list(self.kinds), parts):
+            arrays = [
+                taken(f"{self.table.path}: the column {name!r}", array, kind)
+                for (name, kind), array in zip(self.kinds.items(), batch.columns, strict=True)
+            ]
+            made = pyarrow.record_batch(arrays, schema=schema)
+            yield from (made.slice(begin, _AT_ONCE) for begin in range(0, max(made.num_rows, 1), _AT_ONCE))
+
+    def _plans(self, parts: list[Part]) -> list[ColumnPlan]:
+        why = "pyarrow reads it, and DuckDB answers"
+        if left_out := self.table.groups - len(parts):
+            why += f", but for {left_out:,} of {self.table.groups:,} row groups that statistics leave out"
+        return [ColumnPlan(name, "streamed" if parts else "not read", why, None, None) for name in self.kinds]
+
+
+def _values(kind: Kind, stored: Sequence[Any]) -> list[Any]:
+    """What is shown of a key's values, None being a null."""
+    if kind.family == "text":
+        return list(stored)
+    shown = iter(kind.values([one for one in stored if one is not None]))
+    return [None if one is None else next(shown) for one in stored]
+
+
+def _found(columns: Sequence[Sequence[Any]]) -> Found:
+    """Of each group what ``Columns.measures`` asked for."""
+    counts, wholes, compensated, sums, least, greatest = columns
+    reals = [
+        0.0 if total is None else total if one is None or one - one != 0 else one  # of infinities there is no rest
+        for one, total in zip(compensated, sums, strict=True)
+    ]
+    bounds = [None if low is None else (low, high) for low, high in zip(least, greatest, strict=True)]
+    return Found(list(counts), [one or 0 for one in wholes], reals, bounds)
