@@ -122,6 +122,9 @@ nanobind::dict named(std::initializer_list<std::pair<const char*, Value>> values
   return all;
 }
 
+// What each module of ours begins with, for loops have their state in it: what a fork and Ctrl-C do, and the structs of its files.
+void begin_module(nanobind::module_& m);
+
 void bind_runtime(nanobind::module_& m);
 void bind_memory(nanobind::module_& m);
 void bind_storage(nanobind::module_& m);

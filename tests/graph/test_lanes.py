@@ -14,7 +14,7 @@ PROGRAMS = sorted(path for path in TESTS.rglob("*_lanes.cpp") if "int main()" in
 
 def headers(source):
     """The names of the headers that a program includes, at any depth; each comes after a quotation mark or "<"."""
-    return {listed[1:].split("\n")[0] for listed in jit.headers(source.read_text(), reads_here=False)}
+    return {listed[1:].split("\n")[0] for listed in jit.headers(source.read_text(), False, (jit.INCLUDE_DIR,))}
 
 
 @needs_compiler
