@@ -7,23 +7,29 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores : 8)))
 CPP_FILES := git ls-files '*.cpp' '*.hpp' '*.cu'
 CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -o -name '*.py' -o -name '*.cu') CMakeLists.txt pyproject.toml
 
-.PHONY: demo test nightly lint format hooks site dev clean
+.PHONY: demo test papers nightly lint format hooks site dev clean
 
 demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
 
-test: .venv/installed .venv/requirements
+test: .venv/installed .venv/requirements papers
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not nightly"
 
+# hinterland_papers, which is what only reproduces papers: builds its module into papers/, so that PYTHONPATH=papers sees it.
+papers: .venv/tools
+	$(BIN)/cmake -S . -B build/papers -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DHINTERLAND_PAPERS=ON > /dev/null
+	$(BIN)/cmake --build build/papers --target _papers_stub
+	$(BIN)/cmake --install build/papers --component papers --prefix papers > /dev/null
+
 # Hours: what is too long for every change.
-nightly: .venv/installed .venv/requirements
+nightly: .venv/installed .venv/requirements papers
 	tools/nightly.sh
 
-lint: .venv/installed .venv/requirements
+lint: .venv/installed .venv/requirements papers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $$($(CPP_FILES))
-	cd build && ../$(BIN)/mypy --config-file ../pyproject.toml -p hinterland
+	cd build && MYPYPATH=../papers ../$(BIN)/mypy --config-file ../pyproject.toml -p hinterland -p hinterland_papers
 
 format: .venv/requirements
 	$(BIN)/ruff format .
@@ -67,4 +73,4 @@ dev: .venv/requirements
 	$(BIN)/cmake --install build/dev --prefix src > /dev/null
 
 clean:
-	rm -rf build dist .venv src/hinterland/_core* src/hinterland/include
+	rm -rf build dist .venv src/hinterland/_core* src/hinterland/include papers/hinterland_papers/_core*

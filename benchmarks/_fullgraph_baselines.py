@@ -23,10 +23,11 @@ from torch import Tensor
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.fullgraph.reduce import Operation, summed
 from hinterland.fullgraph.rows import Rows, aggregate_rows
-from hinterland.memory import UnifiedTensor, cuda
+from hinterland.memory import UnifiedTensor
 from hinterland.memory.allocator import Buffer, managed
 from hinterland.memory.limits import host_memory
 from hinterland.runtime import devices
+from hinterland_papers.emogi.migrating import copy_on_read
 
 from . import _fullgraph_rivals as rivals
 from ._fullgraph_ablation import Case
@@ -113,7 +114,7 @@ def paged(case: Case) -> tuple[HostRows, Callable[[], None]] | None:
     address = managed(nbytes, release)
     buffer = Buffer(address, nbytes, "migrating", release, mapped=nbytes)
     table = UnifiedTensor(buffer, torch.float32, (case.p.num_vertices, case.x[0].shape[1]))
-    return HostRows(case.p, _filled(table, case.x)), partial(cuda.copy_on_read, address, nbytes)
+    return HostRows(case.p, _filled(table, case.x)), partial(copy_on_read, address, nbytes)
 
 
 def _uvm(case: Case) -> float | None:

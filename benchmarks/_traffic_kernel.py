@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from benchmarks.traffic import graph_of
-from hinterland.graph import emogi
+from hinterland_papers import emogi
 
 if __name__ == "__main__":
     kind, scale, edge_bytes, access, assignment, source = sys.argv[1:]

@@ -19,7 +19,7 @@ from hinterland.graph.sources import draw_sources
 from hinterland.probe import timing
 from hinterland.runtime import devices
 from hinterland.sampling import NeighborSampler
-from hinterland.traffic import Estimate, drawn, estimate
+from hinterland_papers.emogi.traffic import Estimate, drawn, estimate
 
 SEED = 27491095
 ROW_BYTES = (32, 128, 512)

@@ -21,14 +21,16 @@ from unittest.mock import patch
 import torch
 
 import hinterland as hl
-from hinterland.graph import emogi, emogi_stored, formats
+from hinterland.graph import formats
 from hinterland.graph.algorithms import state_bytes
-from hinterland.graph.emogi_plan import WAYS, Case, Measured, Way, choose, rank
-from hinterland.graph.emogi_stored import StoredEdges
 from hinterland.graph.view import View
 from hinterland.memory.allocator import allocate
 from hinterland.runtime import devices
 from hinterland.storage.on_device import Backing, DeviceStore, Queues
+from hinterland_papers.bam import stored as emogi_stored
+from hinterland_papers.bam.plan import WAYS, Case, Measured, Way, choose, rank
+from hinterland_papers.bam.stored import StoredEdges
+from hinterland_papers.emogi import traversal as emogi
 
 from ._rows import Rows
 from .storage_graphs import RUNS as _TRAVERSALS

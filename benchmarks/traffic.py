@@ -13,11 +13,12 @@ from typing import Any
 import torch
 
 import hinterland as hl
-from hinterland.graph import Graph, emogi
+from hinterland.graph import Graph
 from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
-from hinterland.traffic import analyse
-from hinterland.traffic.requests import SIZES
+from hinterland_papers import emogi
+from hinterland_papers.emogi.traffic import analyse
+from hinterland_papers.emogi.traffic.requests import SIZES
 
 from ._ncu import available, counted, number
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from hinterland.probe.link import copy_rates
-from hinterland.traffic.ablation import ablation
+from hinterland_papers.emogi.ablation import ablation
 
 # Milliseconds of EMOGI's BFS on one H200, by bytes of an edge.
 EMOGI = {"kronecker": {4: 144, 8: 224}, "uniform": {4: 123, 8: 193}}

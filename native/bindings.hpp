@@ -147,9 +147,6 @@ void bind_graph_reorder(nanobind::module_& m);
 void bind_graph_cc(nanobind::module_& m);
 void bind_graph_transpose(nanobind::module_& m);
 void bind_graph_passes(nanobind::module_& m);
-void bind_graph_emogi(nanobind::module_& m);
-void bind_graph_emogi_stored(nanobind::module_& m);
-void bind_graph_emogi_deep(nanobind::module_& m);
 void bind_graph_scan(nanobind::module_& m);
 void bind_graph_spmv(nanobind::module_& m);
 void bind_graph_triangles(nanobind::module_& m);
@@ -164,7 +161,6 @@ void bind_hotness(nanobind::module_& m);
 void bind_datasets(nanobind::module_& m);
 void bind_probe(nanobind::module_& m);
 void bind_query(nanobind::module_& m);
-void bind_traffic(nanobind::module_& m);
 void bind_sampling(nanobind::module_& m);
 
 }  // namespace hinterland::native

@@ -61,9 +61,6 @@ NB_MODULE(_core, m) {
   hn::bind_graph_transpose(m);
   hn::bind_graph_passes(m);
   hn::bind_graph_pagerank(m);
-  hn::bind_graph_emogi(m);
-  hn::bind_graph_emogi_stored(m);
-  hn::bind_graph_emogi_deep(m);
   hn::bind_graph_scan(m);
   hn::bind_graph_spmv(m);
   hn::bind_graph_triangles(m);
@@ -78,6 +75,5 @@ NB_MODULE(_core, m) {
   hn::bind_datasets(m);
   hn::bind_probe(m);
   hn::bind_query(m);
-  hn::bind_traffic(m);
   hn::bind_sampling(m);
 }

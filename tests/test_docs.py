@@ -17,13 +17,14 @@ import typer.core
 
 import hinterland
 from hinterland import cli
+from hinterland_papers import cli as papers
 
 from .pages import PAGES, ROOT, blocks, lay_out, make_files, make_machine
 
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="the pages are not beside the tests")
 
 # What would measure the machine for long, needs GPUs or starts processes is read by the command line, but not run.
-_ONLY_READ = ("probe --full", "probe --refresh", "probe --disk-path", "bench ", "torchrun", "--devices")
+_ONLY_READ = ("probe --full", "probe --refresh", "probe --disk-path", "bench ", "ablation", "torchrun", "--devices")
 
 
 def _with(language: str) -> list[Any]:
@@ -104,6 +105,9 @@ def test_commands(page, here, monkeypatch, capsys):
     for line in lines:
         words = shlex.split(line, comments=True)
         if words and not _is_known(words):
+            main = cli.main
+            if words[:3] == ["python", "-m", "hinterland_papers"]:
+                main, words = papers.main, words[2:]
             program, *words = words
             if program == "torchrun":
                 words = words[words.index("hinterland.cli") + 1 :]
@@ -111,8 +115,8 @@ def test_commands(page, here, monkeypatch, capsys):
             with monkeypatch.context() as patched:
                 if only_read:
                     patched.setattr(typer.core.TyperCommand, "invoke", lambda self, context: None)
-                patched.setattr(sys, "argv", ["hinterland", *words])
-                status = _status(cli.main)
+                patched.setattr(sys, "argv", [program, *words])
+                status = _status(main)
             found = capsys.readouterr()
             assert status == 0, f"{line}: {found.err}"
             if "--json" in words and not only_read:
@@ -139,6 +143,10 @@ def _is_known(words: list[str]) -> bool:
                 assert re.search(rf"^{extra} = ", extras, re.MULTILINE), f"{what}: there is no extra {extra}"
         case [_, ".venv/bin/python", "-m", "pytest", "-q", *files]:
             assert all((ROOT / file).exists() for file in files)
+        case ["pip", "install", "./papers"]:
+            assert (ROOT / "papers" / "pyproject.toml").exists()
+        case ["python", "-m", "hinterland_papers", *_]:
+            return False
         case ["python", "-m", "benchmarks", name, *_]:
             assert (ROOT / "benchmarks" / f"{name}.py").exists()
         case [program, *_]:
@@ -217,7 +225,7 @@ def test_types(tmp_path, pytestconfig):
         if texts := blocks(page, "python"):
             (tmp_path / f"{page.stem.replace('-', '_')}_page.py").write_text("\n".join(texts))
     above = Path(hinterland.__file__).parent.parent
-    path = {} if "site-packages" in above.parts else {"MYPYPATH": str(above)}
+    path = {"MYPYPATH": os.pathsep.join([str(ROOT / "papers"), *([] if "site-packages" in above.parts else [str(above)])])}
     kept = pytestconfig.cache.mkdir("mypy")  # torch's types take most of the time
     options = ["--ignore-missing-imports", "--check-untyped-defs", "--cache-dir", str(kept)]
     command = [sys.executable, "-m", "mypy", *options, *(file.name for file in sorted(tmp_path.glob("*.py")))]

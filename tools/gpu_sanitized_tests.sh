@@ -24,8 +24,8 @@ for tool in memcheck racecheck; do
   check $tool pagerank tests/graph/test_everything.py "$small and pagerank" & jobs+=($!)
   check $tool bc tests/graph/test_everything.py "$small and betweenness" & jobs+=($!)
 done
-check memcheck emogi tests/graph/test_emogi.py "" & jobs+=($!)
-check memcheck emogi_stored tests/graph/test_emogi_stored.py "" & jobs+=($!)
+check memcheck emogi tests/papers/emogi/test_traversal.py "" & jobs+=($!)
+check memcheck emogi_stored tests/papers/bam/test_stored.py "" & jobs+=($!)
 
 failed=0
 for job in "${jobs[@]}"; do wait "$job" || failed=1; done

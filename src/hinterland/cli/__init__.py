@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -35,7 +36,8 @@ COMMANDS = (
     "traffic",
     "train",
 )
-
+_ABOUT = "GPU code reads data larger than GPU memory directly: graphs and tables in host memory, at link speed."
+_MODULES = tuple(f"{__name__}.{name}" for name in ("version", *COMMANDS))
 
 _heard = threading.Event()  # the last signal has been
 
@@ -84,13 +86,16 @@ def _stop_later(lost: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(lost)
 
 
-def main() -> None:
-    """Runs the command line; exit status 0, 1 (an error of ours, in a sentence), 2 (usage), 130 (Ctrl-C) or 143 (SIGTERM)."""
+def main(name: str = "hinterland", about: str = _ABOUT, modules: Sequence[str] = _MODULES) -> None:
+    """Runs the command line, or that of a package that stands on this one: ``modules`` are called as their commands.
+
+    Exit status 0, 1 (an error of ours, in a sentence), 2 (usage), 130 (Ctrl-C) or 143 (SIGTERM).
+    """
     before = {number: signal.signal(number, _stop) for number in _STOPS}
     hook, sys.unraisablehook = sys.unraisablehook, _stop_later
     there = set(threading.enumerate())
     try:
-        _run(there)
+        _run(there, name, about, modules)
     except _Stopped as stop:
         _end(stop.number, there)
     finally:
@@ -118,7 +123,7 @@ def _leave(status: int, there: set[threading.Thread]) -> NoReturn:
     sys.exit(status)
 
 
-def _run(there: set[threading.Thread]) -> None:
+def _run(there: set[threading.Thread], name: str, about: str, modules: Sequence[str]) -> None:
     try:
         import typer
     except ImportError:
@@ -129,19 +134,20 @@ def _run(there: set[threading.Thread]) -> None:
     from .parameters import spread
 
     app = typer.Typer(
-        name="hinterland",
-        help="GPU code reads data larger than GPU memory directly: graphs and tables in host memory, at link speed.",
+        name=name,
+        help=about,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    for name in ("version", *COMMANDS):
-        module = importlib.import_module(f".{name}", __name__)
+    for path in modules:
+        module = importlib.import_module(path)
         if hasattr(module, "register"):  # a group of commands
             module.register(app)
         else:
-            app.command(name)(spread(getattr(module, name)))
+            command = path.rpartition(".")[2]
+            app.command(command)(spread(getattr(module, command)))
     before, watch.on_stuck = watch.on_stuck, watch.say_and_end
     try:
         require_open()

@@ -17,13 +17,10 @@ def bfs(
 
     Edges per second (TEPS) are the out-edges of all reached vertices, divided by the time of the search. Bytes are what was
     read from the edge array, in whole 32-byte sectors. The array of --output is the levels (int32, -1 where unreachable).
-    With --access no parents are found, and the table has none.
     """
     from .. import graph as graphs
-    from .access import check_access, published
     from .traversal import Algorithm, by_vertex, search
 
-    check_access(access, options, mode=mode != "auto")
     algorithm = Algorithm(
         name="bfs",
         call=graphs.bfs,
@@ -33,4 +30,4 @@ def bfs(
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} levels",
         verify=graphs.verify_bfs,
     )
-    search(published(algorithm, access), graph, start, options)
+    search(algorithm, graph, start, options)

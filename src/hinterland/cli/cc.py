@@ -17,14 +17,11 @@ def cc(
 ) -> None:
     """Find the connected components, whatever the directions of the edges, and how fast that went.
 
-    The array of --output is each vertex's component, named by its smallest vertex (int64). --access takes
-    undirected graphs.
+    The array of --output is each vertex's component, named by its smallest vertex (int64).
     """
     from .. import graph as graphs
-    from .access import check_access, published
     from .traversal import Algorithm, Starts, by_vertex, load, traverse
 
-    check_access(access, options, mode=mode != "auto")
     loaded = load(graph, options)
     algorithm = Algorithm(
         name="cc",
@@ -36,7 +33,7 @@ def cc(
         fields=_sizes,
         verify=graphs.verify_components,
     )
-    traverse(published(algorithm, access), loaded, Starts([{}] * runs, []), options)
+    traverse(algorithm, loaded, Starts([{}] * runs, []), options)
 
 
 def _sizes(result: Any) -> dict[str, int]:

@@ -36,11 +36,8 @@ def pagerank(
 
     from .. import graph as graphs
     from ..graph.sources import read_sources
-    from .access import check_access, published
     from .traversal import Algorithm, Starts, by_vertex, load, say_weights_are_unused, traverse
 
-    others = {"mode": mode != "auto", "sources": sources is not None, "max_iterations": max_iterations != MOST_ITERATIONS}
-    check_access(access, options, **others)
     loaded = load(graph, options)
     say_weights_are_unused(loaded, "pagerank")
     jumps = None
@@ -66,4 +63,4 @@ def pagerank(
         settings=settings,
         fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
     )
-    traverse(published(algorithm, access), loaded, Starts([{}] * runs, []), options)
+    traverse(algorithm, loaded, Starts([{}] * runs, []), options)

@@ -19,10 +19,8 @@ def sssp(
     The array of --output is the distances (-1, or inf for float weights, where unreachable).
     """
     from .. import graph as graphs
-    from .access import check_access, published
     from .traversal import Algorithm, by_vertex, search
 
-    check_access(access, options, mode=mode != "auto")
     algorithm = Algorithm(
         name="sssp",
         call=graphs.sssp,
@@ -33,4 +31,4 @@ def sssp(
         found=lambda run: f"{run['reached']:,} vertices in {run['levels']} steps",
         verify=graphs.verify_sssp,
     )
-    search(published(algorithm, access), graph, start, options, random_weights)
+    search(algorithm, graph, start, options, random_weights)

@@ -1,6 +1,6 @@
 """Graphs in CSR form: files, generators and traversals."""
 
-from . import emogi, registered  # noqa: F401  (the second makes algorithms known to prepare())
+from . import registered  # noqa: F401  (makes algorithms known to prepare())
 from .bc import BetweennessResult, EdgeBetweennessResult, betweenness_centrality, edge_betweenness_centrality
 from .bfs import BfsResult, bfs
 from .cc import ComponentsResult, connected_components, verify_components
@@ -63,7 +63,6 @@ __all__ = [
     "decompress",
     "edge_betweenness_centrality",
     "eigenvector_centrality",
-    "emogi",
     "from_edges",
     "from_igraph",
     "from_networkx",

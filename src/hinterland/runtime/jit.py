@@ -207,8 +207,9 @@ def headers(text: str, reads_here: bool, include: tuple[Path, ...]) -> Iterator[
     Raises:
         ConfigError: a file is named by a macro.
     """
+    ours = [str(folder) for folder in include]
     seen: set[str] = set()
-    todo = [("" if reads_here else str(include[0]), text)]
+    todo = [("" if reads_here else ours[0], text)]
     while todo:
         folder, text = todo.pop(0)
         lines = "\n".join(line for line in spliced(text).split("\n") if "include" in line)
@@ -218,7 +219,7 @@ def headers(text: str, reads_here: bool, include: tuple[Path, ...]) -> Iterator[
                 "this one; write its name, between quotes"
             )
         for mark, name in _NAMED.findall(lines):
-            for where in (folder, *include) if mark == '"' else include:
+            for where in (folder, *ours) if mark == '"' else ours:
                 place = os.path.join(where, name)
                 if place not in seen:
                     seen.add(place)
