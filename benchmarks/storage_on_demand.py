@@ -22,11 +22,11 @@ import torch
 from hinterland import _core
 from hinterland.runtime import devices
 from hinterland.runtime.params import struct
-from hinterland.storage.latency import time_reads
 from hinterland.storage.measure import DEPTH
 from hinterland.storage.on_device import Backing, DeviceStore, read_elements
-from hinterland.storage.patterns import PATTERNS, read_pattern
 from hinterland.storage.writes import write_elements
+from hinterland_papers.bam.latency import time_reads
+from hinterland_papers.bam.patterns import PATTERNS, read_pattern
 
 from ._rows import Rows
 from .storage import PAIRS

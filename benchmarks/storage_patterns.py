@@ -18,7 +18,7 @@ from hinterland.memory.allocator import allocate
 from hinterland.runtime import devices
 from hinterland.runtime.params import Params, struct
 from hinterland.storage.on_device import Backing, DeviceStore
-from hinterland.storage.patterns import PATTERNS, Pattern, read_pattern
+from hinterland_papers.bam.patterns import PATTERNS, Pattern, read_pattern
 
 from ._rows import Rows
 

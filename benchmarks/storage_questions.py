@@ -22,7 +22,7 @@ from hinterland.runtime import devices
 from hinterland.runtime.errors import DeviceError
 from hinterland.runtime.params import Params
 from hinterland.storage.on_device import Backing, DeviceStore
-from hinterland.storage.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, Pattern, read_pattern, replicated
+from hinterland_papers.bam.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, Pattern, read_pattern, replicated
 
 from ._rows import Rows
 

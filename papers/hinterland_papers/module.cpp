@@ -7,6 +7,7 @@ void bind_emogi(nanobind::module_& m);
 void bind_traffic(nanobind::module_& m);
 void bind_stored(nanobind::module_& m);
 void bind_deep(nanobind::module_& m);
+void bind_patterns(nanobind::module_& m);
 
 }  // namespace hinterland::native
 
@@ -17,4 +18,5 @@ NB_MODULE(_core, m) {
   hn::bind_traffic(m);
   hn::bind_stored(m);
   hn::bind_deep(m);
+  hn::bind_patterns(m);
 }

@@ -14,5 +14,5 @@ def register(app: typer.Typer) -> None:
 
 def register_all() -> None:
     """A kernel is known once its module is imported."""
-    from ..bam import stored  # noqa: F401
+    from ..bam import latency, patterns, stored  # noqa: F401
     from ..emogi import traversal  # noqa: F401

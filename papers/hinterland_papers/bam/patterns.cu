@@ -1,7 +1,7 @@
-// The GPU's shell around storage/patterns.hpp, one instance for each pattern and family of sources.
-#include "hinterland/storage/patterns.hpp"
+// The GPU's shell around bam/patterns.hpp, one instance for each pattern and family of sources.
+#include "hinterland_papers/bam/patterns.hpp"
 
-namespace hinterland::storage {
+namespace hinterland::bam {
 
 template <class Pattern, class Sources>
 __global__ void __launch_bounds__(kPatternThreads, 2) pattern_kernel(PatternParams p) {
@@ -9,4 +9,4 @@ __global__ void __launch_bounds__(kPatternThreads, 2) pattern_kernel(PatternPara
   read_pattern<int64_t, Sources, Pattern>(p, thread, thread + 1, static_cast<int64_t>(gridDim.x) * blockDim.x);
 }
 
-}  // namespace hinterland::storage
+}  // namespace hinterland::bam

@@ -5,7 +5,9 @@
 
 #include "hinterland/storage/reads.hpp"
 
-namespace hinterland::storage {
+namespace hinterland::bam {
+
+using namespace storage;  // whose lines are read
 
 // All in ns of this processor's clock, added up.
 struct LatencySums {
@@ -58,4 +60,4 @@ HINTERLAND_FN void time_reads(const LatencyParams& p) {
   if (Warp::lane() == 0) *p.sums = sums;
 }
 
-}  // namespace hinterland::storage
+}  // namespace hinterland::bam

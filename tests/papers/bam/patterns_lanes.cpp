@@ -3,10 +3,11 @@
 #include <set>
 #include <vector>
 
-#include "check.hpp"
-#include "hinterland/storage/patterns.hpp"
+#include "../../storage/check.hpp"
+#include "hinterland_papers/bam/patterns.hpp"
 
 using namespace test;
+using namespace hinterland::bam;
 
 namespace {
 

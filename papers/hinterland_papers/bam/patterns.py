@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 import torch
 
-from .. import _core
-from ..runtime.jit import KernelFile
-from ..runtime.launch import launch, resident_blocks
-from ..runtime.params import Params, struct
-from .on_device import DeviceStore
+from hinterland.runtime.launch import launch, resident_blocks
+from hinterland.runtime.params import Params, struct
+from hinterland.storage.on_device import DeviceStore
 
-_Pattern, _Array = struct("storage::PatternParams"), struct("memory::ArrayWords")
+from .. import _core, kernel_file
+
+_Pattern, _Array = struct("bam::PatternParams"), struct("memory::ArrayWords")
 REPLICAS = _core.REPLICAS
 REPLICATED = f"Replicated<{REPLICAS}>"
 _CPU_THREADS = 1024  # of a GPU that a CPU stands for
 
 
 class Pattern(NamedTuple):
-    """A struct of include/hinterland/storage/patterns.hpp and its width."""
+    """A struct of patterns.hpp and its width."""
 
     name: str
     width: int = 0
@@ -40,8 +40,8 @@ PATTERNS = {
 }
 HOT = Pattern("HotLines", 4)
 
-KERNELS = KernelFile(
-    "storage/patterns.cu",
+KERNELS = kernel_file(
+    "bam/patterns.cu",
     tuple(
         f"pattern_kernel<{name}, {of}>"
         for name in sorted({pattern.name for pattern in PATTERNS.values()})
@@ -69,7 +69,7 @@ def read_pattern(
         line_bytes: of a line, also where none is.
         device: which reads. Of a CPU each thread does in turn what many of a GPU's do.
         reads: of the random pattern; None: as many as there are elements.
-        sources: a family of include/hinterland/storage/patterns.hpp, of arrays on storage; a CPU knows :data:`REPLICATED`.
+        sources: a family of patterns.hpp, of arrays on storage; a CPU knows :data:`REPLICATED`.
 
     Returns:
         The sum of all that was read, int64 ``[1]`` modulo 2^64, on the device.

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import _core
-from ..runtime.jit import KernelFile
-from ..runtime.launch import launch
-from ..runtime.params import struct
-from .on_device import DeviceStore
+from hinterland.runtime.launch import launch
+from hinterland.runtime.params import struct
+from hinterland.storage.on_device import DeviceStore
 
-_Sums, _Latency = struct("storage::LatencySums"), struct("storage::LatencyParams")
-KERNELS = KernelFile("storage/latency.cu", ("latency_kernel",))
+from .. import _core, kernel_file
+
+_Sums, _Latency = struct("bam::LatencySums"), struct("bam::LatencyParams")
+KERNELS = kernel_file("bam/latency.cu", ("latency_kernel",))
 
 
 class Stages(NamedTuple):
@@ -38,7 +38,7 @@ def time_reads(store: DeviceStore, position: int, at: torch.Tensor) -> Stages:
     """Reads elements one after the other, and says where the time went.
 
     Args:
-        store: made while :func:`_core.count_stages` was on, so that its controller counts too.
+        store: made while :func:`hinterland._core.count_stages` was on, so that its controller counts too.
         position: where an array of int64 numbers begins in what it reads.
         at: int64 ``[n]`` on the store's device: elements in lines that are not there, each in another.
 

@@ -10,7 +10,10 @@ import torch
 from hinterland.memory.allocator import allocate
 from hinterland.runtime.params import struct
 from hinterland.storage.on_device import Backing, DeviceStore
-from hinterland.storage.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, read_pattern, replicated
+from hinterland_papers import FOLDER
+from hinterland_papers.bam.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, read_pattern, replicated
+
+from ...programs import NATIVE, compiled, needs_compiler, run
 
 FIRST = 65536  # a line of any size begins here
 _Array = struct("memory::ArrayWords")
@@ -52,3 +55,8 @@ def test_replicas_are_read_as_one_store(device: torch.device) -> None:
         assert int(found) == int(expected)
     for store in stores:
         store.close()
+
+
+@needs_compiler
+def test_every_element_is_read_once_by_any_number_of_threads(tmp_path):
+    run(compiled(tmp_path, "tests/papers/bam/patterns_lanes.cpp", flags=["-O1", *NATIVE, f"-I{FOLDER}"]))

@@ -21,7 +21,9 @@
 #include "hinterland/core/philox.hpp"
 #include "hinterland/storage/reads.hpp"
 
-namespace hinterland::storage {
+namespace hinterland::bam {
+
+using namespace storage;  // whose lines are read
 
 struct PatternParams {
   memory::ArrayWords array;
@@ -218,4 +220,4 @@ HINTERLAND_FN void read_pattern(const PatternParams& p, int64_t begin, int64_t e
   if (Warp::lane() == 0) atomic_add(*p.sum, sum);
 }
 
-}  // namespace hinterland::storage
+}  // namespace hinterland::bam

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from hinterland import _core
-from hinterland.storage.latency import time_reads
 from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland_papers.bam.latency import time_reads
 
 PAGE = 4096
 
