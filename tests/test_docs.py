@@ -16,6 +16,7 @@ import pytest
 import typer.core
 
 import hinterland
+from benchmarks import __main__ as benchmarks
 from hinterland import cli
 from hinterland_papers import cli as papers
 
@@ -148,7 +149,7 @@ def _is_known(words: list[str]) -> bool:
         case ["python", "-m", "hinterland_papers", *_]:
             return False
         case ["python", "-m", "benchmarks", name, *_]:
-            assert (ROOT / "benchmarks" / f"{name}.py").exists()
+            assert [path for path in benchmarks.files() if path.stem == name]
         case [program, *_]:
             return program not in ("hinterland", "torchrun") and pytest.fail(f"{program} is unknown")
     return True

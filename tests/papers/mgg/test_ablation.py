@@ -16,19 +16,21 @@ from pathlib import Path
 import pytest
 import torch
 
-sys.path.append(str(Path(__file__).parents[2]))
-from benchmarks import _fullgraph_ablation as ablation
-from benchmarks import _fullgraph_baselines as baselines
-from benchmarks import _fullgraph_mgg as mgg
-from benchmarks import _fullgraph_plots as plots
-from benchmarks import _fullgraph_sm as sm
-from benchmarks import fullgraph
-from benchmarks._fullgraph_mgg import Setting
+sys.path.append(str(Path(__file__).parents[3]))
 from hinterland.fullgraph import PartitionedGraph, rows
 from hinterland.runtime import devices, jit
+from hinterland_papers import FOLDER
+from hinterland_papers.mgg import kernel as mgg
+from hinterland_papers.mgg.kernel import Setting
+from papers.benchmarks.mgg import _ablation as ablation
+from papers.benchmarks.mgg import _baselines as baselines
+from papers.benchmarks.mgg import _plots as plots
+from papers.benchmarks.mgg import _sm as sm
+from papers.benchmarks.mgg import mgg as evaluation
 from tests.graphs import family
+from tests.programs import TESTS
 
-from .test_aggregate import hub
+from ...fullgraph.test_aggregate import hub
 
 HERE = Path(__file__).parent
 SETTINGS = [
@@ -54,7 +56,7 @@ def lanes(tmp_path_factory):
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     library = tmp_path_factory.mktemp("mgg") / "mgg.so"
-    paths = [part for folder in (HERE.parent / "lanes", jit.INCLUDE_DIR) for part in ("-I", str(folder))]
+    paths = [part for folder in (TESTS / "lanes", jit.INCLUDE_DIR, FOLDER) for part in ("-I", str(folder))]
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", *paths]
     subprocess.run(["g++", *flags, str(HERE / "mgg_lanes.cpp"), "-o", str(library)], check=True)
     function = ctypes.CDLL(str(library)).mgg
@@ -109,12 +111,10 @@ def test_parameters_are_those_of_the_header():
         assert declared == [field for field, _ in struct._fields_]
 
 
-def test_the_kernel_compiles(tmp_path, monkeypatch):
+def test_the_kernel_compiles(tmp_path):
     pytest.importorskip("cuda.bindings.nvrtc")
-    monkeypatch.setattr(jit, "REGISTRY", {})
-    instances = [f"mgg_kernel<{form}>" for form in ("2, 4, Loads::kPlain", "1, 1, Loads::kStaged", "1, 1, Loads::kCommon")]
-    file = jit.KernelFile(str(Path(mgg.__file__).with_suffix(".hpp")), tuple(instances))
-    assert file.build("sm_90", tmp_path).stat().st_size > 0
+    for unit in mgg.KERNELS.units():
+        assert mgg.KERNELS.build("sm_90", tmp_path, unit).stat().st_size > 0
 
 
 def test_rows_in_one_table_of_host_memory():
@@ -128,9 +128,9 @@ def test_rows_in_one_table_of_host_memory():
 @pytest.mark.slow
 def test_small_tables_are_made_and_drawn(tmp_path):
     pytest.importorskip("matplotlib")
-    wanted = (*fullgraph.ABLATIONS, *fullgraph.STUDIES)
+    wanted = (part for part in evaluation.PARTS if part != "tuner")
     options = argparse.Namespace(shapes="", widths="16", parts=",".join(wanted), small=True)
-    results = fullgraph.run(options)
+    results = evaluation.run(options)
     tables = {name for name, rows in results.items() if isinstance(rows, list)}
     assert {"baselines", "lookup", "crossover", "accuracy"} <= tables
     assert {row["way"] for row in results["accuracy"]} == {"full", "sampled 25,10", "sampled 3,3"}
@@ -162,7 +162,7 @@ def test_use_of_multiprocessors_is_a_mean_by_time(tmp_path, monkeypatch):
     found = list(sm.sm_use(["products:0.001"], [16], parts=2))
     assert [row["way"] for row in found] == [*sm.WAYS]
     asked = (tmp_path / "asked").read_text().splitlines()
-    assert [line.split("benchmarks._fullgraph_sm ")[1] for line in asked] == [f"products:0.001 16 {way}" for way in sm.WAYS]
+    assert [line.split("papers.benchmarks.mgg._sm ")[1] for line in asked] == [f"products:0.001 16 {way}" for way in sm.WAYS]
     assert all(metric in asked[0] for metric in (sm.TIME, *sm.CYCLES.values(), *sm.SHARES.values()))
     wanted = {"occupancy": 40, "sm": 35, "dram": 60, "active": 87.5}
     for row in found:

@@ -1,13 +1,13 @@
-// MGG's kernel (benchmarks/_fullgraph_mgg.hpp) with 32 lanes on the CPU, for test_ablation.py: one warp of a block after the other,
+// MGG's kernel (hinterland_papers/mgg/kernel.hpp) with 32 lanes on the CPU, for test_ablation.py: one warp of a block after the other,
 // so that blocks whose warps wait for each other are of one warp.
 #include <map>
 #include <string>
 #include <vector>
 
-#include "../../benchmarks/_fullgraph_mgg.hpp"
+#include "hinterland_papers/mgg/kernel.hpp"
 
 using namespace hinterland;
-using namespace hinterland::benchmarks;
+using namespace hinterland::mgg;
 
 static_assert(sizeof(MggParams) % 8 == 0);
 

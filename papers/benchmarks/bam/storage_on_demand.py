@@ -19,6 +19,8 @@ from typing import Any
 
 import torch
 
+from benchmarks._rows import Rows
+from benchmarks.storage import PAIRS
 from hinterland import _core
 from hinterland.runtime import devices
 from hinterland.runtime.params import struct
@@ -27,9 +29,6 @@ from hinterland.storage.on_device import Backing, DeviceStore, read_elements
 from hinterland.storage.writes import write_elements
 from hinterland_papers.bam.latency import time_reads
 from hinterland_papers.bam.patterns import PATTERNS, read_pattern
-
-from ._rows import Rows
-from .storage import PAIRS
 
 _Array = struct("memory::ArrayWords")
 _FIRST = 4096  # the first page is no array's

@@ -18,13 +18,12 @@ from typing import Any
 
 import torch
 
+from benchmarks._rows import Rows
 from hinterland.runtime import devices
 from hinterland.runtime.errors import DeviceError
 from hinterland.runtime.params import Params
 from hinterland.storage.on_device import Backing, DeviceStore
 from hinterland_papers.bam.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, Pattern, read_pattern, replicated
-
-from ._rows import Rows
 
 _FIRST = 65536  # lines of any size begin there
 _LINE = 4096

@@ -23,13 +23,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks._fullgraph_shapes import shaped
+from benchmarks._rows import Rows as Printed
+from benchmarks._timing import milliseconds
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.fullgraph.reduce import Operation, summed
-
-from ._fullgraph_mgg import Mgg, NoRoom, Setting
-from ._fullgraph_shapes import shaped
-from ._rows import Rows as Printed
-from ._timing import milliseconds
+from hinterland_papers.mgg.kernel import Mgg, NoRoom, Setting
 
 MAPPINGS = {
     "mixed": Setting(None, order="mixed"),

@@ -21,6 +21,9 @@ from unittest.mock import patch
 import torch
 
 import hinterland as hl
+from benchmarks._rows import Rows
+from benchmarks.storage_graphs import RUNS as _TRAVERSALS
+from benchmarks.storage_graphs import counted, median_seconds
 from hinterland.graph import formats
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.view import View
@@ -31,10 +34,6 @@ from hinterland_papers.bam import stored as emogi_stored
 from hinterland_papers.bam.plan import WAYS, Case, Measured, Way, choose, rank
 from hinterland_papers.bam.stored import StoredEdges
 from hinterland_papers.emogi import traversal as emogi
-
-from ._rows import Rows
-from .storage_graphs import RUNS as _TRAVERSALS
-from .storage_graphs import counted, median_seconds
 
 _FIRST = 65536  # the edges begin there, which is a line whatever its size
 RUNS = 2

@@ -13,13 +13,12 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from benchmarks._rows import Rows as Printed
+from benchmarks.accuracy import DATA, SETTINGS
 from hinterland import datasets
 from hinterland.datasets.generate import Shape
 from hinterland.runtime import devices
 from hinterland.training import train, train_full
-
-from ._rows import Rows as Printed
-from .accuracy import DATA, SETTINGS
 
 # Sixteen neighbours a vertex: of so many the vote of all says more than that of some.
 SHAPE = Shape({"node": 10_000}, {"node": 64}, {("node", "to", "node"): 80_000}, (1000, 500, 8500), 20, undirected=True)

@@ -1,4 +1,4 @@
-"""What benchmarks/traffic.py has Nsight Compute look at: one search of EMOGI, with edges in host memory.
+"""What traffic.py has Nsight Compute look at: one search of EMOGI, with edges in host memory.
 
 Arguments: kind of graph, scale, bytes of an edge, access, assignment, source.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.traffic import graph_of
 from hinterland_papers import emogi
+
+from .traffic import graph_of
 
 if __name__ == "__main__":
     kind, scale, edge_bytes, access, assignment, source = sys.argv[1:]

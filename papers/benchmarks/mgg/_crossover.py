@@ -14,12 +14,12 @@ from functools import partial
 import torch
 
 import hinterland as hl
+from benchmarks._rows import Rows as Printed
+from benchmarks._timing import milliseconds
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, plan
 from hinterland.fullgraph.reduce import Operation, summed
 
-from ._fullgraph_ablation import Case
-from ._rows import Rows as Printed
-from ._timing import milliseconds
+from ._ablation import Case
 
 EDGES = 1 << 24
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256)

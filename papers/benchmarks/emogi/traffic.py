@@ -13,14 +13,13 @@ from typing import Any
 import torch
 
 import hinterland as hl
+from benchmarks._ncu import available, counted, number
 from hinterland.graph import Graph
 from hinterland.graph.lists import NeighborLists
 from hinterland.memory import UnifiedTensor
 from hinterland_papers import emogi
 from hinterland_papers.emogi.traffic import analyse
 from hinterland_papers.emogi.traffic.requests import SIZES
-
-from ._ncu import available, counted, number
 
 SCALE = 20
 # Counters of reads from host memory, by the name they get here; a GPU that lacks one leaves it out.
@@ -76,7 +75,7 @@ def _count(counters: dict[str, str], *case: Any) -> dict[str, float]:
     """Sums over all levels of one search."""
     kind, edge_bytes, access, assignment, source = case
     arguments = (kind, SCALE, edge_bytes, access, assignment, source)
-    rows = counted("benchmarks._traffic_kernel", arguments, "emogi_level", counters.values())
+    rows = counted("papers.benchmarks.emogi._traffic_kernel", arguments, "emogi_level", counters.values())
     if not rows:
         raise SystemExit("benchmarks traffic: ncu saw no kernel")
     return {short: sum(number(row[metric]) for row in rows) for short, metric in counters.items()}

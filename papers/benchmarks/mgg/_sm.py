@@ -4,7 +4,7 @@
 kernels take, that in which a multiprocessor has warps; ``sm`` and ``dram``: of the most that it, and the GPU's memory, can do.
 Per cent, means over the launches of a sum on all parts by the time that each takes. ``ms``: a part's launches one after
 another, so that nothing hides anything; what the copy engine does is no launch. ``mgg`` and ``mgg staged``: its kernel with
-remote rows in registers and in shared memory. ``host``, ``uvm``: as in _fullgraph_baselines.py.
+remote rows in registers and in shared memory. ``host``, ``uvm``: as in _baselines.py.
 
 Arguments of what is looked at: shape, width, way.
 """
@@ -15,16 +15,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from benchmarks import _ncu
+from benchmarks._fullgraph_models import told
+from benchmarks._fullgraph_shapes import shaped
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph
 from hinterland.fullgraph.reduce import Operation, summed
 from hinterland.runtime import devices
+from hinterland_papers.mgg.kernel import Mgg, Setting
 
-from . import _ncu
-from ._fullgraph_ablation import Case
-from ._fullgraph_baselines import mapped, paged
-from ._fullgraph_mgg import Mgg, Setting
-from ._fullgraph_models import told
-from ._fullgraph_shapes import shaped
+from ._ablation import Case
+from ._baselines import mapped, paged
 
 WAYS = (*(name for name in STRATEGIES if name != "replicate"), "mgg", "mgg staged", "host", "uvm")
 KERNELS = "aggregate_kernel|take_kernel|mgg_kernel"
@@ -44,7 +44,7 @@ def sm_use(shapes: Sequence[str], widths: Sequence[int], parts: int) -> Iterator
         for width in widths:
             for way in WAYS:
                 replay = "application" if way == "uvm" else "kernel"  # a launch anew would find its pages there
-                launches = _ncu.counted("benchmarks._fullgraph_sm", (shape, width, way), KERNELS, metrics, replay)
+                launches = _ncu.counted("papers.benchmarks.mgg._sm", (shape, width, way), KERNELS, metrics, replay)
                 if launches:
                     yield told({"shape": shape, "width": width, "way": way, **mean(launches, parts)})
 

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from benchmarks._rows import Rows as Printed
+from benchmarks._timing import milliseconds
 from hinterland import UnifiedEmbeddingBag, UnifiedTensor
 from hinterland.runtime import devices
-
-from ._rows import Rows as Printed
-from ._timing import milliseconds
 
 EACH = 64  # rows of a bag
 BESIDE = 1 << 10  # bytes that a GPU's tier takes beside its rows, at most

@@ -14,13 +14,12 @@ from typing import Any
 
 import torch
 
+from benchmarks._rows import Rows
 from hinterland.memory.allocator import allocate
 from hinterland.runtime import devices
 from hinterland.runtime.params import Params, struct
 from hinterland.storage.on_device import Backing, DeviceStore
 from hinterland_papers.bam.patterns import PATTERNS, Pattern, read_pattern
-
-from ._rows import Rows
 
 _Array = struct("memory::ArrayWords")
 _FIRST = 65536  # lines of any size begin here

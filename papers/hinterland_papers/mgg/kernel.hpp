@@ -12,7 +12,7 @@
 #include "hinterland/core/warp.hpp"
 #include "hinterland/fullgraph/aggregate.hpp"
 
-namespace hinterland::benchmarks {
+namespace hinterland::mgg {
 
 inline constexpr int kMggThreads = 512;  // of a block at most: wpb is up to 16, and two such blocks share a multiprocessor
 
@@ -237,15 +237,4 @@ class MggLane {
   int across_, entries_, entry_, column_, joined_, vectors_, tile_ = 0;
 };
 
-#if defined(__CUDACC__)
-template <int kChunks, int kAhead, Loads kLoads>
-__global__ void __launch_bounds__(kMggThreads, 2) mgg_kernel(const __grid_constant__ MggParams p) {
-  extern __shared__ __align__(16) char shared[];
-  const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-  MggLane<kChunks, kAhead, kLoads> lane(p, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),
-                                        reinterpret_cast<Quad*>(shared));
-  lane(blockIdx.x, thread / p.lanes);
-}
-#endif
-
-}  // namespace hinterland::benchmarks
+}  // namespace hinterland::mgg

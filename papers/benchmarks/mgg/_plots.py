@@ -1,6 +1,6 @@
-"""Draws the ablations and studies of ``python -m benchmarks fullgraph`` from its JSON, beside what the paper has.
+"""Draws the ablations and studies of ``python -m benchmarks mgg`` from its JSON, beside what the paper has.
 
-python -m benchmarks._fullgraph_plots benchmarks/results/fullgraph-*.json --to docs/figures
+python -m papers.benchmarks.mgg._plots benchmarks/results/mgg-*.json --to docs/figures
 """
 
 from __future__ import annotations

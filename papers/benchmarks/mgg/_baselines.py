@@ -20,6 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks import _fullgraph_rivals as rivals
+from benchmarks._fullgraph_in_process import PeerRing
+from benchmarks._fullgraph_models import released, told
+from benchmarks._fullgraph_shapes import shaped
+from benchmarks._timing import milliseconds
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.fullgraph.reduce import Operation, summed
 from hinterland.fullgraph.rows import Rows, aggregate_rows
@@ -28,14 +33,9 @@ from hinterland.memory.allocator import Buffer, managed
 from hinterland.memory.limits import host_memory
 from hinterland.runtime import devices
 from hinterland_papers.emogi.migrating import copy_on_read
+from hinterland_papers.mgg.kernel import Setting, whole_lists
 
-from . import _fullgraph_rivals as rivals
-from ._fullgraph_ablation import Case
-from ._fullgraph_in_process import PeerRing
-from ._fullgraph_mgg import Setting, whole_lists
-from ._fullgraph_models import released, told
-from ._fullgraph_shapes import shaped
-from ._timing import milliseconds
+from ._ablation import Case
 
 SPARED = 4e9  # bytes of each GPU that UVM leaves free
 RUNS = 2  # of what takes long

@@ -1,12 +1,10 @@
-"""MGG's kernel (_fullgraph_mgg.hpp) over the parts of a partitioned graph, as its sections 4.1, 5 and 6 describe it."""
+"""MGG's kernel (kernel.hpp) over the parts of a partitioned graph, as its sections 4.1, 5 and 6 describe it."""
 
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -15,9 +13,10 @@ from torch import Tensor
 from hinterland.fullgraph import PartitionedGraph
 from hinterland.fullgraph.rows import Entries, Rows, instance
 from hinterland.runtime import devices
-from hinterland.runtime.jit import KernelFile
 from hinterland.runtime.launch import launch
 from hinterland.runtime.params import Params, address, struct
+
+from .. import kernel_file
 
 WARP = 32
 VECTOR = 16  # bytes
@@ -25,25 +24,28 @@ _MOST_CHUNKS = 2  # vectors of a row that a lane holds
 _LOADS = {"plain": "kPlain", "staged": "kStaged", "common": "kCommon"}
 
 
-@functools.cache
-def kernels() -> KernelFile:
-    return KernelFile(str(Path(__file__).resolve().with_name("_fullgraph_mgg.hpp")), (), apart=True)
+KERNELS = kernel_file(
+    "mgg/kernel.cu",
+    tuple(f"mgg_kernel<{form}>" for form in ("2, 4, Loads::kPlain", "1, 1, Loads::kStaged", "1, 1, Loads::kCommon")),
+    apart=True,
+)
 
 
 @dataclass(frozen=True)
 class Setting:
     """MGG's parameters (section 6), and what its ablations change.
 
-    Attributes:
-        ps: entries of a partition at most; None: a row's local ones are one, and so are its remote ones.
-        dist: pairs of a worker.
-        wpb: warps of a block, at most 16.
-        loads: ``"plain"``, ``"staged"`` or ``"common"`` (``Loads`` in _fullgraph_mgg.hpp).
-        ahead: plain: remote rows that a lane asks for before it adds the first; staged: that it has in shared memory at most.
-        lanes: of a worker: 1 (a thread), 32 (a warp) or 256 (a block).
-        order: ``"pairs"`` of a local and a remote partition; ``"apart"``: workers with local ones, and behind them workers with
-            remote ones; ``"launches"``: local ones in one launch, and then remote ones; ``"mixed"``: a row's local and remote
-            entries are one list (figure 3(b)).
+        Attributes:
+            ps: entries of a partition at most; None: a row's local ones are one, and so are its remote ones.
+            dist: pairs of a worker.
+            wpb: warps of a block, at most 16.
+            loads: ``"plain"``, ``"staged"`` or ``"common"`` (``Loads`` in kernel.hpp).
+            ahead: plain: remote rows that a lane asks for before it adds the first;
+    staged : that it has in shared memory at most.lanes : of a worker : 1(a thread),
+        32(a warp) or 256(a block).order : ``"pairs"`` of a local and a remote partition;
+    ``"apart"``: workers with local ones, and behind them workers with remote ones;
+    ``"launches"``: local ones in one launch, and then remote ones; ``"mixed"``: a row's local and remote
+                entries are one list (figure 3(b)).
     """
 
     ps: int | None = 16
@@ -73,7 +75,7 @@ class Pieces(NamedTuple):
 
 
 class Common(NamedTuple):
-    """The places that each block's remote partitions name, each once: ``Loads::kCommon`` in _fullgraph_mgg.hpp."""
+    """The places that each block's remote partitions name, each once: ``Loads::kCommon`` in kernel.hpp."""
 
     begins: Tensor
     places: Tensor
@@ -110,7 +112,7 @@ class _Partitions(Params):
 
 
 class MggParams(Params):
-    """``MggParams`` of _fullgraph_mgg.hpp."""
+    """``MggParams`` of kernel.hpp."""
 
     __slots__ = ()
     _fields_ = [  # noqa: RUF012
@@ -170,7 +172,7 @@ class Mgg:
     def warps_of_sm(self) -> int:
         """That run at once on a multiprocessor, once the kernel was launched."""
         device = self._p.world.devices[0]
-        kernel, shared = kernels().kernel(self.instance, device), max(shared for one in self._parts for _, shared in one)
+        kernel, shared = KERNELS.kernel(self.instance, device), max(shared for one in self._parts for _, shared in one)
         with torch.cuda.device(device):
             blocks: int = kernel.occupancy.max_active_blocks_per_multiprocessor(self._threads, shared)
         return blocks * self._threads // WARP
@@ -232,7 +234,7 @@ class Mgg:
 
     def _launch(self, params: MggParams, shared: int, device: torch.device) -> None:
         if blocks := self._blocks(params):
-            launch(kernels(), self.instance, device, blocks, self._threads, params, shared=shared)
+            launch(KERNELS, self.instance, device, blocks, self._threads, params, shared=shared)
 
 
 def _view(pieces: Pieces) -> _Partitions:
