@@ -17,9 +17,9 @@ test: .venv/installed .venv/requirements papers
 
 # hinterland_papers, which is what only reproduces papers: builds its module into papers/, so that PYTHONPATH=papers sees it.
 papers: .venv/tools
-	$(BIN)/cmake -S . -B build/papers -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DHINTERLAND_PAPERS=ON > /dev/null
-	$(BIN)/cmake --build build/papers --target _papers_stub
-	$(BIN)/cmake --install build/papers --component papers --prefix papers > /dev/null
+	$(BIN)/cmake -S . -B build/dev -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DHINTERLAND_PAPERS=ON > /dev/null
+	$(BIN)/cmake --build build/dev --target _papers_stub
+	$(BIN)/cmake --install build/dev --component papers --prefix papers > /dev/null
 
 # Hours: what is too long for every change.
 nightly: .venv/installed .venv/requirements papers
@@ -66,9 +66,8 @@ site: .venv/requirements
 	  sed -un 's|.*\(\[[0-9]*/[0-9]*\]\) Building CXX.*native/\(.*\)\.o$$|\1 \2|p' || { tail -n 40 build/install.txt; exit 1; }
 	@touch $@
 
-# For working on the library: builds the native module into src/, so that PYTHONPATH=src sees every change.
-dev: .venv/requirements
-	$(BIN)/cmake -S . -B build/dev -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) > /dev/null
+# For working on the library: builds the native modules into src/ and papers/, so that PYTHONPATH=src:papers sees every change.
+dev: .venv/requirements papers
 	$(BIN)/cmake --build build/dev
 	$(BIN)/cmake --install build/dev --prefix src > /dev/null
 

@@ -1,4 +1,4 @@
-"""EMOGI's evaluation on this machine (``hinterland bench traversal --ablation``), beside the times of EMOGI's own programs.
+"""EMOGI's evaluation on this machine (``python -m hinterland_papers ablation``), beside the times of EMOGI's own programs.
 
 Without ``--small``: scale-25 graphs on a GPU. With it: scale 12 on the CPU. ``--uvm-budget 2GiB`` leaves UVM so much GPU
 memory: edges of 4 GiB do not fit, which is EMOGI's case.

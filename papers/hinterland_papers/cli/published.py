@@ -77,8 +77,8 @@ def cc(graph: parameters.GraphFile, *, runs: parameters.Repeats = 1, access: Acc
         _cc,
         array=lambda result: result.labels,
         table=lambda result: by_vertex(component=result.labels),
-        found=lambda run: f"{run['components']:,} components",
-        fields=lambda result: {"components": result.count},
+        found=lambda run: f"{run['components']:,} components, the largest of {run['largest']:,} vertices",
+        fields=lambda result: {"components": result.count, "largest": int(result.labels.bincount(minlength=1).max())},
         verify=graphs.verify_components,
     )
     traverse(algorithm, load(graph, options), Starts([{}] * runs, []), options)

@@ -8,7 +8,7 @@ from . import moved
 
 
 def bench(given: typer.Context) -> None:
-    """Says the new command."""
+    """Is in hinterland_papers now: says the new command."""
     moved.say_where("ablation", *(word for word in given.args if word not in ("traversal", "--ablation")))
 
 

@@ -29,4 +29,4 @@ def refuse_access(access: str | None) -> None:
 def register(app: typer.Typer, name: str, command: Callable[[typer.Context], None]) -> None:
     """Adds a command that takes any options."""
     anything = {"ignore_unknown_options": True, "allow_extra_args": True}
-    app.command(name, hidden=True, context_settings=anything)(command)
+    app.command(name, context_settings=anything)(command)

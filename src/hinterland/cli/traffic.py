@@ -8,7 +8,7 @@ from . import moved
 
 
 def traffic(given: typer.Context) -> None:
-    """Says the new command."""
+    """Is in hinterland_papers now: says the new command."""
     moved.say_where("traffic", *given.args)
 
 
