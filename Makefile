@@ -7,16 +7,22 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores : 8)))
 CPP_FILES := git ls-files '*.cpp' '*.hpp' '*.cu'
 CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -o -name '*.py' -o -name '*.cu') CMakeLists.txt pyproject.toml
 
-.PHONY: demo test nightly lint format hooks site dev clean
+.PHONY: demo test papers nightly lint format hooks site dev clean
 
 demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
 
-test: .venv/installed .venv/requirements
+test: .venv/installed .venv/requirements papers
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not nightly"
 
+# hinterland_papers, which is what only reproduces papers: builds its module into papers/, so that PYTHONPATH=papers sees it.
+papers: .venv/tools
+	$(BIN)/cmake -S . -B build/dev -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) -DHINTERLAND_PAPERS=ON > /dev/null
+	$(BIN)/cmake --build build/dev --target _papers_stub
+	$(BIN)/cmake --install build/dev --component papers --prefix papers > /dev/null
+
 # Hours: what is too long for every change.
-nightly: .venv/installed .venv/requirements
+nightly: .venv/installed .venv/requirements papers
 	tools/nightly.sh
 
 # Compiles nothing. Types of the native module are known once it was built; until then everything of it may be anything.
@@ -25,10 +31,12 @@ lint: .venv/requirements
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $$($(CPP_FILES))
 	PYTHONPATH=src $(BIN)/python -m pytest -q tests/test_imports.py tests/test_shape.py
-	@rm -rf build/types/hinterland && mkdir -p build/types && cp -r src/hinterland build/types
-	@cp $$(find .venv src -name _core.pyi | head -n 1) build/types/hinterland 2> /dev/null || \
-	  printf 'from typing import Any\ndef __getattr__(name: str) -> Any: ...\n' > build/types/hinterland/_core.pyi
-	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p hinterland
+	@rm -rf build/types && mkdir -p build/types && cp -r src/hinterland papers/hinterland_papers build/types
+	@for package in hinterland hinterland_papers; do \
+	  cp $$(find .venv src papers -path "*/$$package/_core.pyi" | head -n 1) build/types/$$package 2> /dev/null || \
+	    printf 'from typing import Any\ndef __getattr__(name: str) -> Any: ...\n' > build/types/$$package/_core.pyi; \
+	done
+	cd build/types && ../../$(BIN)/mypy --config-file ../../pyproject.toml --cache-dir ../mypy -p hinterland -p hinterland_papers
 
 format: .venv/requirements
 	$(BIN)/ruff format .
@@ -65,11 +73,10 @@ site: .venv/requirements
 	  sed -un 's|.*\(\[[0-9]*/[0-9]*\]\) Building CXX.*native/\(.*\)\.o$$|\1 \2|p' || { tail -n 40 build/install.txt; exit 1; }
 	@touch $@
 
-# For working on the library: builds the native module into src/, so that PYTHONPATH=src sees every change.
-dev: .venv/requirements
-	$(BIN)/cmake -S . -B build/dev -G Ninja -DPython_EXECUTABLE=$(abspath $(BIN)/python) > /dev/null
+# For working on the library: builds the native modules into src/ and papers/, so that PYTHONPATH=src:papers sees every change.
+dev: .venv/requirements papers
 	$(BIN)/cmake --build build/dev
 	$(BIN)/cmake --install build/dev --prefix src > /dev/null
 
 clean:
-	rm -rf build dist .venv src/hinterland/_core* src/hinterland/include
+	rm -rf build dist .venv src/hinterland/_core* src/hinterland/include papers/hinterland_papers/_core*

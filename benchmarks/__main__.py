@@ -16,16 +16,22 @@ from typing import Any
 import torch
 
 HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 RESULTS = HERE / "results"
 
 
+def files() -> list[Path]:
+    """Those of benchmarks, and what they share, whose names begin with an underscore."""
+    return [*HERE.glob("*.py"), *(ROOT / "papers" / "benchmarks").glob("*/*.py")]
+
+
 def main() -> None:
-    names = sorted(path.stem for path in HERE.glob("*.py") if not path.stem.startswith("_"))
+    modules = {path.stem: ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files() if path.stem[0] != "_"}
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("name", choices=[*names, "show"], help="NAME --help lists the options that it has of its own")
+    parser.add_argument("name", choices=[*sorted(modules), "show"], help="NAME --help lists the options that it has of its own")
     parser.add_argument("--small", action="store_true", help="a quick run that any machine can do; kept only with --output")
     parser.add_argument("--output", type=Path, help="where to keep the results, instead of benchmarks/results/")
-    module = importlib.import_module(f"benchmarks.{sys.argv[1]}") if sys.argv[1:] and sys.argv[1] in names else None
+    module = importlib.import_module(modules[sys.argv[1]]) if sys.argv[1:] and sys.argv[1] in modules else None
     if hasattr(module, "add_options"):
         module.add_options(parser)
     options = parser.parse_args()
@@ -33,7 +39,7 @@ def main() -> None:
         for path in sorted(RESULTS.glob("*.json")):
             show(json.loads(path.read_text()))
         return
-    module = module or importlib.import_module(f"benchmarks.{options.name}")
+    module = module or importlib.import_module(modules[options.name])
     results = module.run(options if hasattr(module, "add_options") else options.small)
     record = {
         "benchmark": options.name,

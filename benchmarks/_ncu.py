@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -32,7 +33,8 @@ def counted(
     command = [_required(), "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
     command += ["--replay-mode", replay, "--kernel-name", f"regex:{kernels}", "--metrics", ",".join(metrics)]
     command += [sys.executable, "-m", module, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = {"PYTHONPATH": os.pathsep.join(sys.path)}  # what this program finds, that one does
+    done = subprocess.run(command, env={**os.environ, **found}, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(f"benchmarks: ncu failed: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     return rows(done.stdout)

@@ -12,15 +12,7 @@ the two over the chosen strategy's time.
 _fullgraph_beyond.py. ``processes``: a part in each of as many processes, beside NCCL's all-gather with torch.sparse, all-to-all
 of deduplicated rows with cuSPARSE, and a ring of broadcasts. ``models``: epochs of whole models on 1, 2, 4 ... GPUs of one
 process, ``models in processes``: with a process for each GPU (_fullgraph_models.py).
-
-``tuner``: sums by the strategy that was chosen, with launches shaped by default, as the tuner has them (``steps`` shapes tried,
-``spent s`` in all) and as the best of all ``grid`` shapes has them, the three timed anew in turn; ``of best`` is the best's
-time over the tuned one's. ``tuner grid``: every shape's time, which step of the search it was, and whether the model found it
-``worth`` trying (MGG's figure 11).
-
-``mapping``, ``remote loads``, ``granularity``, ``heat map``: of MGG's kernel (_fullgraph_ablation.py). ``baselines``,
-``lookup``, ``crossover``, ``accuracy``, ``sm use``: the rest of its evaluation (_fullgraph_studies.py). _fullgraph_plots.py
-draws them.
+What MGG's evaluation has besides: ``mgg``.
 """
 
 from __future__ import annotations
@@ -39,10 +31,9 @@ import torch.distributed as dist
 from torch import Tensor
 
 import hinterland as hl
-from hinterland.fullgraph import STRATEGIES, PartitionedGraph, plan, tuner
+from hinterland.fullgraph import STRATEGIES, PartitionedGraph, plan
 from hinterland.fullgraph.reduce import Operation, summed
 from hinterland.fullgraph.rows import Rows, aggregate_rows
-from hinterland.fullgraph.space import POOR
 from hinterland.fullgraph.take import take
 from hinterland.memory.peers import enable_access
 from hinterland.runtime import devices
@@ -50,25 +41,19 @@ from hinterland.runtime import devices
 from . import _fullgraph_beyond as in_host
 from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
-from ._fullgraph_ablation import TABLES as ABLATIONS
-from ._fullgraph_ablation import ablations
 from ._fullgraph_models import models, models_in_processes, told
 from ._fullgraph_one import layers, one_cpu, one_gpu
 from ._fullgraph_shapes import shaped
-from ._fullgraph_studies import STUDIES, studies
-from ._rows import Rows as Printed
 from ._timing import milliseconds
 
-TURNS = 3  # in which the tuner's shapes are timed anew
-PARTS = (
-    "one gpu", "one cpu", "layers", "beyond", "parts", "processes", "models", "models in processes", "tuner", *ABLATIONS
-)  # fmt: skip
+SHAPES = "reddit,proteins,products,orkut,enwiki,igb-medium,it-2004:0.5,papers100M:0.3"
+PARTS = ("one gpu", "one cpu", "layers", "beyond", "parts", "processes", "models", "models in processes")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--shapes", default="reddit,proteins,products,orkut,enwiki,igb-medium,it-2004:0.5,papers100M:0.3")
+    parser.add_argument("--shapes", default=SHAPES)
     parser.add_argument("--widths", default="16,64,256")
-    parser.add_argument("--parts", default=",".join((*PARTS, *STUDIES)), help="which tables to make")
+    parser.add_argument("--parts", default=",".join(PARTS), help="which tables to make")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -92,55 +77,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         results["parts"] = [row for shape in shapes for row in parts(shape, widths, where)]
     if "processes" in wanted and len(gpus) > 1:
         results["processes"] = processes(shapes, widths, len(gpus))
-    if "tuner" in wanted:
-        grid, rows = tuning(shapes, widths, gpus or [devices.as_device()])
-        results |= {"tuner grid": grid, "tuner": rows}
     if "models" in wanted:
         where = gpus or [devices.as_device()]
         counts = [1, 2] if not gpus else [1 << i for i in range(len(gpus).bit_length())]
         results["models"] = [row for shape in shapes for row in models(shape, where, counts)]
     if "models in processes" in wanted and len(gpus) > 1:
         results["models in processes"] = [row for shape in shapes for row in models_in_processes(shape, gpus)]
-    return results | ablations(wanted, shapes, widths, gpus) | studies(wanted, shapes, widths, gpus, options.small)
-
-
-def tuning(shapes: Sequence[str], widths: Sequence[int], where: Sequence[torch.device]) -> tuple[Printed, Printed]:
-    """A part on each device."""
-    grid, rows = [], Printed()
-    for shape in shapes:
-        graph = shaped(shape, where[0]).to_graph()
-        p = PartitionedGraph.from_graph(graph, devices=where)
-        for width in widths:
-            if 4 * graph.num_vertices * width < 20e9 * len(where):
-                found, trials = _tuned(p, p.scatter(torch.randn(graph.num_vertices, width, device=where[0])))
-                grid += [{"shape": shape, "width": width, **trial} for trial in trials]
-                rows.append({"shape": shape, "edges": graph.num_edges, "width": width, **found})
-    return grid, rows
-
-
-def _tuned(p: PartitionedGraph, x: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    found = tuner.tune(p, x, again=True)
-    begin = time.perf_counter()
-    trials = tuner.brute_force(p, x, strategy=found.strategy)
-    took = time.perf_counter() - begin
-    default, best = found.table[0].shape, min(trials, key=lambda trial: trial.seconds).shape
-    again = tuner.brute_force(p, x, strategy=found.strategy, shapes=[default, found.shape, best] * TURNS)
-    ms = {one: 1e3 * min(trial.seconds for trial in again if trial.shape == one) for one in (default, found.shape, best)}
-    steps = {trial.shape: step for step, trial in enumerate(found.table, 1)}
-    most = POOR * min(trial.predicted for trial in trials)
-    row = {"strategy": found.strategy, "default": ms[default], "tuned": ms[found.shape], "best": ms[best]}
-    row |= {
-        "times": ms[default] / ms[found.shape],
-        "of best": ms[best] / ms[found.shape],
-        "steps": len(steps),
-        "grid": len(trials),
-    }
-    row |= {"of default": str(tuple(default)), "of tuned": str(tuple(found.shape)), "of the best": str(tuple(best))}
-    row |= {"spent s": found.spent, "brute force s": took, "divided s": found.partitioned}
-    return row, [
-        {**trial.shape._asdict(), "ms": 1e3 * trial.seconds, "predicted": 1e3 * trial.predicted,
-         "worth": trial.predicted <= most, "step": steps.get(trial.shape, "")} for trial in trials
-    ]  # fmt: skip
+    return results
 
 
 def peers(gpus: Sequence[torch.device], widths: Sequence[int]) -> list[dict[str, Any]]:

@@ -136,4 +136,8 @@ struct Binding {
   explicit Binding(void (*bind)(nanobind::module_&)) { bindings().push_back(bind); }
 };
 
+// What each module of ours begins with, for loops have their state in it: what a fork and Ctrl-C do, the structs of its files, and
+// all that these add.
+void begin_module(nanobind::module_& m);
+
 }  // namespace hinterland::native

@@ -1,15 +1,12 @@
 // hinterland._core: what only compiled code on the CPU can do. Python passes pointers and sizes (tensor.data_ptr()), so the
 // module knows neither torch nor CUDA.
-#include <nanobind/stl/string.h>
-#include <pthread.h>
+#include <nanobind/nanobind.h>
 
 #include <exception>
 
 #include "bindings.hpp"
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
-#include "core/team.hpp"
-#include "params.hpp"
 
 namespace {
 
@@ -39,22 +36,7 @@ NB_MODULE(_core, m) {
   hn::register_errors();
   terminate_before = std::set_terminate(terminate);
   nanobind::module_::import_("atexit").attr("register")(nanobind::cpp_function(end));
-  pthread_atfork(nullptr, nullptr, [] {
-    hn::forked = true;
-    hn::set_num_threads(1);
-  });
-  hn::check_interrupt = [] {
-    hn::GilHeld held;
-    if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
-  };
+  hn::begin_module(m);
   m.def("num_threads", &hn::num_threads, "Threads that the parallel loops of this module use.");
   m.def("set_num_threads", &hn::set_num_threads, nanobind::arg("threads"));
-  nanobind::dict told;
-  for (const hn::Struct& one : hn::structs()) {
-    nanobind::list fields;
-    for (const hn::Field& field : one.fields) fields.append(nanobind::make_tuple(field.name, field.offset, field.kind));
-    told[one.name.c_str()] = nanobind::make_tuple(one.size, fields);
-  }
-  m.attr("STRUCTS") = told;
-  for (const auto bind : hn::bindings()) bind(m);
 }

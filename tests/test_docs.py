@@ -17,16 +17,18 @@ import pytest
 import typer.core
 
 import hinterland
+from benchmarks import __main__ as benchmarks
 from hinterland import cli
 from hinterland.cli import algorithms
 from hinterland.cli.parameters import spread
+from hinterland_papers import cli as papers
 
 from .pages import PAGES, ROOT, blocks, lay_out, make_files, make_machine
 
 pytestmark = pytest.mark.skipif(not (ROOT / "docs").is_dir(), reason="the pages are not beside the tests")
 
 # What would measure the machine for long, needs GPUs or starts processes is read by the command line, but not run.
-_ONLY_READ = ("probe --full", "probe --refresh", "probe --disk-path", "bench ", "torchrun", "--devices")
+_ONLY_READ = ("probe --full", "probe --refresh", "probe --disk-path", "bench ", "ablation", "torchrun", "--devices")
 
 
 def _with(language: str) -> list[Any]:
@@ -118,6 +120,9 @@ def test_commands(page, here, monkeypatch, capsys):
     for line in lines:
         words = shlex.split(line, comments=True)
         if words and not _is_known(words):
+            main = cli.main
+            if words[:3] == ["python", "-m", "hinterland_papers"]:
+                main, words = papers.main, words[2:]
             program, *words = words
             if program == "torchrun":
                 words = words[words.index("hinterland.cli") + 1 :]
@@ -125,8 +130,8 @@ def test_commands(page, here, monkeypatch, capsys):
             with monkeypatch.context() as patched:
                 if only_read:
                     patched.setattr(typer.core.TyperCommand, "invoke", lambda self, context: None)
-                patched.setattr(sys, "argv", ["hinterland", *words])
-                status = _status(cli.main)
+                patched.setattr(sys, "argv", [program, *words])
+                status = _status(main)
             found = capsys.readouterr()
             assert status == 0, f"{line}: {found.err}"
             if "--json" in words and not only_read:
@@ -153,8 +158,12 @@ def _is_known(words: list[str]) -> bool:
                 assert re.search(rf"^{extra} = ", extras, re.MULTILINE), f"{what}: there is no extra {extra}"
         case [_, ".venv/bin/python", "-m", "pytest", "-q", *files]:
             assert all((ROOT / file).exists() for file in files)
+        case ["pip", "install", "./papers"]:
+            assert (ROOT / "papers" / "pyproject.toml").exists()
+        case ["python", "-m", "hinterland_papers", *_]:
+            return False
         case ["python", "-m", "benchmarks", name, *_]:
-            assert (ROOT / "benchmarks" / f"{name}.py").exists()
+            assert [path for path in benchmarks.files() if path.stem == name]
         case [program, *_]:
             return program not in ("hinterland", "torchrun") and pytest.fail(f"{program} is unknown")
     return True
@@ -231,7 +240,7 @@ def test_types(tmp_path, pytestconfig):
         if texts := blocks(page, "python"):
             (tmp_path / f"{page.stem.replace('-', '_')}_page.py").write_text("\n".join(texts))
     above = Path(hinterland.__file__).parent.parent
-    path = {} if "site-packages" in above.parts else {"MYPYPATH": str(above)}
+    path = {"MYPYPATH": os.pathsep.join([str(ROOT / "papers"), *([] if "site-packages" in above.parts else [str(above)])])}
     kept = pytestconfig.cache.mkdir("mypy")  # torch's types take most of the time
     options = ["--ignore-missing-imports", "--check-untyped-defs", "--cache-dir", str(kept)]
     command = [sys.executable, "-m", "mypy", *options, *(file.name for file in sorted(tmp_path.glob("*.py")))]

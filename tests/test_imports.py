@@ -4,6 +4,7 @@ that is there for type checkers alone, counts as any other; there are no excepti
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 import hinterland
 
 ROOT = Path(hinterland.__file__).parent
+REPOSITORY = Path(__file__).parents[1]
+PAPERS = REPOSITORY / "papers" / "hinterland_papers"  # which stands on all of it
 # From the ground up; wings of one level know nothing of each other. "" is hinterland/__init__.py, which has the public names.
 LEVELS = (
     ("_core",),
@@ -22,7 +25,7 @@ LEVELS = (
     ("storage",),
     ("kernels", "probe"),
     ("graph",),
-    ("datasets", "hotness", "query", "sampling", "traffic"),
+    ("datasets", "hotness", "query", "sampling"),
     ("fullgraph",),
     ("nn",),
     ("training",),
@@ -68,9 +71,20 @@ def circle(found: dict[str, set[str]]) -> list[str]:
     return []
 
 
-def test_no_module_imports_itself_through_others():
-    found = circle(imports(ROOT))
+@pytest.mark.parametrize("root", [ROOT, PAPERS], ids=lambda root: root.name)
+def test_no_module_imports_itself_through_others(root):
+    found = circle(imports(root))
     assert not found, " imports ".join(reversed(found))
+
+
+def test_the_product_takes_nothing_of_papers():
+    files = [path for top in ("include", "native", "src") for path in (REPOSITORY / top).rglob("*")]
+    texts = {path: path.read_text() for path in files if path.suffix in (".py", ".hpp", ".cpp", ".cu")}
+    taken = re.compile(rf'^\s*(?:#include ["<]|from |import ){PAPERS.name}\b', re.MULTILINE)
+    assert len(texts) > 500 and [path for path, text in texts.items() if taken.search(text)] == []
+    assert taken.search(f'#include "{PAPERS.name}/emogi/tiles.hpp"') and taken.search(
+        f"    from {PAPERS.name}.emogi import bfs"
+    )
 
 
 def test_arrows_between_wings_point_down():

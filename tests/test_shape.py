@@ -80,7 +80,9 @@ def cpp_functions(text: str) -> Iterator[tuple[str, int]]:
 
 def files(*endings: str) -> list[Path]:
     """The sources of the library. The headers are in include/, whatever a build has copied into the package."""
-    found = (path for top in ("include", "native", "src") for path in (ROOT / top).rglob("*") if path.suffix in endings)
+    found = (
+        path for top in ("include", "native", "src", "papers") for path in (ROOT / top).rglob("*") if path.suffix in endings
+    )
     return [path for path in found if (ROOT / "src/hinterland/include") not in path.parents]
 
 

@@ -21,8 +21,8 @@ for algorithm in $(python3 -c 'from hinterland.graph import algorithms; print(*(
     check $tool "$algorithm" tests/graph/test_everything.py "$small and -$algorithm" & jobs+=($!)
   done
 done
-check memcheck emogi tests/graph/test_emogi.py "" & jobs+=($!)
-check memcheck emogi_stored tests/graph/test_emogi_stored.py "" & jobs+=($!)
+check memcheck emogi tests/papers/emogi/test_traversal.py "" & jobs+=($!)
+check memcheck emogi_stored tests/papers/bam/test_stored.py "" & jobs+=($!)
 
 failed=0
 for job in "${jobs[@]}"; do wait "$job" || failed=1; done

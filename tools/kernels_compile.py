@@ -9,10 +9,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hinterland.cli.kernels import register_all
-from hinterland.runtime import jit
+sys.path.append(str(Path(__file__).parents[1] / "papers"))
 
-register_all()
+from hinterland.cli import kernels
+from hinterland.runtime import jit
+from hinterland_papers.cli import kernels as papers
+
+kernels.register_all()
+papers.register_all()
 jit._FLAGS["ofast_compile"] = "max"
 with tempfile.TemporaryDirectory() as folder:
     print(f"{len(list(jit.build_all(sys.argv[1:], Path(folder))))} modules compile for {', '.join(sys.argv[1:])}")

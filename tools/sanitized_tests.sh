@@ -15,11 +15,13 @@ site=$build/site
 stand_ins=
 [ "$sanitizers" != thread ] || stand_ins=$PWD/tests/cached # graphs can be read through a software cache
 "$PWD/.venv/bin/cmake" -S . -B "$build" -G Ninja -DPython_EXECUTABLE="$python" -DHINTERLAND_SANITIZE="$sanitizers" \
-  -DHINTERLAND_HEADERS_FIRST="$stand_ins" > /dev/null
+  -DHINTERLAND_HEADERS_FIRST="$stand_ins" -DHINTERLAND_PAPERS=ON > /dev/null
 "$PWD/.venv/bin/cmake" --build "$build"
 rm -rf "$site" && mkdir -p "$site" && cp -r src/hinterland "$site/"
 rm -f "$site"/hinterland/_core*  # one that is as new would not be replaced
 "$PWD/.venv/bin/cmake" --install "$build" --prefix "$site" > /dev/null
+cp -r papers/hinterland_papers "$site/" && rm -f "$site"/hinterland_papers/_core*
+"$PWD/.venv/bin/cmake" --install "$build" --component papers --prefix "$site" > /dev/null
 
 report=$build/report
 rm -f "$report".*
@@ -44,7 +46,7 @@ if [ "$sanitizers" = thread ]; then
   beside something race -DRACES=true "${threads[@]}"
   beside nothing no_race -DRACES=false "${threads[@]}"
   # The code that a warp runs: each lane is a thread.
-  lanes=(-I tests/lanes -I include)
+  lanes=(-I tests/lanes -I include -I papers)
   beside something race_of_words -DRACE=shared_words "${lanes[@]}" tests/lanes/race.cpp
   beside something race_to_sum -DRACE=plain_sum "${lanes[@]}" tests/lanes/race.cpp
   beside nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
@@ -57,7 +59,7 @@ if [ "$sanitizers" = thread ]; then
   beside nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
   beside nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
     tests/storage/file_serving.cpp
-  beside nothing emogi_deep -I include -pthread tests/graph/emogi_deep.cpp
+  beside nothing deep -I include -I papers -pthread tests/papers/bam/deep.cpp
   beside nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
     native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
   beside nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
@@ -83,7 +85,8 @@ else
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
   # tests of each algorithm go over the same code at several times the length.)
-  tests=(graph/{formats,test_{build,changed_arrays,compress,emogi_stored,everything,generate,graph,passes,reorder,verify}.py} memory probe query traffic
+  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory probe query
+    papers/{bam/test_stored.py,emogi/{test_changed_arrays.py,test_ablation.py,traffic}}
     storage/test_{array,layout,on_device}.py cli/test_convert.py test_threads.py
     fullgraph/test_{part.py,aggregate.py::test_{columns_one_range_after_another,rows_between_vectors},attention.py::test_long_rows_are_joined_of_pieces})
   chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through
@@ -91,7 +94,7 @@ fi
 # Python itself is not instrumented: the runtime must come first. Reports go to files, but for those of undefined behaviour, which go
 # to standard error: pytest leaves that alone, or what a dying process wrote there would be lost.
 try() {
-  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q "${shared_out[@]}" --capture=sys \
+  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q -o pythonpath= "${shared_out[@]}" --capture=sys \
     -m "not slow and not unsanitized" "$@" ||
     { cat "$report".* 2> /dev/null; exit 1; }
 }

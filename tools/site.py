@@ -25,13 +25,15 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    for path in sorted([*(ROOT / "include").rglob("*.hpp"), *(ROOT / "examples").rglob("*.*")]):
+    headers = [path for top in ("include", "papers") for path in (ROOT / top).rglob("*.hpp")]
+    for path in sorted([*headers, *(ROOT / "examples").rglob("*.*")]):
         name = path.relative_to(ROOT).as_posix()
         files.append(File(name, str(ROOT), config["site_dir"], use_directory_urls=False))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
+    markdown = re.sub(r"\]\(\.\./\.\./papers/", "](", markdown)  # of pages in docs/papers
     markdown = re.sub(r"\]\(\.\./(include|examples)/", r"](\1/", markdown)
     return markdown.replace("<!-- a table of the algorithms -->", _table())
 

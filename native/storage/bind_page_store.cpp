@@ -1,13 +1,11 @@
 // What Python fills in for kernels that read storage through queue pairs (include/hinterland/storage/page_store.hpp), and the
 // same reads on the CPU.
 #include <nanobind/nanobind.h>
-#include <nanobind/stl/string.h>
 #include <omp.h>
 
 #include "bindings.hpp"
 #include "core/pool.hpp"
-#include "hinterland/storage/latency.hpp"
-#include "hinterland/storage/patterns.hpp"
+#include "hinterland/storage/reads.hpp"
 #include "hinterland/storage/writes.hpp"
 #include "memory/array_words.hpp"
 #include "params.hpp"
@@ -27,9 +25,6 @@ HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, re
 HINTERLAND_STRUCT(storage::ReadParams, array, elements, at, count, to, sum);
 HINTERLAND_STRUCT(storage::WriteParams, array, elements, at, count, run, values);
 HINTERLAND_STRUCT(storage::FlushParams, store);
-HINTERLAND_STRUCT(storage::LatencySums, enqueue, total, hit, copy, asked_at, seen_at, sum);
-HINTERLAND_STRUCT(storage::LatencyParams, array, at, count, line, sums);
-HINTERLAND_STRUCT(storage::PatternParams, array, elements, line_elements, width, reads, sum);
 
 namespace {
 
@@ -73,36 +68,6 @@ void flush_stored(const storage::FlushParams& params) {
   storage::flush(*params.store);
 }
 
-constexpr int kReplicas = 4;
-
-template <class Pattern, class Sources>
-void read_in_pattern(const storage::PatternParams& params, int64_t threads) {
-#pragma omp parallel
-  {
-    const int64_t own = omp_get_thread_num(), all = omp_get_num_threads();
-    storage::read_pattern<int64_t, Sources, Pattern>(params, threads * own / all, threads * (own + 1) / all, threads);
-  }
-}
-
-template <class Pattern>
-void read_in_pattern(const storage::PatternParams& params, int64_t threads, int64_t replicas) {
-  if (params.array.store == nullptr) return read_in_pattern<Pattern, memory::Unmetered>(params, threads);
-  replicas == 1 ? read_in_pattern<Pattern, storage::DeviceSources>(params, threads)
-                : read_in_pattern<Pattern, storage::Replicated<kReplicas>>(params, threads);
-}
-
-// What `threads` threads of a GPU would read, through 1 or kReplicas stores; Python knows the patterns.
-void read_pattern(const storage::PatternParams& params, const std::string& pattern, int64_t threads, int64_t replicas) {
-  if (pattern == "InOrder") return read_in_pattern<storage::InOrder>(params, threads, replicas);
-  if (pattern == "FarApart") return read_in_pattern<storage::FarApart>(params, threads, replicas);
-  if (pattern == "PerLine") return read_in_pattern<storage::PerLine>(params, threads, replicas);
-  if (pattern == "HeldLines") return read_in_pattern<storage::HeldLines>(params, threads, replicas);
-  if (pattern == "SeveralLines") return read_in_pattern<storage::SeveralLines>(params, threads, replicas);
-  if (pattern == "Strided") return read_in_pattern<storage::Strided>(params, threads, replicas);
-  if (pattern == "HotLines") return read_in_pattern<storage::HotLines>(params, threads, replicas);
-  read_in_pattern<storage::RandomElements>(params, threads, replicas);
-}
-
 }  // namespace
 
 const Binding page_store([](nb::module_& m) {
@@ -110,14 +75,10 @@ const Binding page_store([](nb::module_& m) {
   m.attr("COMMAND_BYTES") = sizeof(storage::Command);
   m.attr("PRP_LIST_BYTES") = sizeof(storage::PrpList);
   m.attr("READ_THREADS") = storage::kReadThreads;
-  m.attr("REPLICAS") = kReplicas;
   def_native(m, "prepare_channel", prepare_channel, nb::arg("channel"), nb::arg("line_bytes"));
   def_native(m, "read_stored", read_stored, nb::arg("params"), nb::arg("element_bytes"));
   def_native(m, "write_stored", write_stored, nb::arg("params"), nb::arg("element_bytes"));
   def_native(m, "flush_stored", flush_stored, nb::arg("params"));
-  def_native(m, "read_pattern", read_pattern, nb::arg("params"), nb::arg("pattern"), nb::arg("threads"), nb::arg("replicas"));
-  def_native(m, "time_reads", storage::time_reads, nb::arg("params"));
-  m.attr("PATTERN_THREADS") = storage::kPatternThreads;
   m.attr("STATUS_OF_WRITE") = storage::kOfWrite;
   m.attr("WHOLE_DEVICE") = storage::kWholeDevice;
 });

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .runtime.provided import provide
 
 if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules share names: mypy would take the modules
-    from . import datasets, fullgraph, hotness, nn, sampling, traffic, training
+    from . import datasets, fullgraph, hotness, nn, sampling, training
     from .fullgraph.aggregate import aggregate
     from .fullgraph.launch import launch
     from .fullgraph.partitioned import PartitionedGraph
@@ -100,7 +100,6 @@ __all__ = [
     "save_graph",
     "sssp",
     "sswp",
-    "traffic",
     "training",
 ]
 
@@ -114,7 +113,6 @@ _PACKAGES = (
     "nn",
     "sampling",
     "storage",
-    "traffic",
     "training",
 )
 # Where the other names are defined; those that are not here, in graph.

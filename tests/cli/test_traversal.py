@@ -16,7 +16,6 @@ import torch
 
 import hinterland as hl
 from hinterland import cli
-from hinterland.graph import emogi
 from hinterland.graph.sources import draw_sources, read_sources
 from hinterland.runtime.errors import FormatError, IndexOutOfRange, StorageError
 
@@ -123,60 +122,6 @@ def test_each_command_speaks_to_people(name, command, file, tmp_path):
     assert status == 0
     assert out.startswith("80 vertices, ") and " ms, " in out and " read" in out
     assert " of 32 B, " in out and "; amplification " in out
-
-
-@pytest.mark.parametrize("access", [*emogi.ACCESSES, emogi.UVM])
-@pytest.mark.parametrize("name", ["bfs", "sssp", "cc", "pagerank"])
-def test_emogis_programs_find_the_same(name, access, command, graph, tmp_path):
-    graph = hl.random_weights(hl.graph.simplify(graph.without_weights(), symmetrize=True), "float32")
-    hl.save_graph(graph, tmp_path / "g.hl")
-    begin = start_of(name, tmp_path)
-    array, table = tmp_path / "result.npy", tmp_path / "result.parquet"
-    options = ("--access", access, "--verify")
-    status, out, _ = command(name, tmp_path / "g.hl", *begin, *options, "--json", "--output", array)
-    (run,) = json.loads(out)["runs"]
-    assert status == 0 and run["verified"] and run["access"] == access and run["device"] == "cpu"
-    assert run["counted"] == "lists"  # the bytes, which are the same for every access
-    assert run["bytes"] >= 4 * run["edges"] > 0 and run["link"] is None
-    assert command(name, tmp_path / "g.hl", *begin, *options, "--output", table)[0] == 0
-    expected = results(graph)[name]
-    expected.pop("parent", None)
-    written = pyarrow.parquet.read_table(table)
-    assert written.column_names == list(expected)
-    values = list(expected.values())[1].numpy()
-    for found in (np.load(array), written[1].to_numpy()):
-        assert found.dtype == values.dtype
-        assert np.abs(found - values).sum() < 2e-4 if name == "pagerank" else np.array_equal(found, values)
-
-
-def test_emogis_programs_run_several_times(command, file):
-    status, out, _ = command("sssp", file, "--access", "uvm", "--runs", 3, "--seed", 9, "--verify")
-    assert (
-        status == 0
-        and out.count("verified") == 3
-        and out.count("of lists (whatever the access)") == 3
-        and "average of 3 runs" in out
-    )
-
-
-def test_emogis_pagerank_is_right_to_its_tolerance(command, file):
-    """Of a graph with vertices that lead nowhere, whose rank EMOGI loses."""
-    status, out, _ = command("pagerank", file, "--access", "merged", "--tolerance", 1e-6, "--verify", "--json")
-    (run,) = json.loads(out)["runs"]
-    assert status == 0 and run["verified"] and run["converged"] and run["error"] < 1e-6
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("access", [*emogi.ACCESSES, emogi.UVM])
-@pytest.mark.parametrize("name", ["bfs", "sssp"])
-def test_emogis_programs_over_the_link(name, access, file, monkeypatch, capsys):
-    words = ["hinterland", name, str(file), "--source", "5", "--access", access, "--verify", "--json", "--device", "cuda"]
-    monkeypatch.setattr(sys, "argv", words)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert not ended.value.code and run["verified"] and run["device"] == "cuda:0"
-    assert run["link"] is None if access == emogi.UVM else 0 < run["link"]["share"] < 1
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -328,11 +273,6 @@ def test_a_reordered_file_gives_the_same_result(name, command, file, tmp_path, m
         (("sswp", "--sources", "f.txt", "--runs", "3"), "leave out --source and --runs"),
         (("msbfs", "--sources", "f.txt", "--count", "3"), "leave out --count"),
         (("msbfs", "--count", "3", "--runs", "2", "--output", "l.npy"), "leave out --runs"),
-        (("bfs", "--access", "uvm", "--mode", "top-down"), "EMOGI's programs do not have --mode; leave one of them out"),
-        (("cc", "--access", "uvm", "--gpu-budget", "1GiB"), "EMOGI's programs do not have --gpu-budget"),
-        (("sssp", "--access", "naive", "--placement", "storage"), "EMOGI's programs do not have --placement storage"),
-        (("pagerank", "--access", "naive", "--max-iterations", "3"), "EMOGI's programs do not have --max-iterations"),
-        (("pagerank", "--access", "naive", "--sources", "f.txt"), "EMOGI's programs do not have --sources"),
         (("bfs", "--runs", 10**12), "--runs"),
         (("cc", "--runs", 10**12), "--runs"),
         (("msbfs", "--count", 10**12), "at most 1,000,000 are drawn"),
@@ -350,10 +290,6 @@ def test_options_that_do_not_go_together_are_usage(arguments, says, command, fil
         (("bfs", "--source", "80"), "source 80 is not a vertex"),
         (("bfs", "--sources", "/no/such/file"), "/no/such/file: cannot be read"),
         (("bfs", "--mode", "sideways"), "mode 'sideways' is not one of"),
-        (("bfs", "--access", "zero-copy"), "access 'zero-copy' is not one of naive, merged, aligned, uvm"),
-        (("cc", "--access", "merged"), "EMOGI finds components of undirected graphs"),
-        (("sssp", "--access", "merged", "--random-weights", "uint8"), "EMOGI's shortest paths take int32, float32 and float64"),
-        (("pagerank", "--access", "merged", "--tolerance", "1e-9"), "the least that EMOGI's float32 resolves"),
         (("bfs", "--gpu-budget", "much"), "much"),
         (("sssp", "--random-weights", "int64"), "random weights are uint8, int32, float32, not 'int64'"),
         (("pagerank", "--max-iterations", "9" * 20), "is not a whole number from 1 to 2147483647"),
@@ -465,14 +401,21 @@ def test_places_that_cannot_be_written_are_refused_first(arguments, tmp_path, mo
         assert ended.value.code == 1 and says in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("option", ["--rate", "--latency"])
-@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "1e-320"])
-def test_links_that_are_none(option, value, file, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["hinterland", "traffic", str(file), "--json", option, value])
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (("cc", "g.hl", "--access", "merged", "--runs", "2"), "cc g.hl --access merged --runs 2"),
+        (("bfs", "g.hl", "--source", "3", "--access", "uvm"), "bfs g.hl --source 3 --access uvm"),
+        (("traffic", "g.hl", "--algorithm", "cc", "--plot", "a b.svg"), "traffic g.hl --algorithm cc --plot 'a b.svg'"),
+        (("bench", "traversal", "--ablation", "--scale", "9"), "ablation --scale 9"),
+    ],
+)
+def test_what_only_reproduces_a_paper_says_where_it_is_now(words, now, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["hinterland", *words])
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    out, error = capsys.readouterr()
-    assert ended.value.code == 1 and "a link has a rate" in error and out == ""
+    said = " ".join(capsys.readouterr().err.split())
+    assert ended.value.code == 2 and f"python -m hinterland_papers {now}" in said
 
 
 @pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.weights == "unused"])

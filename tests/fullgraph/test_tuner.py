@@ -328,13 +328,6 @@ def test_every_shape_gives_the_same(width, dtype, device):
     assert all(torch.equal(one, low[0]) for one in low)
 
 
-def test_every_shape_is_timed_by_brute_force(longer_is_quicker):
-    p = parted()
-    trials = tuner.brute_force(p, rows_of(p), strategy="halo")
-    assert [trial.shape.longest for trial in trials] == sorted(LONGEST) and all(trial.spent > 0 for trial in trials)
-    assert not any(e.tuned for e in p.entries("all", None)) and not tuner.tuned(p)
-
-
 @pytest.mark.parametrize("columns", [0, 1])
 def test_graphs_without_much(columns):
     nothing = torch.empty(0, dtype=torch.int64)
@@ -375,7 +368,5 @@ def test_a_gpu_is_tuned(device="cuda:0"):
     found = tune(p, x, again=True)
     assert 1 < len(found.table) <= tuner.STEPS and found.seconds <= found.default
     assert torch.allclose(aggregate(p, x), wanted, rtol=1e-4, atol=1e-3)
-    trials = tuner.brute_force(p, x)
-    assert {trial.shape for trial in found.table} <= {trial.shape for trial in trials} and len(trials) > 20
     again = PartitionedGraph.from_graph(family("kronecker", 14, seed=1), devices=device)
     assert tune(again, x).cached

@@ -15,7 +15,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ import torch
 
 import hinterland as hl
 from hinterland import _core, hotness
-from hinterland.graph import arrays, emogi
+from hinterland.graph import arrays
 from hinterland.graph.algorithms import Algorithm, known
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.order import Order
@@ -43,7 +43,6 @@ from hinterland.sampling import (
     pinsage_neighbors,
     random_walks,
 )
-from hinterland.traffic import analyse
 from hinterland.training.cache import plan_cache
 
 SECONDS = {"cpu": 30, "cuda": 200}  # for one combination; on a GPU its kernels may have to be compiled
@@ -275,19 +274,6 @@ def sampled_pinsage(graph: hl.Graph, device: str) -> Callable[[], object]:
     return lambda: sampler.sample(torch.arange(20))
 
 
-def traversed(algorithm: str, access: str, assignment: str) -> Operation:
-    def run(graph: hl.Graph, device: str) -> None:
-        start = (3,) if algorithm in ("bfs", "sssp") else ()
-        getattr(emogi, algorithm)(graph, *start, access=access, assignment=assignment, device=device)
-
-    return after(run)
-
-
-def traffic(algorithm: str, assignment: str) -> Operation:
-    source = 3 if algorithm in ("bfs", "sssp") else None
-    return after(lambda graph, device: analyse(graph, algorithm, source, assignment=assignment))
-
-
 def planned(graph: hl.Graph, device: str) -> None:
     features = UnifiedTensor.from_tensor(torch.zeros(VERTICES, 4))
     plan_cache(graph, features, NeighborSampler(graph, [4], device=device), torch.arange(64), 16, budget="64KiB", device=device)
@@ -376,13 +362,6 @@ OPERATIONS: dict[str, Operation] = {
     "prepare within budgets": after(budgeted),
     "prepare by scores": after(lambda g, d: hl.prepare(g, "64KiB", device=d, scores=torch.rand(VERTICES)).close()),
     "scan": after(scanned),
-    **{
-        f"emogi {algorithm}, {access}, {assignment}": traversed(algorithm, access, assignment)
-        for algorithm in emogi.ALGORITHMS
-        for access in emogi.ACCESSES
-        for assignment in emogi.ASSIGNMENTS
-    },
-    **{f"traffic {a}, {s}": traffic(a, s) for a in emogi.ALGORITHMS for s in ("warp", "transposed", "odt")},
     "sample": sampled(),
     "sample whole lists": sampled((-1, -1)),
     "sample with replacement": sampled(replace=True),
@@ -413,18 +392,18 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-def combinations(form: str) -> list[tuple[str, str, str]]:
+def combinations(form: str, operations: Iterable[str]) -> list[tuple[str, str, str]]:
     """(Operation, array, damage) for the arrays that graphs of a form have."""
     graph = FORMS[form]()
     names = [*graph.placement, *(["order"] if graph.order is not None else [])]
-    return [(operation, name, kind) for operation in OPERATIONS for name in names for kind in DAMAGE[name]]
+    return [(operation, name, kind) for operation in operations for name in names for kind in DAMAGE[name]]
 
 
-def run(form: Form, operation: str, name: str, kind: str) -> str:
+def run(form: Form, operation: Operation, name: str, kind: str) -> str:
     """How a combination ended: a result, a sentence, or what no user should see."""
     graph = form.graph()
     try:
-        call = OPERATIONS[operation](graph, form.device)
+        call = operation(graph, form.device)
     except HinterlandError:
         return "does not apply"
     DAMAGE[name][kind](held_by(graph, name))
@@ -444,7 +423,7 @@ def run(form: Form, operation: str, name: str, kind: str) -> str:
     return "result"
 
 
-def main(device: str, every: int, only: str | None = None, first: int = 0) -> int:
+def main(operations: dict[str, Operation], device: str, every: int, only: str | None = None, first: int = 0) -> int:
     """Runs every ``every``-th combination, from the ``first`` on; prints each before it runs, and how it ended."""
     if device == "cpu":
         allocator._heap = guarded
@@ -453,11 +432,11 @@ def main(device: str, every: int, only: str | None = None, first: int = 0) -> in
     for form in FORMS if only is None else [only]:
         for placement in ("host",) if device == "cpu" else ("host", "gpu"):
             made = Form(form, device, placement)
-            for number, combination in enumerate(combinations(form)):
+            for number, (operation, *damage) in enumerate(combinations(form, operations)):
                 if number < first or number % every:
                     continue
-                print(number, f"{form} ({placement})", *combination, sep=" | ", end=" | ", flush=True)
-                ended = run(made, *combination)
+                print(number, f"{form} ({placement})", operation, *damage, sep=" | ", end=" | ", flush=True)
+                ended = run(made, operations[operation], *damage)
                 print(ended, flush=True)
                 wrong += ended not in ("result", "sentence", "does not apply")
     return 1 if wrong else 0
@@ -465,4 +444,4 @@ def main(device: str, every: int, only: str | None = None, first: int = 0) -> in
 
 if __name__ == "__main__":
     device, every, *form = sys.argv[1:]
-    sys.exit(main(device, int(every), *form[:1], *map(int, form[1:])))
+    sys.exit(main(OPERATIONS, device, int(every), *form[:1], *map(int, form[1:])))

@@ -19,13 +19,18 @@ PROGRAM = Path(__file__).with_name("changed_arrays.py")
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("every", [31, pytest.param(1, marks=[pytest.mark.slow, pytest.mark.nightly])])
 def test_no_operation_crashes_on_arrays_that_were_changed(device, every):
-    ran = forked.run(PROGRAM, device.type, every, timeout=2900)  # on a GPU all kernels are compiled
+    assert len(ended_well(PROGRAM, device, every)) > 7000 // every
+
+
+def ended_well(program: Path, device: torch.device, every: int) -> list[str]:
+    """The combinations that a program has tried: none did what no user should see."""
+    ran = forked.run(program, device.type, every, timeout=2900)  # on a GPU all kernels are compiled
     combinations = ran.stdout.splitlines()
     if ran.returncode < 0:
         pytest.fail(f"{signal.Signals(-ran.returncode).name} in {combinations[-1]}")
     wrong = [line for line in combinations if line.rpartition(" | ")[2] not in ("result", "sentence", "does not apply")]
     assert not wrong and ran.returncode == 0, "\n".join([*wrong[:20], ran.stderr[-2000:]])
-    assert len(combinations) > 7000 // every
+    return combinations
 
 
 @pytest.fixture
@@ -41,7 +46,6 @@ WHOLE = {
     "save": lambda graph, folder: hl.save_graph(graph, folder / "g.mtx"),
     "weights": lambda graph, folder: hl.random_weights(graph),
     "scipy": lambda graph, folder: graph.to_scipy(),
-    "emogi": lambda graph, folder: hl.graph.emogi.bfs(graph, 3, device="cpu"),
 }
 
 
@@ -53,7 +57,7 @@ def test_what_goes_through_all_lists_names_the_offset_that_is_wrong_by_now(graph
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("operation", sorted(WHOLE.keys() - {"weights", "emogi"}))
+@pytest.mark.parametrize("operation", sorted(WHOLE.keys() - {"weights"}))
 def test_what_goes_through_all_lists_names_the_neighbour_that_is_wrong_by_now(graph, operation, tmp_path):
     graph.indices[11] = 40
     with pytest.raises(GraphError, match=r"indices\[11\] is 40, but the vertices are numbered from 0 to 39"):

@@ -6,15 +6,16 @@ import pytest
 
 from hinterland.runtime import jit
 
-from ..programs import TESTS, compiled, needs_compiler, run
+from ..programs import ROOT, TESTS, compiled, needs_compiler, run
 
+INCLUDE = (jit.INCLUDE_DIR, ROOT / "papers")
 # Those without a main() are libraries for other tests.
 PROGRAMS = sorted(path for path in TESTS.rglob("*_lanes.cpp") if "int main()" in path.read_text())
 
 
 def headers(source):
     """The names of the headers that a program includes, at any depth; each comes after a quotation mark or "<"."""
-    return {listed[1:].split("\n")[0] for listed in jit.headers(source.read_text(), reads_here=False)}
+    return {listed[1:].split("\n")[0] for listed in jit.headers(source.read_text(), False, INCLUDE)}
 
 
 @needs_compiler
@@ -24,7 +25,7 @@ def test_a_warp_of_lanes_agrees_with_its_oracle(source, tmp_path):
     library's sources, in place of those that can do both, ThreadSanitizer runs it: tools/sanitized_tests.sh.)"""
     read = headers(source)
     cached = "hinterland/memory/source.hpp" in read and "hinterland/storage/source.hpp" not in read
-    folders = [TESTS / "cached"] * cached + [TESTS / "lanes", jit.INCLUDE_DIR]
+    folders = [TESTS / "cached"] * cached + [TESTS / "lanes", *INCLUDE]
     program = compiled(tmp_path, source, flags=["-O1", *(f"-I{folder}" for folder in folders)])
     run(program)
     if cached:

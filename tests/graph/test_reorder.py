@@ -13,11 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland.graph import emogi, verify_bfs
+from hinterland.graph import verify_bfs
 from hinterland.graph.order import Order, checked
 from hinterland.graph.reorder import ORDERS, restored
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
-from hinterland.traffic.requests import analyse
 
 
 @st.composite
@@ -127,19 +126,6 @@ def test_random_weights_do_not_depend_on_the_order(directed):
     graph = hl.Graph(graph.indptr, graph.indices, directed=directed)
     drawn, there = hl.random_weights(hl.compress(graph, "degree"), seed=3), hl.random_weights(graph, seed=3)
     assert (drawn.to_scipy() != there.to_scipy()).nnz == 0
-
-
-def test_traffic_of_a_reordered_graph_is_that_of_its_arrays():
-    graph = hl.random_weights(hl.generate("kronecker", scale=8))
-    found = hl.reorder(graph, "degree")
-    alone = hl.Graph(found.indptr, found.indices, found.weights, directed=False)
-    for algorithm in emogi.ALGORITHMS:
-        source = None if algorithm in ("cc", "pagerank") else 7
-        there = analyse(alone, algorithm, None if source is None else int(found.to_inner(source)))
-        assert analyse(found, algorithm, source).total == there.total
-    assert torch.equal(emogi.bfs(found, 7, device="cpu").values, emogi.bfs(graph, 7, device="cpu").values)
-    assert torch.equal(emogi.sssp(found, 7, device="cpu").values, emogi.sssp(graph, 7, device="cpu").values)
-    assert torch.equal(emogi.cc(found, device="cpu").values, emogi.cc(graph, device="cpu").values)
 
 
 def test_values_lead_back():

@@ -88,6 +88,23 @@ def test_the_key_follows_source_headers_instances_and_architecture(kernel, tmp_p
     assert len(keys) == 5
 
 
+def test_another_packages_files_include_its_headers_and_ours(tmp_path, monkeypatch):
+    """They are what it is compiled from, so each of them decides the key."""
+    monkeypatch.setattr(jit, "REGISTRY", {})
+    folder = tmp_path / "above" / "draws"
+    folder.mkdir(parents=True)
+    (folder / "most.hpp").write_text("#pragma once\nnamespace hinterland::draws { inline constexpr int kMost = 10; }\n")
+    text = '#include "draws/most.hpp"\n' + SOURCE.replace("below(10", "below(draws::kMost")
+    (folder / "draw.cu").write_text(text)
+    file = jit.KernelFile("draws/draw.cu", ("hinterland::draw<int>",), beside=tmp_path / "above")
+    assert file.build("sm_90", tmp_path / "cache").stat().st_size
+    keys = {file.key("sm_90")}
+    for changed in (folder / "most.hpp", folder / "draw.cu"):
+        changed.write_text(changed.read_text() + "// changed\n")
+        keys.add(file.key("sm_90"))
+    assert len(keys) == 3
+
+
 def test_a_folder_of_our_name_beside_the_user_is_not_read(kernel, tmp_path, monkeypatch):
     before, there = kernel.key("sm_90"), tmp_path / "there" / "hinterland" / "core"
     there.mkdir(parents=True)

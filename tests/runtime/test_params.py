@@ -35,6 +35,14 @@ def test_what_is_given_is_what_cpp_reads():
         params.struct("graph::BfsParams")(no_such_field=1)
 
 
+def test_a_struct_that_another_module_tells_may_hold_one_of_ours(monkeypatch):
+    monkeypatch.setattr(params, "_STRUCTS", dict(params._STRUCTS))
+    size, _ = _core.STRUCTS["graph::BfsParams"]
+    params.also_told({"above::Params": (size + 8, [("bfs", 0, "graph::BfsParams"), ("count", size, "int64")])})
+    made = params.struct("above::Params")(bfs=params.struct("graph::BfsParams")(source=-3), count=5)
+    assert (made.bfs.source, made.count, ctypes.sizeof(made)) == (-3, 5, size + 8)
+
+
 ALL = "a, b, c, d, e, f, g"
 STRUCT = """
 #include <cstdio>

@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import NoReturn
 
@@ -28,8 +29,9 @@ COMMANDS = (
     "storage",
     "traffic",
     "train",
+    "version",
 )
-
+_ABOUT = "GPU code reads data larger than GPU memory directly: graphs and tables in host memory, at link speed."
 
 _heard = threading.Event()  # the last signal has been
 
@@ -78,13 +80,23 @@ def _stop_later(lost: sys.UnraisableHookArgs) -> None:
         sys.__unraisablehook__(lost)
 
 
-def main() -> None:
-    """Runs the command line; exit status 0, 1 (an error of ours, in a sentence), 2 (usage), 130 (Ctrl-C) or 143 (SIGTERM)."""
+def main(
+    name: str = "hinterland",
+    about: str = _ABOUT,
+    package: str = __name__,
+    names: Sequence[str] = COMMANDS,
+    records: bool = True,
+) -> None:
+    """Runs the command line, or that of a package that stands on this one: modules of ``package`` are called as their commands,
+    and ``records`` of algorithms give theirs.
+
+    Exit status 0, 1 (an error of ours, in a sentence), 2 (usage), 130 (Ctrl-C) or 143 (SIGTERM).
+    """
     before = {number: signal.signal(number, _stop) for number in _STOPS}
     hook, sys.unraisablehook = sys.unraisablehook, _stop_later
     there = set(threading.enumerate())
     try:
-        _run(there)
+        _run(there, name, about, package, names, records)
     except _Stopped as stop:
         _end(stop.number, there)
     finally:
@@ -112,7 +124,7 @@ def _leave(status: int, there: set[threading.Thread]) -> NoReturn:
     sys.exit(status)
 
 
-def _run(there: set[threading.Thread]) -> None:
+def _run(there: set[threading.Thread], name: str, about: str, package: str, names: Sequence[str], records: bool) -> None:
     try:
         import typer
     except ImportError:
@@ -124,23 +136,23 @@ def _run(there: set[threading.Thread]) -> None:
     from .parameters import spread
 
     app = typer.Typer(
-        name="hinterland",
-        help="GPU code reads data larger than GPU memory directly: graphs and tables in host memory, at link speed.",
+        name=name,
+        help=about,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
-    algorithms = commands()
-    for name in ("version", *sorted((*COMMANDS, *algorithms))):
-        if name in algorithms:
-            app.command(name)(spread(algorithms[name]))
+    algorithms = commands() if records else {}
+    for command in sorted((*names, *algorithms)):
+        if command in algorithms:
+            app.command(command)(spread(algorithms[command]))
             continue
-        module = importlib.import_module(f".{name}", __name__)
+        module = importlib.import_module(f".{command}", package)
         if hasattr(module, "register"):  # a group of commands
             module.register(app)
         else:
-            app.command(name)(spread(getattr(module, name)))
+            app.command(command)(spread(getattr(module, command)))
     before, watch.on_stuck = watch.on_stuck, watch.say_and_end
     try:
         require_open()

@@ -21,7 +21,7 @@ from . import parameters
 _RECORDS = Path(__file__).parent.parent / "graph"
 _TYPES = {"int": int, "float": float}
 COUNT = 64  # random sources, where nobody says how many
-PUBLISHED = ("bfs", "sssp", "cc", "pagerank")  # EMOGI has programs for these
+PUBLISHED = ("bfs", "sssp", "cc", "pagerank")  # took --access, for one version more
 
 
 @dataclass(frozen=True)
@@ -105,19 +105,16 @@ def _run(
     runs: int = 1,
     seed: int = 1,
     random_weights: str | None = None,
-    access: str | None = None,
+    access: None = None,
     **given: Any,
 ) -> None:
     """Runs the algorithm; ``given``: the mode and its own options. What is wrong is said before the graph is loaded."""
     from .. import graph as graphs
     from ..graph.algorithms import named
-    from .access import check_access, published
     from .traversal import Job, Starts, all_at_once, load, say_weights_are_unused, shares, single_source, traverse, with_weights
 
     (algorithm,), output = named([of.name]), options.output
     settings = {name: not value if isinstance(value, bool) else value for name, value in given.items()}
-    changed = [name for name, value in settings.items() if value != of.takes[name][1]]
-    check_access(of.name, access, options, [*changed, *(["sources"] if sources is not None else [])])
     if start is not None:
         seed, starts = start.seed, single_source(start.source, start.sources, start.runs, output)
     elif "sources" in of.takes:
@@ -138,7 +135,7 @@ def _run(
         settings["personalization"] = shares(sources, loaded)
     if algorithm.array in of.takes:
         settings[algorithm.array] = options.verify or (output is not None and output.suffix != ".parquet")
-    job = published(Job(algorithm, getattr(graphs, algorithm.verify), settings), access)
+    job = Job(algorithm, getattr(graphs, algorithm.verify), settings)
     traverse(job, loaded, starts(loaded, seed), options)
 
 

@@ -91,8 +91,6 @@ def register_all() -> None:
 
     # Nothing that users call imports these: they are measured alone.
     from ..fullgraph import attention  # noqa: F401
-    from ..graph import emogi_stored  # noqa: F401
-    from ..storage import latency, patterns  # noqa: F401
 
     for name in hinterland.__all__:
         getattr(hinterland, name)

@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from .moved import refuse_access
+
 
 def named_path(text: str | Path) -> Path:
     """An argument that names a file or folder; an empty one, which pathlib takes for this folder, does not."""
@@ -39,10 +41,7 @@ RandomWeights = Annotated[
     str | None, typer.Option(metavar="TYPE", help="Draw weights first: uint8 or int32 from 1 to 255, or float32 below 1.")
 ]
 Mode = Annotated[str, typer.Option(help="auto, or one of the modes on the algorithm's page.")]
-Access = Annotated[
-    str | None,
-    typer.Option(help="Read lists as EMOGI's published programs do: naive, merged, aligned, or uvm, where pages migrate."),
-]
+Access = Annotated[str | None, typer.Option(hidden=True, callback=refuse_access)]
 Device = Annotated[str | None, typer.Option(help="cpu or cuda; by default the GPU, if there is one.")]
 Ids = Annotated[
     str | None,

@@ -269,7 +269,7 @@ def _text(algorithm: Algorithm, found: dict[str, Any]) -> str:
         lines.append(
             f"{_where(run)}{algorithm.found(run)}, {run['seconds'] * 1e3:.2f} ms, "
             + (f"{run['teps'] / 1e6:,.1f} M edges/s, " if "teps" in run else "")
-            + f"{format_bytes(run['bytes'])} {'of lists (whatever the access)' if 'access' in run else 'read'}"
+            + f"{format_bytes(run['bytes'])} read"
             + f"{_share(run)}{_from_storage(run)}"
             + (", verified" if run.get("verified") else "")
         )

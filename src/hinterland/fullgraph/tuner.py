@@ -14,7 +14,7 @@ import hashlib
 import json
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -150,16 +150,6 @@ def tune(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "a
 def tuned(p: PartitionedGraph) -> list[Tuned]:
     """What was found so far."""
     return list(p.kept("tuned", dict).values())
-
-
-def brute_force(
-    p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "auto", shapes: Iterable[Shape] | None = None
-) -> list[Trial]:
-    """Shapes, by default all that launches can have, timed as :func:`tune` does it; nothing is kept."""
-    bench = _Bench.of(p, x, reduce, strategy)
-    with bench.restored():
-        bench.tried(bench.space.start)  # it wakes the processor up
-        return [bench.tried(shape) for shape in (bench.space.shapes() if shapes is None else shapes)]
 
 
 @dataclass

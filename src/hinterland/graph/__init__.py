@@ -1,6 +1,5 @@
 """Graphs in CSR form: files, generators and traversals."""
 
-from . import emogi
 from .bc import BetweennessResult, EdgeBetweennessResult, betweenness_centrality, edge_betweenness_centrality
 from .bfs import BfsResult, bfs
 from .cc import ComponentsResult, connected_components, verify_components
@@ -65,7 +64,6 @@ __all__ = [
     "decompress",
     "edge_betweenness_centrality",
     "eigenvector_centrality",
-    "emogi",
     "from_edges",
     "from_igraph",
     "from_networkx",

@@ -42,23 +42,6 @@ def keep_on_host(address: int, nbytes: int) -> None:
         checked(driver.cuMemAdvise(address, nbytes, accessed, reader), f"map managed memory for {gpu}")
 
 
-def copy_on_read(address: int, nbytes: int) -> None:
-    """Managed memory whose pages a GPU copies when it reads them (UVM, read-mostly), and that are all on the host now.
-
-    The baseline that EMOGI is compared with: nothing else in this library lets pages migrate. The memory must stay below the
-    GPU's free memory.
-    """
-    driver = _started()
-    host = driver.CUmemLocation()
-    host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
-    advise, what = driver.CUmem_advise, "make managed memory read-mostly"
-    # Copies that GPUs hold go when the advice does.
-    checked(driver.cuMemAdvise(address, nbytes, advise.CU_MEM_ADVISE_UNSET_READ_MOSTLY, host), what)
-    checked(driver.cuMemPrefetchAsync(address, nbytes, host, 0, 0), "move managed memory to the host")
-    _wait_for_gpus()
-    checked(driver.cuMemAdvise(address, nbytes, advise.CU_MEM_ADVISE_SET_READ_MOSTLY, host), what)
-
-
 def register(address: int, nbytes: int) -> None:
     """Page-locks host memory and maps it for every GPU, at the address that the CPU uses."""
     driver = _started()

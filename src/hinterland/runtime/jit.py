@@ -68,6 +68,11 @@ class KernelSource(ABC):
     apart: bool = False
     reads_here = True  # whether what is between quotes is looked for in the current folder first
 
+    @property
+    def include(self) -> tuple[Path, ...]:
+        """The folders in which headers are looked for, one after the other."""
+        return (INCLUDE_DIR,)
+
     @abstractmethod
     def source(self) -> str:
         """The text that NVRTC compiles. At its end the names of instances are looked up."""
@@ -88,7 +93,8 @@ class KernelSource(ABC):
         """The name of a unit's cubin in the cache: a hash of everything that decides its content."""
         text = self.source()
         digest = hashlib.sha256()
-        for part in (text, *headers(text, self.reads_here), *(unit or self.instances), repr(_FLAGS), arch, _toolchain()):
+        read = headers(text, self.reads_here, self.include)
+        for part in (text, *read, *(unit or self.instances), repr(_FLAGS), arch, _toolchain()):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()[:32]
 
@@ -113,24 +119,30 @@ class KernelSource(ABC):
 
 @dataclass(frozen=True, eq=False)
 class KernelFile(KernelSource):
-    """One ``.cu`` file of this package and the instances of its kernels.
+    """One ``.cu`` file of this package, or of one that stands on it, and the instances of its kernels.
 
     Creating one registers it, so that ``hinterland kernels build`` knows every kernel.
 
     Args:
-        path: the file, from the package's folder.
+        path: the file, from the package's folder, or from ``beside``.
         instances: as from within the namespace of the file's folder: those that are compiled ahead. Others (kernels that count
             what they read) are compiled when they are first launched, if ``apart``.
+        beside: the folder of another package's ``.cu`` files and of its headers, which may include this package's.
     """
 
+    beside: Path | None = None
     reads_here = False
+
+    @property
+    def include(self) -> tuple[Path, ...]:
+        return super().include if self.beside is None else (*super().include, self.beside)
 
     def __post_init__(self) -> None:
         REGISTRY[self.path] = self
 
     def source(self) -> str:
         """Instances are known by their capability's short names."""
-        text, capability = (PACKAGE / self.path).read_text(), Path(self.path).parent.name
+        text, capability = ((self.beside or PACKAGE) / self.path).read_text(), Path(self.path).parent.name
         return text + f"\nusing namespace hinterland;\nusing namespace hinterland::{capability};\n" if capability else text
 
 
@@ -188,16 +200,16 @@ def spliced(text: str) -> str:
     return re.sub(r"\\[ \t\v\f\r]*\n", "", text)
 
 
-def headers(text: str, reads_here: bool) -> Iterator[str]:
+def headers(text: str, reads_here: bool, include: tuple[Path, ...]) -> Iterator[str]:
     """Every file that NVRTC could read for a text, at any depth, once each and in a fixed order; and for each name that it
     could find and that is not there, that it is not.
 
     Raises:
         ConfigError: a file is named by a macro.
     """
-    ours = str(INCLUDE_DIR)
+    ours = [str(folder) for folder in include]
     seen: set[str] = set()
-    todo = [("" if reads_here else ours, text)]
+    todo = [("" if reads_here else ours[0], text)]
     while todo:
         folder, text = todo.pop(0)
         lines = "\n".join(line for line in spliced(text).split("\n") if "include" in line)
@@ -207,7 +219,7 @@ def headers(text: str, reads_here: bool) -> Iterator[str]:
                 "this one; write its name, between quotes"
             )
         for mark, name in _NAMED.findall(lines):
-            for where in (folder, ours) if mark == '"' else (ours,):
+            for where in (folder, *ours) if mark == '"' else ours:
                 place = os.path.join(where, name)
                 if place not in seen:
                     seen.add(place)
@@ -252,7 +264,8 @@ def translate(file: KernelSource, arch: str, unit: tuple[str, ...]) -> tuple[Any
     """Compiles a unit: cuda-core's program, its object code (a cubin), and what the compiler said."""
     _toolchain()  # or a sentence on what is missing
     core = devices.cuda_core()
-    options = core.ProgramOptions(arch=arch, include_path=str(INCLUDE_DIR), no_source_include=not file.reads_here, **_FLAGS)
+    include = [str(folder) for folder in file.include]
+    options = core.ProgramOptions(arch=arch, include_path=include, no_source_include=not file.reads_here, **_FLAGS)
     said = io.StringIO()
     try:
         program = core.Program(file.source(), "c++", options)

@@ -1,8 +1,9 @@
 """Parameter structs of kernels and native loops, laid out as C++ declares them.
 
 ``native/params.hpp`` tells ``_core.STRUCTS`` every field's name, offset and kind, so nothing of that is written down here. A
-struct is made by its fields' names, ``struct("graph::BfsParams")(graph=..., source=..., ...)``: addresses and integers, floats,
-and structs within structs. What is left out is zero; a name that C++ does not have is an AttributeError.
+package that stands on this one adds what its own module tells (:func:`also_told`). A struct is made by its fields' names,
+``struct("graph::BfsParams")(graph=..., source=..., ...)``: addresses and integers, floats, and structs within structs. What is
+left out is zero; a name that C++ does not have is an AttributeError.
 """
 
 from __future__ import annotations
@@ -24,6 +25,13 @@ _KINDS: dict[str, Any] = {
     "float": ctypes.c_float,
     "double": ctypes.c_double,
 }
+
+_STRUCTS: dict[str, Any] = dict(_core.STRUCTS)
+
+
+def also_told(structs: dict[str, Any]) -> None:
+    """Structs of another native module. What both modules tell is of one header, and the same."""
+    _STRUCTS.update(structs)
 
 
 class Params(ctypes.Structure):
@@ -63,9 +71,9 @@ def struct(name: str) -> type[Params]:
     """The struct that C++ calls ``hinterland::NAME``.
 
     Raises:
-        KeyError: it is not among ``_core.STRUCTS``.
+        KeyError: no module has told it.
     """
-    size, fields = _core.STRUCTS[name]
+    size, fields = _STRUCTS[name]
     layout = [(field, _type(kind)) for field, _, kind in fields]
     made = type(name.rpartition("::")[2], (Params,), {"__slots__": (), "_fields_": layout})
     offsets = [(getattr(made, field).offset, offset) for field, offset, _ in fields]
@@ -78,8 +86,8 @@ def leaves(name: str) -> list[str]:
     """The names of a struct's numbers in order; of a struct within it ``OUTER_INNER``, of an array ``ARRAY_0`` and so on."""
     return [
         f"{field}_{leaf}" if leaf else field
-        for field, _, kind in _core.STRUCTS[name][1]
-        for leaf in (leaves(kind) if kind in _core.STRUCTS else _places(*_split(kind)[1]))
+        for field, _, kind in _STRUCTS[name][1]
+        for leaf in (leaves(kind) if kind in _STRUCTS else _places(*_split(kind)[1]))
     ]
 
 

@@ -1,0 +1,5 @@
+"""``python -m hinterland_papers``."""
+
+from .cli import main
+
+main()

@@ -1,0 +1,119 @@
+"""The commands of EMOGI's programs and of the model of the link: the product's options and reports, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+
+import hinterland as hl
+from hinterland_papers import cli, emogi
+
+from ..cli.test_traversal import BY_SOURCE, results
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    """Runs a command in this process, on the CPU: exit status, standard output, standard error."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["hinterland_papers", *map(str, arguments), "--device", "cpu"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return run
+
+
+@pytest.mark.parametrize("access", [*emogi.ACCESSES, emogi.UVM])
+@pytest.mark.parametrize("name", ["bfs", "sssp", "cc", "pagerank"])
+def test_emogis_programs_find_the_same(name, access, command, graph, tmp_path):
+    graph = hl.random_weights(hl.graph.simplify(graph.without_weights(), symmetrize=True), "float32")
+    hl.save_graph(graph, tmp_path / "g.hl")
+    begin = ["--source", 5] if name in BY_SOURCE else []
+    array, table = tmp_path / "result.npy", tmp_path / "result.parquet"
+    options = ("--access", access, "--verify")
+    status, out, _ = command(name, tmp_path / "g.hl", *begin, *options, "--json", "--output", array)
+    (run,) = json.loads(out)["runs"]
+    assert status == 0 and run["verified"] and run["access"] == access and run["device"] == "cpu"
+    assert run["counted"] == "lists"  # the bytes, which are the same for every access
+    assert run["bytes"] >= 4 * run["edges"] > 0 and run["link"] is None
+    assert command(name, tmp_path / "g.hl", *begin, *options, "--output", table)[0] == 0
+    expected = results(graph)[name]
+    expected.pop("parent", None)
+    written = pyarrow.parquet.read_table(table)
+    assert written.column_names == list(expected)
+    values = list(expected.values())[1].numpy()
+    for found in (np.load(array), written[1].to_numpy()):
+        assert found.dtype == values.dtype
+        assert np.abs(found - values).sum() < 2e-4 if name == "pagerank" else np.array_equal(found, values)
+
+
+def test_emogis_programs_run_several_times(command, file):
+    status, out, _ = command("sssp", file, "--access", "uvm", "--runs", 3, "--seed", 9, "--verify")
+    assert (
+        status == 0
+        and out.count("verified") == 3
+        and out.count("of lists, whatever the access") == 3
+        and "average of 3 runs" in out
+    )
+
+
+def test_emogis_pagerank_is_right_to_its_tolerance(command, file):
+    """Of a graph with vertices that lead nowhere, whose rank EMOGI loses."""
+    status, out, _ = command("pagerank", file, "--access", "merged", "--tolerance", 1e-6, "--verify", "--json")
+    (run,) = json.loads(out)["runs"]
+    assert status == 0 and run["verified"] and run["converged"] and run["error"] < 1e-6
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("access", [*emogi.ACCESSES, emogi.UVM])
+@pytest.mark.parametrize("name", ["bfs", "sssp"])
+def test_emogis_programs_over_the_link(name, access, file, monkeypatch, capsys):
+    words = [name, str(file), "--source", "5", "--access", access, "--verify", "--json", "--device", "cuda"]
+    monkeypatch.setattr(sys, "argv", ["hinterland_papers", *words])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    assert not ended.value.code and run["verified"] and run["device"] == "cuda:0"
+    assert run["link"] is None if access == emogi.UVM else 0 < run["link"]["share"] < 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("bfs", "--mode", "top-down"), "No such option: --mode"),
+        (("cc", "--access", "uvm", "--gpu-budget", "1GiB"), "EMOGI's programs do not have --gpu-budget"),
+        (("sssp", "--access", "naive", "--placement", "storage"), "EMOGI's programs do not have --placement storage"),
+    ],
+)
+def test_options_that_it_does_not_have_are_usage(arguments, says, command, file):
+    status, out, error = command(arguments[0], file, *arguments[1:])
+    assert status == 2 and says in " ".join(error.split()) and out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("bfs", "--access", "zero-copy"), "access 'zero-copy' is not one of naive, merged, aligned, uvm"),
+        (("cc", "--access", "merged"), "EMOGI finds components of undirected graphs"),
+        (("sssp", "--random-weights", "uint8"), "EMOGI's shortest paths take int32, float32 and float64"),
+        (("pagerank", "--tolerance", "1e-9"), "the least that EMOGI's float32 resolves"),
+    ],
+)
+def test_what_is_wrong_gets_a_sentence(arguments, says, command, file):
+    status, out, error = command(arguments[0], file, *arguments[1:])
+    assert status == 1 and says in error and out == ""
+
+
+@pytest.mark.parametrize("option", ["--rate", "--latency"])
+@pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "1e-320"])
+def test_links_that_are_none(option, value, file, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["hinterland_papers", "traffic", str(file), "--json", option, value])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, error = capsys.readouterr()
+    assert ended.value.code == 1 and "a link has a rate" in error and out == ""
