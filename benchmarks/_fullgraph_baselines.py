@@ -23,10 +23,11 @@ from torch import Tensor
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.fullgraph.reduce import Operation, summed
 from hinterland.fullgraph.rows import Rows, aggregate_rows
-from hinterland.memory import UnifiedTensor, cuda
+from hinterland.memory import cuda
 from hinterland.memory.allocator import Buffer, managed
 from hinterland.memory.limits import host_memory
 from hinterland.runtime import devices
+from hinterland.table import UnifiedTensor
 
 from . import _fullgraph_rivals as rivals
 from ._fullgraph_ablation import Case

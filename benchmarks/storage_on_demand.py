@@ -20,10 +20,10 @@ from typing import Any
 import torch
 
 from hinterland import _core
+from hinterland.probe.storage import DEPTH
 from hinterland.runtime import devices
 from hinterland.runtime.params import struct
 from hinterland.storage.latency import time_reads
-from hinterland.storage.measure import DEPTH
 from hinterland.storage.on_device import Backing, DeviceStore, read_elements
 from hinterland.storage.patterns import PATTERNS, read_pattern
 from hinterland.storage.writes import write_elements

@@ -15,7 +15,7 @@ import torch
 import hinterland as hl
 from hinterland.graph import Graph, emogi
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
+from hinterland.table import UnifiedTensor
 from hinterland.traffic import analyse
 from hinterland.traffic.requests import SIZES
 

@@ -20,6 +20,7 @@ LEVELS = (
     ("machine",),
     ("memory",),
     ("storage",),
+    ("table",),
     ("kernels", "probe"),
     ("graph",),
     ("datasets", "hotness", "query", "sampling", "traffic"),

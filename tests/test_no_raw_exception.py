@@ -36,9 +36,9 @@ from hinterland import (
     training,
 )
 from hinterland.graph import Graph, emogi
-from hinterland.memory import UnifiedTensor
-from hinterland.memory.tiers import plan_stored_tiers
 from hinterland.runtime.errors import HinterlandError
+from hinterland.table import UnifiedTensor
+from hinterland.table.tiers import plan_stored_tiers
 
 NUMBERS = [True, 0, -1, 2**31, 2**63 - 1, 2**63, 2**64 + 5, 10**30, -(2**63) - 1, 10**400, 10**5000]
 REALS = [0.5, 1e300, float("nan"), float("inf"), float("-inf"), 1j, Fraction(1, 3), np.float32("nan"), np.int64(-3)]
@@ -256,8 +256,8 @@ def cases() -> Cases:
     case("plan_slots", memory.plan_slots, rows=8, row_bytes=8, budget=4096)
     case("plan_sort", memory.plan_sort, mapping="mapped", rows=8, row_bytes=8, table_bytes=1 << 30)
     case("plan_stored_tiers", plan_stored_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0, host=9, line_bytes=512)
-    case("plan_tiers", memory.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0)
-    case("reorder_rows", memory.reorder_rows, table=table, order=torch.arange(8), placement=None)
+    case("plan_tiers", hl.table.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0)
+    case("reorder_rows", hl.table.reorder_rows, table=table, order=torch.arange(8), placement=None)
     case(
         "UnifiedEmbeddingBag",
         hl.UnifiedEmbeddingBag,
@@ -448,7 +448,7 @@ def test_a_wrong_argument_gets_a_sentence(name, made):
     assert not raw, "\n".join(raw)
 
 
-MODULES = (datasets, fullgraph, graph, hotness, kernels, machine, memory, nn, sampling, storage, traffic, training)
+MODULES = (datasets, fullgraph, graph, hotness, kernels, machine, memory, nn, sampling, storage, hl.table, traffic, training)
 ELSEWHERE = {
     "probe": "measures the machine for a minute",
     "launch": "starts processes; tests/fullgraph/test_processes.py has its bad arguments",
@@ -456,8 +456,8 @@ ELSEWHERE = {
     "plan_mapping": "asks a GPU",
     "from_igraph": "needs igraph; tests/graph/test_convert.py",
     "set_mapped_limit": "is of the whole process; tests/memory/test_limits.py",
-    "ShardedTensor": "needs a process group; tests/memory/test_sharded.py",
-    "TieredShards": "needs a process group; tests/memory/test_sharded.py",
+    "ShardedTensor": "needs a process group; tests/table/test_sharded.py",
+    "TieredShards": "needs a process group; tests/table/test_sharded.py",
     "Machine.from_json": "takes what a probe has written; see cases()",
     **dict.fromkeys(("Graph.of", "HostRows.of", "TierCount.of"), "takes what is known to be right"),
 }

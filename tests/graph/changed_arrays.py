@@ -30,7 +30,7 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.graph.order import Order
 from hinterland.graph.plan import GraphPlan
 from hinterland.graph.scan import Scan
-from hinterland.memory import UnifiedTensor, allocator
+from hinterland.memory import allocator
 from hinterland.runtime.errors import HinterlandError, OutOfMemory
 from hinterland.sampling import (
     Adjacency,
@@ -41,6 +41,7 @@ from hinterland.sampling import (
     pinsage_neighbors,
     random_walks,
 )
+from hinterland.table import UnifiedTensor
 from hinterland.traffic import analyse
 from hinterland.training.cache import plan_cache
 

@@ -16,9 +16,9 @@ from hinterland.graph import emogi
 from hinterland.graph import migrating as uvm
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.migrating import migrating
-from hinterland.memory import UnifiedTensor
 from hinterland.memory.mapping import Limit
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
+from hinterland.table import UnifiedTensor
 
 accesses = pytest.mark.parametrize("access", emogi.ACCESSES)
 assignments = pytest.mark.parametrize("assignment", emogi.ASSIGNMENTS)

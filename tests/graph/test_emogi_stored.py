@@ -11,9 +11,9 @@ import hinterland as hl
 from hinterland.graph import emogi_stored
 from hinterland.graph.emogi_stored import StoredEdges
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, StorageError
 from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland.table import UnifiedTensor
 
 assignments = pytest.mark.parametrize("assignment", emogi_stored.ASSIGNMENTS)
 FIRST = 65536  # where the edges begin

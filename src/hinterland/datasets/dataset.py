@@ -12,12 +12,12 @@ import torch
 
 from ..graph import Graph, connected_components, from_edges
 from ..graph.graph import require_graph
-from ..memory import UnifiedTensor
 from ..memory.allocator import place_again
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, type_name
 from ..runtime.units import format_bytes
+from ..table import UnifiedTensor
 
 EdgeType = tuple[str, str, str]
 SPLITS = ("train", "valid", "test")

@@ -12,11 +12,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..memory import UnifiedTensor, pickle_shared
+from ..memory import pickle_shared
 from ..memory.peers import ForeignBlock, GpuBlock, unlinked
 from ..memory.ranks import Ranks
 from ..runtime import devices
 from ..runtime.errors import DeviceError, HinterlandError
+from ..table import UnifiedTensor
 
 _GRAIN = 1 << 16  # bytes: blocks are multiples of this, so that few calls find one a little too small
 

@@ -17,14 +17,14 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..graph.graph import Graph, require_graph
-from ..memory import UnifiedTensor
 from ..memory.copies import copy
-from ..memory.rows import RowTable
 from ..runtime import arguments, devices
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
+from ..table import UnifiedTensor
+from ..table.rows import RowTable
 from .part import build_part, owned_places, served, translated
 from .processes import Processes
 from .rows import Entries

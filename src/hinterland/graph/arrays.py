@@ -8,13 +8,12 @@ from typing import NamedTuple
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..memory.allocator import place_again
 from ..memory.copies import copied, copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, OutOfMemory
 from ..runtime.units import format_bytes
-from ..storage import StorageArray
+from ..table import StorageArray, UnifiedTensor
 
 Array = UnifiedTensor | torch.Tensor | StorageArray
 

@@ -11,7 +11,8 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
-from ..storage import StorageArray, StorageCache
+from ..storage import StorageCache
+from ..table import StorageArray
 from . import arrays
 from .arrays import Array
 from .packed import PackedLists, pack

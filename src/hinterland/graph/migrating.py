@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
-from ..memory import UnifiedTensor, cuda
+from ..memory import cuda
 from ..memory.allocator import Buffer, managed, mapped_bytes
 from ..memory.mapping import UNLIMITED, mapped_limit
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
+from ..table import UnifiedTensor
 from .graph import Graph
 from .lists import NeighborLists
 

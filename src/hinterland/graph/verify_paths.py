@@ -7,8 +7,8 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
-from ..storage import StorageArray
 from ..storage.cache import reading
+from ..table import StorageArray
 from . import arrays
 from .graph import Graph, require_graph, require_result
 from .reorder import restored

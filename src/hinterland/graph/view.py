@@ -11,15 +11,15 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
-from ..storage import StorageArray, StorageCache
+from ..storage import StorageCache
 from ..storage.cache import reading
 from ..storage.layout import Volume
 from ..storage.on_device import Backing, DeviceStore, Queues
 from ..storage.roofline import probed
+from ..table import StorageArray, UnifiedTensor
 from . import arrays
 from .arrays import index_dtype
 from .lists import NeighborLists

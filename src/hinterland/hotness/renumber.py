@@ -13,10 +13,11 @@ import torch
 from ..graph import Graph
 from ..graph.graph import require_graph
 from ..graph.reorder import renumbered
-from ..memory import UnifiedTensor, hottest_first, reorder_rows
+from ..memory import hottest_first
 from ..memory.order import permutation
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
+from ..table import UnifiedTensor, reorder_rows
 
 Table = UnifiedTensor | torch.Tensor
 

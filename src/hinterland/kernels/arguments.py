@@ -10,12 +10,11 @@ from typing import Any
 
 import torch
 
-from ..memory import UnifiedTensor
-from ..memory.rows import RowTable
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params, struct
-from ..storage import StorageArray
+from ..table import StorageArray, UnifiedTensor
+from ..table.rows import RowTable
 from .signature import Bfloat16, Float16, Parameter, Signature
 
 NEAR, TIERED, STORED, WRITTEN = 1, 2, 4, 8  # include/hinterland/kernels/array.hpp

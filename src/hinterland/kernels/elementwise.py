@@ -11,12 +11,11 @@ from typing import Any
 
 import torch
 
-from ..memory import UnifiedTensor
-from ..memory.rows import RowTable, room_for
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import type_name
-from ..storage import StorageArray
+from ..table import StorageArray, UnifiedTensor
+from ..table.rows import RowTable, room_for
 from . import text
 from .arguments import device_of
 from .kernel import Kernel

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..memory import UnifiedTensor, allocator
-from ..memory.rows import RowTable
+from ..memory import allocator
 from ..runtime import devices
 from ..runtime.errors import ConfigError
+from ..table import UnifiedTensor
+from ..table.rows import RowTable
 from ..training.rows import gather_blocks_for, rows_of
 from .counted import read
 from .once import once

@@ -13,8 +13,8 @@ from torch_geometric.data import EdgeAttr, TensorAttr
 from torch_geometric.data.graph_store import EdgeLayout
 
 from ..graph import Graph
-from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError, GraphError
+from ..table import UnifiedTensor
 from .lists import Lists
 from .rows import is_table, table_over
 

@@ -17,10 +17,10 @@ from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
 from ..graph.prepare import Prepared, graph_of, kept_for
 from ..graph.view import View
-from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.shown import type_name
+from ..table import UnifiedTensor
 from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, Batch, Relation, VertexSet, cut, state_bytes
 from .sample import Sample
 from .sample_stats import Drawn, Taken, with_stats

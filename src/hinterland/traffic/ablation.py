@@ -19,11 +19,11 @@ from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
 from ..graph.migrating import migrating
 from ..graph.sources import draw_sources
-from ..memory import UnifiedTensor
 from ..memory.count import SIZES
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.units import parse_bytes
+from ..table import UnifiedTensor
 from .requests import LinkModel, Replay
 
 KINDS = ("kronecker", "uniform")

@@ -21,17 +21,18 @@ from ..graph.prepare import Prepared
 from ..graph.view import WORDS_BYTES, View, allocated
 from ..hotness.corrected import believed, trust
 from ..hotness.presample import mini_batches
-from ..memory import CachedTensor, ShardedTensor, SlotPlan, TieredShards, UnifiedTensor, hottest_first
+from ..memory import SlotPlan, hottest_first
 from ..memory.clock import Clock
 from ..memory.plan import fetch_rate
-from ..memory.stored import StoredTable
-from ..memory.tiered import TieredTensor
 from ..runtime import arguments, devices
 from ..runtime.budget import Explained, Part, share
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
+from ..table import CachedTensor, ShardedTensor, TieredShards, UnifiedTensor
+from ..table.stored import StoredTable
+from ..table.tiered import TieredTensor
 from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
@@ -250,7 +251,7 @@ def plan_cache(
         policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone (GNNLab). Rows are ranked by their
             inclusion probability as the counts correct it (``hotness.corrected_probability``), or by the counts alone with one
             epoch, of a graph on storage, and where the GPU has no room for the former. ``"degree"``, rows by in how many lists
-            they are (PaGraph); ``"clock"``, rows fetched lately, which follow training (memory/cached.py), of a table in host
+            they are (PaGraph); ``"clock"``, rows fetched lately, which follow training (table/cached.py), of a table in host
             memory; ``"none"``.
         costs: seconds of reads; None measures them on a GPU, and on the CPU takes those of the probe or built-in ones.
         device: where to sample with fanouts; None is the current GPU, or the CPU on a machine without one.

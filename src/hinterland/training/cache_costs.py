@@ -11,10 +11,11 @@ import torch
 
 from ..graph.view import View
 from ..machine import measured_link
-from ..memory import ShardedTensor, UnifiedTensor, plan_sort
-from ..memory.stored import StoredTable
+from ..memory import plan_sort
 from ..runtime.devices import idle_at
 from ..sampling import NeighborSampler
+from ..table import ShardedTensor, UnifiedTensor
+from ..table.stored import StoredTable
 
 _SECTOR = 32  # bytes of the least read over the link or of GPU memory
 _GPU_RATE = 2.0e12  # bytes a second, random reads of an H200's memory

@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from ..memory import ShardedTensor
 from ..runtime import devices
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
+from ..table import ShardedTensor
 from .cache import POLICIES, CachePlan, Keepable, plan_cache
 
 _SPARE = 20, 4  # left free: a 20th of the GPU's memory, and a 4th of what comes and goes with batches, which differ in size

@@ -17,9 +17,6 @@ import numpy as np
 import torch
 
 from ..memory.gather_stats import add, require_dict
-from ..memory.rows import RowTable
-from ..memory.sharded import ShardedTensor
-from ..memory.tiered_shards import TieredShards
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
@@ -28,6 +25,9 @@ from ..runtime.shuffle import shuffled
 from ..sampling import HeteroSampler, NeighborSampler, Sample
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
+from ..table.rows import RowTable
+from ..table.sharded import ShardedTensor
+from ..table.tiered_shards import TieredShards
 from .cache import CachePlan, require_plannable
 from .cache_room import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage, at_a_time

@@ -9,16 +9,16 @@ from typing import Any
 import torch
 
 from ..machine import measured_link
-from ..memory import UnifiedTensor
-from ..memory.cached import CachedTensor
 from ..memory.count import TierCount, count_rows
 from ..memory.gather import few_blocks
 from ..memory.gather_stats import measured
-from ..memory.rows import RowTable
-from ..memory.sharded import ShardedTensor
-from ..memory.tiered import TieredTensor
-from ..memory.tiered_shards import TieredShards
 from ..runtime import devices
+from ..table import UnifiedTensor
+from ..table.cached import CachedTensor
+from ..table.rows import RowTable
+from ..table.sharded import ShardedTensor
+from ..table.tiered import TieredTensor
+from ..table.tiered_shards import TieredShards
 
 _LOAD_BYTES = 16  # of one thread's load in a gather
 _FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 
 from ..graph.traversal_stats import link_ceiling
-from ..memory import UnifiedTensor
 from ..memory.count import Metered
-from ..memory.sharded import REMOTE
-from ..memory.stored import StoredTable
-from ..memory.tiered_storage import TieredStorage
 from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.sample_stats import read_of
 from ..storage import StorageStats
+from ..table import UnifiedTensor
+from ..table.sharded import REMOTE
+from ..table.stored import StoredTable
+from ..table.tiered_storage import TieredStorage
 from .rows import each_of
 
 _BELOW = ("storage", REMOTE)  # tiers that some tables have

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from ... import _core
-from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory
 from ...runtime.units import format_bytes
-from ...storage import StorageArray, StorageCache
+from ...storage import StorageCache
 from ...storage.cache import reading
+from ...table import StorageArray, UnifiedTensor
 from ..arrays import Array, host_place
 from ..graph import Graph
 from ..view import checked_view, edge_at

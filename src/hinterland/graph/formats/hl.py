@@ -11,14 +11,13 @@ from typing import Any
 import torch
 
 from ... import _core
-from ...memory import UnifiedTensor
 from ...runtime.checksums import Running, checksums
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ...runtime.warned import warn
-from ...storage import StorageArray
 from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
+from ...table import StorageArray, UnifiedTensor
 from ..arrays import index_dtype, pieces
 from ..graph import Graph
 from ..room import is_little

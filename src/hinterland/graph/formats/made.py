@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 
 from ... import _core
-from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError
-from ...storage import StorageArray
+from ...table import StorageArray, UnifiedTensor
 from ..arrays import Array, check_mirrored, check_neighbors, check_offsets, tensor_of
 from ..compress import from_packed
 from ..edges import from_edges, from_runs, simplify

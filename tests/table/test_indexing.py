@@ -255,7 +255,7 @@ def test_other_tables_give_rows_by_all_forms(other):
 
 def test_other_tables_are_written_by_rows(other):
     t, table = other
-    if isinstance(table, hl.memory.CachedTensor):
+    if isinstance(table, hl.CachedTensor):
         with pytest.raises(ConfigError, match="read only"):
             table[0] = 1
         return
@@ -301,7 +301,7 @@ def test_row_numbers_are_read_once(other):
         call(table.prefetch)
         call(table.pin).unpin()
         assert call(lambda index: table.expect([index])) == 1
-    if not isinstance(table, hl.memory.CachedTensor):
+    if not isinstance(table, hl.CachedTensor):
         t[wanted] = 0
         call(lambda index: table.scatter_(index, torch.zeros(3, 4)))
         assert torch.equal(table[:], t)

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinterland import UnifiedTensor, _core
-from hinterland.memory import embedding_launch as calls
 from hinterland.memory.faults import _IndexFault
 from hinterland.runtime.jit import INCLUDE_DIR
 from hinterland.runtime.params import address
+from hinterland.table import embedding_launch as calls
 
 TESTS = Path(__file__).resolve().parent.parent
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]

@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from .. import _core
-from ..memory.stored import StoredTable
 from ..runtime.shown import Shown
+from ..table.stored import StoredTable
 
 
 class Pinned(Shown):

@@ -10,17 +10,17 @@ from typing import Any, ClassVar, Literal, Self
 
 import torch
 
+from ..memory import faults
+from ..memory.count import TierCount, count_rows
+from ..memory.gather import Tiers, copy_rows, index_bytes
+from ..memory.gather_stats import measured
+from ..memory.plan import visiting_order
 from ..runtime.arguments import dense, not_dense, shown
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.params import Params
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
-from . import faults
-from .count import TierCount, count_rows
-from .gather import Tiers, copy_rows, index_bytes
-from .gather_stats import measured
 from .indexing import is_all, numbers, numbers_of, parts_of, require_rows_first, rows_of
-from .plan import visiting_order
 from .tensor_like import TensorLike
 
 Index = torch.Tensor | Sequence[int]

@@ -7,15 +7,15 @@ from typing import Any, Self
 
 import torch
 
+from ..memory.count import TierCount
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
-from .count import TierCount
 from .rows import Index, RowTable
 from .tiered import Devices, TieredTensor
 
 
 class StoredTable(RowTable):
-    """A table in a file, which the CPU reads and writes. There is one, StorageArray (storage/array.py)."""
+    """A table in a file, which the CPU reads and writes. There is one, StorageArray (array.py)."""
 
     in_reach = False
 

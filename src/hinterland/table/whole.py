@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
+from ..memory.allocator import require_room
+from ..memory.copies import copy
 from ..runtime.errors import OutOfMemory
-from .allocator import require_room
-from .copies import copy
 from .host import HostTable
 from .rows import RowTable
 from .tiered import TieredTensor

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..memory.allocator import PART_BYTES, padded
+from ..memory.plan import fetch_rate
 from ..runtime import arguments
 from ..runtime.budget import Explained, Part, share
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, format_rate
-from .plan import fetch_rate
 
-_ALIGNED = 512  # bytes: every tier begins at a multiple of it, and is padded to one
 _POINTERS = 512  # bytes: where the other GPUs' tiers are, kept in each of several GPUs
 
 
@@ -121,8 +121,8 @@ def plan_tiers(
         if gpus == 0 or rows == 0 or row_bytes == 0:
             return 0, 0
         left = in_each - padded(rows * slot_bytes) - (_POINTERS if gpus > 1 else 0)
-        local_rows = min(rows, max(left, 0) // _ALIGNED * _ALIGNED // row_bytes)
-        in_shard = max(dealt + min(left, 0), 0) // _ALIGNED * _ALIGNED // row_bytes
+        local_rows = min(rows, max(left, 0) // PART_BYTES * PART_BYTES // row_bytes)
+        in_shard = max(dealt + min(left, 0), 0) // PART_BYTES * PART_BYTES // row_bytes
         return local_rows, min(rows - local_rows, in_shard * gpus)
 
     slot_bytes = 0
@@ -201,8 +201,3 @@ def plan_stored_tiers(
     any_order = not ordered or held == 0 or (held == rows and not above.slot_bytes)  # or one tier takes all rows
     number_bytes = 0 if any_order else 4 if rows < 1 << 31 else 8
     return StoredTierPlan(**vars(above), host=host, host_rows=host_rows, number_bytes=number_bytes, line_bytes=line_bytes)
-
-
-def padded(nbytes: int) -> int:
-    """``nbytes``, and what is left out up to where the next tier begins."""
-    return -(-nbytes // _ALIGNED) * _ALIGNED

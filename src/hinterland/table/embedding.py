@@ -10,9 +10,9 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
+from ..memory.allocator import place_again
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from .allocator import place_again
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
 from .stored import StoredTable
 from .tiered import TieredTensor

@@ -17,21 +17,21 @@ import torch
 from .. import _core
 from ..memory import TierCount, faults
 from ..memory.count import COUNTS, TIERS
-from ..memory.rows import Index, as_words, require_rows, room_for
-from ..memory.stored import StoredTable
-from ..memory.tiered import Devices
-from ..memory.tiered_storage import TieredStorage, make
 from ..runtime import arguments
 from ..runtime.errors import HinterlandError, StorageError
 from ..runtime.files import refused
 from ..runtime.launch import call_host
 from ..runtime.shown import table_of
-from .cache import StorageCache, StorageStats
-from .layout import Layout, Volume, is_bare
+from ..storage.cache import StorageCache, StorageStats
+from ..storage.layout import Layout, Volume, is_bare
+from ..storage.volume import MODES, Paths, bare_devices, create, locate
+from ..table.rows import Index, as_words, require_rows, room_for
+from ..table.stored import StoredTable
+from ..table.tiered import Devices
+from ..table.tiered_storage import TieredStorage, make
 from .pinned import Pinned
-from .volume import Paths, bare_devices, create, locate
 
-MODES = ("r", "r+")
+HOST_BUDGET = "256MiB"  # of a cache, unless said
 _EXPECTED = 16  # of the cache's bytes, what is known of batches takes one at most: chosen, not measured
 _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
 
@@ -82,7 +82,7 @@ class StorageArray(StoredTable):
         spread: Literal["striped", "replicated"] | None = None,
         stripe: int | str | None = None,
         cache: StorageCache | None = None,
-        host_budget: int | str = "256MiB",
+        host_budget: int | str = HOST_BUDGET,
     ) -> StorageArray:
         """The table of a file, where it lies: nothing is converted, and nothing read but what says where rows are.
 
@@ -124,7 +124,7 @@ class StorageArray(StoredTable):
         spread: Literal["striped", "replicated"] | None = None,
         stripe: int | str | None = None,
         cache: StorageCache | None = None,
-        host_budget: int | str = "256MiB",
+        host_budget: int | str = HOST_BUDGET,
     ) -> StorageArray:
         """A new file of zeros, open for writing: ``.npy`` and ``.safetensors`` by its ending, else raw binary. It takes room on
         the disk as it is written.

@@ -12,6 +12,13 @@ from typing import Any, Literal, NoReturn, Self
 
 import torch
 
+from ..memory.allocator import Buffer, allocate
+from ..memory.count import TierCount, count_rows
+from ..memory.gather import DealtRound, OneRange, SlotMap, Tiers, copy_rows
+from ..memory.order import hottest_first, permutation
+from ..memory.peers import ForeignBlock, GpuBlock, unlinked
+from ..memory.plan import sorts
+from ..memory.sharing import share
 from ..runtime import devices as machine
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
@@ -19,13 +26,7 @@ from ..runtime.params import Params
 from ..runtime.shown import table_of
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
-from .allocator import Buffer, allocate
-from .count import TierCount, count_rows
-from .gather import DealtRound, OneRange, SlotMap, Tiers, copy_rows
 from .host import HostTable
-from .order import hottest_first, permutation
-from .peers import ForeignBlock, GpuBlock, unlinked
-from .plan import sorts
 from .rows import Index, RowTable, require_outside
 from .tiers import TierPlan, plan_tiers
 
@@ -464,6 +465,15 @@ def _close(tiers: _Tiers, process: int) -> None:
 def attach(host: HostTable, plan: TierPlan, homes: list[tuple[torch.device, Any]], state: Buffer) -> TieredTensor:
     """A table over tiers that another process made."""
     return TieredTensor(_Tiers(host, plan, [_Home(*home) for home in homes], _State.over(state), owner=False))
+
+
+def _attached(table: TieredTensor) -> tuple[Any, ...]:
+    tiers = table._tiers
+    tiers.require_open()
+    return attach, (tiers.host, tiers.plan, [(home.device, home.memory) for home in tiers.homes], tiers.state.buffer)
+
+
+share(TieredTensor, _attached)
 
 
 def _devices(devices: Devices | None) -> list[torch.device]:

@@ -23,8 +23,8 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 
+from ..storage.killed import ROWS, WIDTH, killed_writers, rows_of
 from ..together import by_threads
-from .killed import ROWS, WIDTH, killed_writers, rows_of
 
 ENGINES = ("auto", "threads")
 SET = 8 * (512 + 64)  # holds one set of the smallest lines
@@ -582,7 +582,7 @@ def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path, copies: 
 @pytest.mark.parametrize("pieces", (1, 5))
 def test_rows_for_a_gpu(tmp_path: Path, pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = table(tmp_path / "x.npy", rows=5000)
-    monkeypatch.setattr("hinterland.storage.array._STAGING", 5000 * 132 // pieces)
+    monkeypatch.setattr("hinterland.table.array._STAGING", 5000 * 132 // pieces)
     with hl.StorageArray.open(tmp_path / "x.npy", "r+") as a:
         index = torch.randint(0, 5000, (5000,), device="cuda")
         rows = a[index]

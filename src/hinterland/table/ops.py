@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 import torch
 
+from ..memory.gather import copy_rows
 from ..runtime.errors import ConfigError
-from .gather import copy_rows
 from .rows import RowTable
 
 _tiered: WeakValueDictionary[int, RowTable] = WeakValueDictionary()

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import UnifiedEmbeddingBag, UnifiedTensor, _core, memory
-from hinterland.memory import SparseAdagrad, SparseSGD, allocator, limits, whole
+from hinterland.memory import allocator, limits
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
+from hinterland.table import SparseAdagrad, SparseSGD, whole
 
 MODES = ["sum", "mean", "max"]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]

@@ -13,10 +13,10 @@ from .. import _core
 from ..runtime.engine import warn_of_threads
 from ..runtime.errors import ConfigError, StorageError
 from ..runtime.shown import Shown
-from .array import StorageArray
-from .cache import StorageCache
-from .layout import Extent, Layout
-from .roofline import Roofline
+from ..storage.cache import StorageCache
+from ..storage.layout import Extent, Layout
+from ..storage.roofline import Roofline
+from ..table import StorageArray
 
 DEPTH = 128
 _MOST_LINE = 65536  # bytes of a cache's line at the most

@@ -14,13 +14,13 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from ..memory.count import TierCount
+from ..memory.faults import out_of_range
+from ..memory.gather_stats import require_dict
+from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import Shown, table_of
-from .count import TierCount
-from .faults import out_of_range
-from .gather_stats import require_dict
-from .ranks import Ranks, naming_lost_ranks
 from .rows import Index, RowTable, as_words, resolved, room_for, row_numbers
 
 REMOTE = "remote"  # the tier of rows that another machine has

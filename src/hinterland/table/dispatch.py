@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from . import faults
+from ..memory import faults
 
 
 class Whole(Protocol):

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 
+from ..storage.simulators import set_of
 from ..together import by_threads
-from .simulators import set_of
 
 LINE = 512
 SET = 8 * (LINE + 64)  # holds one set of lines

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..memory import faults
+from ..memory.gather import index_bytes
 from ..runtime.arguments import MOST, dense, shown
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
-from . import faults
-from .gather import index_bytes
 
 _FORMS = "a table is indexed by rows as a tensor is, with whole numbers, slices, lists, masks, tensors or arrays, ... and None"
 

@@ -16,12 +16,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland.memory import hottest_first, peers, pickle_shared, plan_tiers, reorder_rows, tiered
+from hinterland.memory import hottest_first, peers, pickle_shared
 from hinterland.memory.faults import _IndexFault
 from hinterland.memory.gather import DealtRound, OneRange, TieredCopy, Tiers, row_cut
 from hinterland.memory.plan import cut_rows
 from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange, OutOfMemory
+from hinterland.table import plan_tiers, reorder_rows, tiered
 
 ONE = ["cpu"]  # host memory in the part of a GPU
 TWO = ["cpu", "cpu"]

@@ -9,14 +9,14 @@ from typing import Any, Literal, NoReturn, Self
 
 import torch
 
+from ..memory.clock import Clock, SlotPlan
+from ..memory.count import TierCount, count_rows
+from ..memory.gather import Tiers
+from ..memory.plan import sorts
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
-from .clock import Clock, SlotPlan
-from .count import TierCount, count_rows
-from .gather import Tiers
 from .host import HostTable
-from .plan import sorts
 from .rows import Index, RowTable
 
 

@@ -4,6 +4,7 @@ import copy
 import gc
 import io
 import pickle
+import zipfile
 
 import pytest
 import torch
@@ -49,6 +50,26 @@ def test_a_table_is_saved_beside_a_tensor_over_it(dtype):
     u = UnifiedTensor.from_tensor(torch.ones(4, 2).to(dtype))
     table, tensor = saved([u, u.cpu()])
     assert torch.equal(table.cpu(), u.cpu()) and torch.equal(tensor, u.cpu())
+
+
+def test_a_file_that_names_the_module_of_before_is_loaded():
+    table = UnifiedTensor.from_tensor(torch.arange(6.0).view(3, 2), "heap")
+    before = pickle.dumps(table, protocol=0).replace(b"hinterland.table.unified", b"hinterland.memory.unified")
+    assert b"hinterland.memory.unified" in before
+    assert torch.equal(pickle.loads(before).cpu(), table.cpu())
+    file = io.BytesIO()
+    torch.save(table, file)
+    older = io.BytesIO(with_stored_name(file.getvalue(), b"hinterland.table.unified", b"hinterland.memory.unified"))
+    assert torch.equal(torch.load(older, weights_only=True).cpu(), table.cpu())
+
+
+def with_stored_name(saved: bytes, name: bytes, other: bytes) -> bytes:
+    """A file of ``torch.save`` in which a module has another name."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(saved)) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as new:
+        for entry in old.namelist():
+            new.writestr(entry, old.read(entry).replace(name, other))
+    return made.getvalue()
 
 
 def test_a_view_is_copied_alone_and_a_table_once():

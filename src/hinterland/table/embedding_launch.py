@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
+from ..memory import faults
+from ..memory.gather import index_bytes
 from ..runtime import devices
 from ..runtime.arguments import dense
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
-from . import faults
-from .gather import index_bytes
 from .rows import RowTable
 from .unified import UnifiedTensor
 

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinterland.memory import Shards
+from hinterland.table import Shards
 
 
 @given(st.integers(0, 100_000), st.integers(1, 9))

@@ -11,14 +11,14 @@ from typing import Any, NoReturn
 
 import torch
 
+from ..memory.count import TierCount, count_rows
+from ..memory.gather import copy_rows
+from ..memory.gather_stats import add, report, require_dict, timed
+from ..memory.order import hottest_first
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, table_of
 from ..runtime.units import parse_bytes
-from .count import TierCount, count_rows
-from .gather import copy_rows
-from .gather_stats import add, report, require_dict, timed
-from .order import hottest_first
 from .rows import Index, RowTable, room_for, row_numbers
 from .sharded import ShardedTensor
 from .tiered import _BOUNCE, _Home, homes_of, slot_of

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 import torch
 
+from ..memory.copies import copy
 from ..runtime.errors import ConfigError, IndexOutOfRange
-from .copies import copy
 from .indexing import device_of, is_rows, parts_of, rows_of
 from .rows import expanded
 

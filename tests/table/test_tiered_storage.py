@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import memory
-from hinterland.memory import plan, tiered, tiered_storage
-from hinterland.memory.tiers import plan_stored_tiers, plan_tiers
+from hinterland.memory import plan
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
+from hinterland.table import tiered, tiered_storage
+from hinterland.table.tiers import plan_stored_tiers, plan_tiers
 
 ONE = ["cpu"]  # host memory in the part of a GPU
 TWO = ["cpu", "cpu"]

@@ -12,16 +12,16 @@ from typing import Any, Literal, NoReturn, Self
 
 import torch
 
+from ..memory.count import TierCount, count_rows
+from ..memory.gather import OneRange, SlotMap, copy_rows
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
-from .count import TierCount, count_rows
-from .gather import OneRange, SlotMap, copy_rows
+from .host import HostTable
 from .rows import Index, RowTable, as_words, require_rows, room_for
 from .stored import StoredTable
 from .tiered import _BOUNCE, Asked, Devices, TieredTensor, _Home, _State, _Tiers, homes_of, new_state
 from .tiers import StoredTierPlan, plan_stored_tiers
-from .unified import UnifiedTensor
 
 
 class TieredStorage(TieredTensor):
@@ -115,7 +115,7 @@ class TieredStorage(TieredTensor):
     ) -> Self:
         """Writes ``rows`` (shape ``index.shape + shape[1:]``) to the tier where each lives, and to every copy of it.
 
-        As ``UnifiedTensor.scatter_``; rows on the CPU go through the first GPU, which holds them meanwhile.
+        As ``HostTable.scatter_``; rows on the CPU go through the first GPU, which holds them meanwhile.
 
         Raises:
             ConfigError: also where the file is open for reading, and where rows are replicated in GPUs that cannot reach each
@@ -228,7 +228,7 @@ def make(
         unlinked=asked.missing,
         line_bytes=file.line_bytes,
     )
-    host = UnifiedTensor.empty((plan.host_rows, *file.shape[1:]), file.dtype)
+    host = HostTable.empty((plan.host_rows, *file.shape[1:]), file.dtype)
     tiers = _StoredTiers(file, host, plan, homes_of(plan, asked.gpus, "heap"), new_state("heap"))
     tiers.fill(asked.order if plan.number_bytes else None)
     return TieredStorage(tiers)
@@ -249,9 +249,9 @@ class _StoredTiers(_Tiers):
     host's. All other rows have place -1."""
 
     plan: StoredTierPlan
-    host: UnifiedTensor
+    host: HostTable
 
-    def __init__(self, file: StoredTable, host: UnifiedTensor, plan: StoredTierPlan, homes: list[_Home], state: _State) -> None:
+    def __init__(self, file: StoredTable, host: HostTable, plan: StoredTierPlan, homes: list[_Home], state: _State) -> None:
         super().__init__(host, plan, homes, state, owner=True)
         self.file = file
         self.row_of: torch.Tensor | None = None  # [held], of each place; None where place i is row i
@@ -305,7 +305,7 @@ class _StoredTiers(_Tiers):
                 home.id_map(plan).copy_(self.place_of)
             rows, places = order[: plan.held].sort()
         step = max(1, _BOUNCE // max(plan.row_bytes, 1))
-        bounce = UnifiedTensor.empty((min(step, plan.held), *self.file.shape[1:]), self.file.dtype)
+        bounce = HostTable.empty((min(step, plan.held), *self.file.shape[1:]), self.file.dtype)
         # Without links each GPU fills its own memory; else the first fills all: rows go where they live, and are replicated.
         homes = self.homes if plan.unlinked else self.homes[:1]
         writers = [self._worker(home) for home in homes] or [self._worker(None)]
@@ -346,7 +346,7 @@ class _StoredTiers(_Tiers):
 
     def close(self) -> None:
         super().close()
-        self.host = UnifiedTensor.empty((0, *self.file.shape[1:]), self.file.dtype)
+        self.host = HostTable.empty((0, *self.file.shape[1:]), self.file.dtype)
 
     def _lookup(self, own: int) -> dict[str, Params]:
         """Kernels are given places. The first row of the host's memory has the place behind those of the GPUs, so all rows lie

@@ -1,0 +1,30 @@
+"""Tables of rows, wherever these lie: in host memory, GPUs, files and other machines."""
+
+from .array import StorageArray
+from .cached import CachedTensor
+from .embedding import TableParameter, UnifiedEmbeddingBag
+from .optim import SparseAdagrad, SparseSGD
+from .sharded import ShardedTensor, Shards
+from .tiered import TieredTensor
+from .tiered_shards import TieredShards
+from .tiered_storage import TieredStorage
+from .tiers import TierPlan, plan_tiers
+from .unified import UnifiedTensor, reorder_rows
+
+__all__ = [
+    "CachedTensor",
+    "ShardedTensor",
+    "Shards",
+    "SparseAdagrad",
+    "SparseSGD",
+    "StorageArray",
+    "TableParameter",
+    "TierPlan",
+    "TieredShards",
+    "TieredStorage",
+    "TieredTensor",
+    "UnifiedEmbeddingBag",
+    "UnifiedTensor",
+    "plan_tiers",
+    "reorder_rows",
+]
