@@ -13,8 +13,7 @@ import torch
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params, struct
-from ..table import StorageArray, UnifiedTensor
-from ..table.rows import RowTable
+from ..table import StorageArray, Table, UnifiedTensor
 from .signature import Bfloat16, Float16, Parameter, Signature
 
 NEAR, TIERED, STORED, WRITTEN = 1, 2, 4, 8  # include/hinterland/kernels/array.hpp
@@ -55,7 +54,7 @@ class Given:
                 given.values.append(_value(what, parameter, value))
             elif isinstance(value, torch.Tensor | UnifiedTensor):
                 given._add_near(what, parameter, value, device)
-            elif isinstance(value, RowTable):
+            elif isinstance(value, Table):
                 given._add_table(what, parameter, value, device)
             else:
                 raise ConfigError(
@@ -89,7 +88,7 @@ class Given:
         is_array = parameter.kind == "array"
         self.values.append(_Array(home=where, size=tensor.numel(), kind=NEAR) if is_array else where)
 
-    def _add_table(self, what: str, parameter: Parameter, table: RowTable, device: torch.device) -> None:
+    def _add_table(self, what: str, parameter: Parameter, table: Table, device: torch.device) -> None:
         kind = type(table).__name__
         if parameter.kind != "array":
             raise ConfigError(f"{what} is a pointer, which cannot point into a {kind}; declare it array<const T>")

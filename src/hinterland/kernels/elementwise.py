@@ -14,15 +14,15 @@ import torch
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import type_name
-from ..table import StorageArray, UnifiedTensor
-from ..table.rows import RowTable, room_for
+from ..table import StorageArray, Table, UnifiedTensor
+from ..table.rows import room_for
 from . import text
 from .arguments import device_of
 from .kernel import Kernel
 from .text import Written
 from .traced import TYPES, Value, trace
 
-Array = torch.Tensor | RowTable
+Array = torch.Tensor | Table
 _PIECE = 1 << 26  # rows whose answers a filter has in memory at a time, a byte each
 
 
@@ -190,7 +190,7 @@ def _kernel(source: str) -> Kernel:
 
 
 def _require_array(what: str, array: Any) -> None:
-    if not isinstance(array, RowTable):
+    if not isinstance(array, Table):
         if not isinstance(array, torch.Tensor):
             raise ConfigError(
                 f"{what} is {arguments.shown(array)}, and must be a tensor or a table; a list becomes one by torch.tensor(...)"

@@ -5,6 +5,7 @@ from .cached import CachedTensor
 from .embedding import TableParameter, UnifiedEmbeddingBag
 from .optim import SparseAdagrad, SparseSGD
 from .sharded import ShardedTensor, Shards
+from .table import Table
 from .tiered import TieredTensor
 from .tiered_shards import TieredShards
 from .tiered_storage import TieredStorage
@@ -18,6 +19,7 @@ __all__ = [
     "SparseAdagrad",
     "SparseSGD",
     "StorageArray",
+    "Table",
     "TableParameter",
     "TierPlan",
     "TieredShards",

@@ -7,7 +7,6 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
 from types import TracebackType
 from typing import Any, Literal, Self
 from weakref import WeakSet
@@ -25,11 +24,11 @@ from ..runtime.shown import table_of
 from ..storage.cache import StorageCache, StorageStats
 from ..storage.layout import Layout, Volume, is_bare
 from ..storage.volume import MODES, Paths, bare_devices, create, locate
-from ..table.rows import Index, as_words, require_rows, room_for
 from ..table.stored import StoredTable
 from ..table.tiered import Devices
 from ..table.tiered_storage import TieredStorage, make
 from .pinned import Pinned
+from .rows import Index, as_words, row_numbers
 
 HOST_BUDGET = "256MiB"  # of a cache, unless said
 _EXPECTED = 16  # of the cache's bytes, what is known of batches takes one at most: chosen, not measured
@@ -42,6 +41,15 @@ class StorageArray(StoredTable):
     ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has
     them on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other
     processes meanwhile may or may not be seen.
+
+    A gather visits pages in the file's order, each once for all its rows, many at a time. It checks row numbers first, and
+    takes ``max_blocks``, ``check`` and ``sort`` for other tables' sake. While a CUDA graph is captured it becomes a part of
+    that, which reads the row numbers that ``index`` has when it is replayed: the stream waits for a thread of the CPU, and no
+    multiprocessor does. What fails then gives rows of zeros, and the next call on this array, or :meth:`synchronize`, raises.
+    The array stays open as long as the graph is replayed.
+
+    Rows that are written may be on any device. Of equal row numbers the last counts, and with a bad one nothing is written.
+    They survive the process once ``flush()`` has returned.
 
     Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
     """
@@ -214,50 +222,16 @@ class StorageArray(StoredTable):
             row += extent.rows
         self.cache.warn_of_failures()
 
-    def gather(
-        self,
-        index: Index,
-        out: torch.Tensor | None = None,
-        stream: torch.cuda.Stream | None = None,
-        max_blocks: int | None = None,
-        check: Literal["sync", "async"] = "sync",
-        sort: bool | Literal["auto"] = "auto",
-        stats: dict[str, Any] | None = None,
-    ) -> torch.Tensor:
-        """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device.
-
-        Pages are visited in the file's order, each once for all its rows, and many are read at a time.
-
-        Args:
-            index: int32 or int64, any shape; -1 is the last row.
-            out: contiguous tensor of that shape and type to write to, instead of a new one.
-            stream: where rows are copied to a GPU, instead of the current stream.
-            max_blocks, check, sort: taken for other tables' sake: no kernel runs, numbers are checked first, and pages are
-                sorted always.
-            stats: a dict that is filled, as of other tables.
-
-        While a CUDA graph is captured this becomes a part of it, which reads the row numbers that ``index`` has when it is
-        replayed: the stream waits for a thread of the CPU, and no multiprocessor does. What fails then gives rows of zeros, and
-        the next call on this array, or :meth:`synchronize`, raises. The array stays open as long as the graph is replayed.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position, its value, and the table's rows.
-            ConfigError: an index or ``out`` that cannot be used.
-            StorageError: a page cannot be read.
-        """
-        if stats is not None:
-            return super().gather(index, out, stream, max_blocks, check, sort, stats)  # comes back
+    def _read(
+        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
+    ) -> None:
         self._require_open()
-        index = self._index(index)
         if index.is_cuda and torch.cuda.is_current_stream_capturing():
-            return self._captured(index, out)
+            self._captured(index, out)
+            return
         self._raise_deferred()
-        rows = self._row_numbers(index).cpu()
-        shape = index.shape + self._row_shape
-        out = self._room(out, shape, index.device)
-        with nullcontext() if stream is None or out.is_cpu else torch.cuda.stream(stream):
-            self.fetch(rows, out.view(rows.numel(), *self._row_shape))
-        return out
+        rows = row_numbers(index, self._rows)
+        self.fetch(rows, out.view(rows.numel(), *self._row_shape))
 
     def fetch(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None = None) -> None:
         """Copies row ``rows[i]`` to ``out[places[i]]``, or to ``out[i]``. Nothing is checked; see StoredTable."""
@@ -296,18 +270,15 @@ class StorageArray(StoredTable):
                 there.index_copy_(0, places[begin : begin + step], as_words(held).to(out.device, non_blocking=True))
             copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
-    def _captured(self, index: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
+    def _captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
         """A gather in the graph that is being captured: numbers to pinned memory, a host node, and rows to the GPU."""
-        shape = index.shape + self._row_shape
-        out = self._room(out, shape, index.device)
         numbers = torch.empty(index.numel(), dtype=torch.int64, pin_memory=True)
-        rows = torch.empty(shape, dtype=self._dtype, pin_memory=True)
+        rows = torch.empty(out.shape, dtype=self._dtype, pin_memory=True)
         task = _core.GatherTask(self._table, numbers.data_ptr(), numbers.numel(), rows.data_ptr())
         numbers.copy_(index.view(-1), non_blocking=True)
         call_host(task.function, task.address)
         out.copy_(rows, non_blocking=True)
         self._tasks.append((task, numbers, rows))  # the graph has their addresses
-        return out
 
     def synchronize(self) -> None:
         """Waits for all GPUs, and raises what gathers in CUDA graphs have met."""
@@ -324,50 +295,15 @@ class StorageArray(StoredTable):
             if error:
                 raise StorageError(error)
 
-    def scatter_(
-        self,
-        index: Index,
-        rows: torch.Tensor,
-        *,
-        max_blocks: int | None = None,
-        check: Literal["sync", "async"] = "sync",
-        stats: dict[str, Any] | None = None,
-    ) -> Self:
-        """Writes ``rows`` (shape ``index.shape + shape[1:]``); of equal row numbers the last counts. They are in the file, and
-        survive the process, once ``flush()`` has returned.
-
-        Args:
-            index: int32 or int64, any shape; -1 is the last row.
-            rows: of the table's type; on a GPU or the CPU.
-            max_blocks, check: taken for other tables' sake.
-            stats: a dict that is filled, as of other tables.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position; nothing is written then.
-            ConfigError: the array is open for reading only; rows of another shape or type.
-            StorageError: a page cannot be read, or written to make room.
-        """
-        if stats is not None:
-            return super().scatter_(index, rows, max_blocks=max_blocks, check=check, stats=stats)  # comes back
+    def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         self._require_open()
-        self.require_writable()
-        index = self._index(index)
-        where = self._row_numbers(index).cpu()
-        rows = arguments.dense("rows", rows).resolve_conj().resolve_neg()
-        require_rows(rows := rows.contiguous(), "rows", index.shape + self._row_shape, self._dtype, rows.device)
-        rows = rows.cpu()
+        where, rows = row_numbers(index, self._rows).cpu(), rows.cpu()
         self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
         self.cache.warn_of_failures()
-        return self
 
-    def prefetch(self, index: Index) -> None:
-        """Has the pages of these rows read in the background, as far as half the cache holds them, and returns at once.
-
-        Raises:
-            IndexOutOfRange, ConfigError: as ``gather``. Pages that cannot be read are met when they are needed.
-        """
+    def _prefetch(self, rows: torch.Tensor) -> None:
         self._require_open()
-        rows = self._row_numbers(index).cpu()
+        rows = rows.cpu()
         self._table.read_ahead(rows.data_ptr(), rows.numel())
 
     def expect(self, batches: Sequence[Index]) -> int:
@@ -392,7 +328,7 @@ class StorageArray(StoredTable):
         arguments.instance("batches", batches, Sequence, "give a list of row numbers of each gather")
         told, taken = _core.ExpectedBatches(self.cache.host_budget // _EXPECTED), 0
         for index in batches:
-            rows = self._row_numbers(index).cpu()
+            rows = row_numbers(index, self._rows).cpu()
             if not self._table.tell(rows.data_ptr(), rows.numel(), told):
                 break
             taken += 1
@@ -413,20 +349,14 @@ class StorageArray(StoredTable):
             StorageError: a page cannot be read. In any case nothing is pinned then.
         """
         self._require_open()
-        rows = self._row_numbers(index).cpu()
+        rows = row_numbers(index, self._rows).cpu()
         pinned = Pinned(self, _core.PinnedPages(self._table, rows.data_ptr(), rows.numel()))
         self._pinned.add(pinned)
         return pinned
 
-    def count(self, index: Index) -> TierCount:
-        """What a gather asks of the file: rows (``hits``), and the pages that they lie in, each once (``requests``), whether
-        those are in the cache or not; ``bytes`` are of whole pages.
-
-        Raises:
-            IndexOutOfRange, ConfigError: as ``gather``.
-        """
+    def _count(self, rows: torch.Tensor) -> TierCount:
         self._require_open()
-        rows = self._row_numbers(index).cpu()
+        rows = rows.cpu()
         pages = self._table.count_pages(rows.data_ptr(), rows.numel())
         asked = {"bytes": pages * self.line_bytes, "requests": pages, "hits": rows.numel()}
         return TierCount({**{tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}, "storage": asked}, self._row_bytes)
@@ -549,12 +479,6 @@ class StorageArray(StoredTable):
         paths = self.volume.paths
         path = self.path if len(paths) == 1 else paths
         return table_of(self.shape, self.dtype, path=path, mode=self.mode, cache=self.cache)
-
-    def _room(self, out: torch.Tensor | None, shape: torch.Size, device: torch.device) -> torch.Tensor:
-        if out is None:
-            return room_for(shape, self._dtype, device)
-        require_rows(out, "out", shape, self._dtype, device)
-        return out
 
     def _require_open(self) -> None:
         if self._closed:

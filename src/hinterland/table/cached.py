@@ -17,16 +17,19 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .host import HostTable
-from .rows import Index, RowTable
+from .rows import Index, as_index
+from .table import Table
 
 
-class CachedTensor(RowTable):
+class CachedTensor(Table):
     """The rows of a UnifiedTensor, with slots in one GPU's memory for those asked for lately. ``ut.cached(...)`` makes one.
 
     A gather on that GPU first gives slots to the rows that have none, in place of rows that were not asked for lately (CLOCK,
     include/hinterland/memory/clock.hpp), and then reads: rows with slots from GPU memory, and those for which no slot was left
     from the UnifiedTensor. Each new row crosses the link once, however often the batch names it. The same gathers one after
-    another keep the same rows, on a GPU and on the CPU.
+    another keep the same rows, on a GPU and on the CPU. Beside its result a gather takes 16 bytes a row number, and 24 KiB,
+    until the GPU is done. Its ``stats`` are of the slots before: there a row without one counts each time that it is named, and
+    comes once.
 
     Gathers on several streams or by several threads take turns. Row numbers on the CPU are read from the UnifiedTensor, and
     change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
@@ -73,45 +76,23 @@ class CachedTensor(RowTable):
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, slots=self._plan.capacity, device=str(self._device))
 
-    def gather(
-        self,
-        index: Index,
-        out: torch.Tensor | None = None,
-        stream: torch.cuda.Stream | None = None,
-        max_blocks: int | None = None,
-        check: Literal["sync", "async"] = "sync",
-        sort: bool | Literal["auto"] = "auto",
-        stats: dict[str, Any] | None = None,
-    ) -> torch.Tensor:
-        """Rows at ``index``, which have slots from then on, as far as there are slots; see ``RowTable.gather``.
-
-        ``stats`` are of the slots before: there a row without one counts each time that it is named, and comes once.
-
-        Beside the result it takes 16 bytes a row number, and 24 KiB, until the GPU is done.
-        """
-        if stream is not None or stats is not None:
-            return super().gather(index, out, stream, max_blocks, check, sort, stats)  # comes back
-        index = self._index(index)
+    def _read(
+        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
+    ) -> None:
         with self._alone():
             self._admit(index, max_blocks)
-            return super().gather(index, out, None, max_blocks, check, sort)
+            super()._read(index, out, max_blocks, check, sort)
 
     def admit(self, index: Index, max_blocks: int | None = None) -> None:
         """Does to the slots what ``gather`` does, and gives no rows: to begin with rows that are known to be hot.
 
         Row numbers outside the table are left out. On a GPU it returns at once.
         """
-        index = self._index(index)
+        index = as_index(index)
         with self._alone():
             self._admit(index, max_blocks)
 
-    def count(self, index: Index) -> TierCount:
-        """From where the rows of a gather would come now: how many, and their bytes: ``local`` with a slot, or ``host``.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position.
-        """
-        rows = self._row_numbers(index)
+    def _count(self, rows: torch.Tensor) -> TierCount:
         with self._alone():
             here = rows.device == self._device
             table = self._source(rows) if here else self._host.cpu().data_ptr()
@@ -122,13 +103,9 @@ class CachedTensor(RowTable):
         with self._alone():
             self._open().clear()
 
-    def scatter_(self, index: Index, rows: torch.Tensor, **options: Any) -> NoReturn:
+    def require_writable(self) -> None:
         """Refuses: a cached table is read only."""
         raise ConfigError("a cached table is read only; write to the table below it, cached.host, and then call cached.clear()")
-
-    def writer(self, device: torch.device) -> NoReturn:
-        """Refuses, as ``scatter_``."""
-        self.scatter_([], torch.empty(0))
 
     def close(self) -> None:
         """Gives the GPU memory back; the UnifiedTensor stays."""

@@ -20,7 +20,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
-from .rows import RowTable
+from .table import Table
 from .unified import UnifiedTensor
 
 _ELEMENTS = {torch.float32: "float", torch.float16: "Float16", torch.bfloat16: "Bfloat16"}  # of tables, and their C++ names
@@ -109,7 +109,7 @@ class Bags:
 
 
 def pool(
-    table: RowTable, bags: Bags, mode: str, weights: torch.Tensor | None, check: str
+    table: Table, bags: Bags, mode: str, weights: torch.Tensor | None, check: str
 ) -> tuple[torch.Tensor, torch.Tensor | None, torch.Tensor | None]:
     """Sum, mean or maximum of each bag ``[bags, dim]``, of the table's type; zeros for an empty one.
 
@@ -166,7 +166,7 @@ def pool(
     return rows, best, counts
 
 
-def weigh(table: RowTable, bags: Bags, gradient: torch.Tensor) -> torch.Tensor:
+def weigh(table: Table, bags: Bags, gradient: torch.Tensor) -> torch.Tensor:
     """The products of each entry's row with the gradient of its bag: float32 ``[n]``; 0 for padding.
 
     ``gradient``: ``[bags, dim]`` of the table's type, contiguous.
@@ -209,7 +209,7 @@ class Gradient:
 
 
 def note(
-    table: RowTable,
+    table: Table,
     bags: Bags,
     weights: torch.Tensor | None,
     best: torch.Tensor | None,
@@ -265,10 +265,10 @@ def joined(gradients: list[Gradient], device: torch.device) -> Gradient:
     )
 
 
-class Fetched(RowTable):
+class Fetched(Table):
     """Rows of a table that kernels do not reach, copied to the device where they are worked on."""
 
-    def __init__(self, table: RowTable, numbers: torch.Tensor) -> None:
+    def __init__(self, table: Table, numbers: torch.Tensor) -> None:
         self.rows = table.gather(numbers)
         self._rows, self._row_shape = len(numbers), table.shape[1:]
         self._row_bytes, self._dtype = table.row_bytes, table.dtype
@@ -276,14 +276,8 @@ class Fetched(RowTable):
     def _source(self, index: torch.Tensor) -> int:
         return self.rows.data_ptr()
 
-    def _sorts(self, rows: int) -> bool:
-        return False
 
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        """Only this module has it."""
-
-
-def _in_reach(table: RowTable, bags: Bags) -> tuple[RowTable, Bags]:
+def _in_reach(table: Table, bags: Bags) -> tuple[Table, Bags]:
     """The table and bags of it as kernels take them: of a table that they do not reach the rows that are in bags, each once.
 
     Raises:
@@ -298,7 +292,7 @@ def _in_reach(table: RowTable, bags: Bags) -> tuple[RowTable, Bags]:
     return Fetched(table, rows), bags.over(rows)
 
 
-def update(table: RowTable, state: RowTable | None, given: Gradient, rate: float, eps: float = 0.0) -> None:
+def update(table: Table, state: Table | None, given: Gradient, rate: float, eps: float = 0.0) -> None:
     """One step of every row that has a gradient: by Adagrad where there is a ``state``, else by SGD.
 
     The state is float32 and of the table's shape. Each row's gradients are added in the order of their entries. Queued on a
@@ -327,7 +321,7 @@ def update(table: RowTable, state: RowTable | None, given: Gradient, rate: float
         state.scatter_(rows, sums)
 
 
-def _step(table: RowTable, state: torch.Tensor | None, given: Gradient, rate: float, eps: float) -> None:
+def _step(table: Table, state: torch.Tensor | None, given: Gradient, rate: float, eps: float) -> None:
     n, dim, device = len(given.keys), table.shape[1], given.rows.device
     ordered, order = torch.sort(given.keys, stable=True)
     name = _ELEMENTS[table.dtype]

@@ -19,10 +19,11 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, NotATensor
 from ..runtime.shown import table_of, type_name
 from . import elements, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
-from .rows import RowTable, overlaps, require_outside
+from .rows import overlaps, require_outside
+from .table import Table
 
 
-class HostTable(RowTable):
+class HostTable(Table):
     """A table in host memory, which the CPU and every GPU read. What users make is a :class:`.UnifiedTensor`."""
 
     _AS_TENSOR = "ut.cpu() and ut.cuda() are tensors over the same bytes"

@@ -14,9 +14,9 @@ import torch
 
 from ..memory.gather import copy_rows
 from ..runtime.errors import ConfigError
-from .rows import RowTable
+from .table import Table
 
-_tiered: WeakValueDictionary[int, RowTable] = WeakValueDictionary()
+_tiered: WeakValueDictionary[int, Table] = WeakValueDictionary()
 _numbers = count()
 
 _library = torch.library.Library("hinterland", "FRAGMENT")
@@ -60,7 +60,7 @@ def _check(index: torch.Tensor) -> Literal["sync", "async"]:
     return "async" if index.is_cuda and torch.cuda.is_current_stream_capturing() else "sync"
 
 
-def number(table: RowTable) -> int:
+def number(table: Table) -> int:
     """The number by which ``tiered_gather`` knows ``table``, for as long as it lives."""
     named = next(_numbers)
     _tiered[named] = table

@@ -7,9 +7,11 @@ registered memory, where they map the same pages (allocator.py).
 from __future__ import annotations
 
 import datetime
+from abc import abstractmethod
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -20,13 +22,43 @@ from ..memory.gather_stats import require_dict
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, HinterlandError
-from ..runtime.shown import Shown, table_of
-from .rows import Index, RowTable, as_words, resolved, room_for, row_numbers
+from ..runtime.shown import table_of
+from .rows import Index, as_index, as_words, resolved, row_numbers
+from .table import Table
 
 REMOTE = "remote"  # the tier of rows that another machine has
 
 _LARGEST_BLOCK = 8192  # rows: some megabytes, which files are read in as fast as in one piece
 _BLOCKS = 64  # of each node at least, where there are rows enough: no node has all of the hottest
+
+
+class Collective(Table):
+    """A table whose gathers all ranks of a group make at once. It is read only."""
+
+    _AS_TENSOR = "every machine has a part of its rows, table.part"
+    in_reach = False
+
+    @abstractmethod
+    def _take(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, stats: dict[str, Any] | None) -> None:
+        """Copies rows at ``index`` (int64 ``[n]``) to ``out``, and says in ``stats`` what that took of whom: others' row
+        numbers are not known before."""
+
+    def _read(
+        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
+    ) -> None:
+        self._take(index.view(-1).to(torch.int64), out.view(index.numel(), *self._row_shape), max_blocks, None)
+
+    def _measured(self, stats: dict[str, Any], index: Index, out: torch.Tensor | None, stream: Any, *how: Any) -> torch.Tensor:
+        require_dict(stats)
+        with nullcontext() if stream is None else torch.cuda.stream(stream):
+            index = as_index(index)
+            rows = self._room(index, out)
+            self._take(index.view(-1).to(torch.int64), rows.view(index.numel(), *self._row_shape), how[0], stats)
+        return rows
+
+    def require_writable(self) -> None:
+        """Refuses."""
+        raise ConfigError("a table over several machines is read only; write to the parts of which it is made")
 
 
 @dataclass(frozen=True)
@@ -61,11 +93,15 @@ class Shards:
         return (turn * self.nodes + node) * self.block + within
 
 
-class ShardedTensor(Shown):
+class ShardedTensor(Collective):
     """A table of which every node holds a part (Shards says which), and whose rows every rank gathers.
 
     ``gather`` is collective: the ranks with the same local rank call it equally often, with an empty index if they need
-    nothing. It has a process group of its own, so that it can run in a thread beside a model that trains in parallel.
+    nothing. Row numbers go to the nodes that have the rows, which gather them as of their own tables; the rows come back. That
+    is three all-to-alls: of how many, of which, and of rows. It has a process group of its own, so that it can run in a thread
+    beside a model that trains in parallel. In its ``stats`` is what this node read of its own part, for all of the group, and
+    ``network``: ``rows`` and ``bytes`` that came from other nodes. A bad row number raises IndexOutOfRange in all ranks of the
+    group, and a rank that died or did not take part in time RankLost.
 
     Args:
         part: this node's rows. The ranks of a node may share one registered table.
@@ -76,10 +112,12 @@ class ShardedTensor(Shown):
         ConfigError: in every rank alike: the ranks do not have parts of one table.
     """
 
-    def __init__(self, part: RowTable, rows: int, ranks: Ranks) -> None:
+    def __init__(self, part: Table, rows: int, ranks: Ranks) -> None:
         ranks.check_nodes()
         ranks.check_same({"rows": rows, "shape of a row": tuple(part.shape[1:]), "dtype": part.dtype})
         self.part, self.shards, self.ranks = part, Shards(rows, ranks.nodes), ranks
+        self._rows, self._row_shape = rows, part.shape[1:]
+        self._row_bytes, self._dtype = part.row_bytes, part.dtype
         mine = self.shards.count(ranks.node)
         error = None
         if len(part) != mine:
@@ -96,59 +134,16 @@ class ShardedTensor(Shown):
             if local == ranks.local_rank:
                 self._group = group
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of its elements."""
-        return self.part.dtype
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of the whole table; the first dimension counts the rows."""
-        return torch.Size((self.shards.rows, *self.part.shape[1:]))
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row."""
-        return self.part.row_bytes
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rows, on all nodes."""
-        return self.shards.rows * self.row_bytes
-
-    def __len__(self) -> int:
-        return self.shards.rows
-
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, part=self.part)
 
-    def gather(self, index: Index, max_blocks: int | None = None, *, stats: dict[str, Any] | None = None) -> torch.Tensor:
-        """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once.
-
-        Row numbers go to the nodes that have the rows, which gather them as UnifiedTensor does; the rows come back. That is
-        three all-to-alls: of how many, of which, and of rows.
-
-        Args:
-            index: int32 or int64, any shape; -1 is the last row. May be empty.
-            max_blocks: blocks that the GPU may use, as for UnifiedTensor.
-            stats: a dict that is filled, as of UnifiedTensor, with what this node read of its own part, for all of the group;
-                and ``network``: ``rows`` and ``bytes`` that came from other nodes.
-
-        Raises:
-            IndexOutOfRange: in all ranks of the group: names the rank that asked, the first bad position and its value.
-            RankLost: another rank died, or did not take part in time.
-        """
+    def _take(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, stats: dict[str, Any] | None) -> None:
+        if self._group is not None:
+            self.fetch(index, out, None, max_blocks, stats)
+            return
         if stats is not None:
-            require_dict(stats)
-        index = RowTable._index(index)
-        if self._group is None:
-            if stats is not None:
-                stats["network"] = {"rows": 0, "bytes": 0}
-            return self.part.gather(index, max_blocks=max_blocks, stats=stats)
-        rows = room_for(index.shape + self.shape[1:], self.dtype, index.device)
-        out = rows.view(index.numel(), *self.shape[1:])
-        self.fetch(index.view(-1).to(torch.int64), out, max_blocks=max_blocks, stats=stats)
-        return rows
+            stats["network"] = {"rows": 0, "bytes": 0}
+        self.part.gather(index, out, max_blocks=max_blocks, stats=stats)
 
     def fetch(
         self,
@@ -166,7 +161,7 @@ class ShardedTensor(Shown):
             return
         index = row_numbers(index, len(self))
         away = torch.arange(len(index), device=index.device) if here is None else (~here).nonzero().view(-1)
-        _place(self.gather(index[away], max_blocks, stats=stats), away, out)
+        _place(self.gather(index[away], max_blocks=max_blocks, stats=stats), away, out)
 
     def check_same(self, mine: Mapping[str, Any]) -> None:
         """Refuses ranks of the group that do not all have the same values; all of them call it at once.
@@ -200,7 +195,7 @@ class ShardedTensor(Shown):
         # Two rows of numbers that the CPU needs, in one copy.
         (sent, asked), (_, wrong) = torch.stack([mine, theirs]).permute(2, 0, 1).tolist()
         if any(wrong):
-            self._refuse(index, bad)
+            self._raise_for(index, bad)
         order = order[: sum(sent)]
         wanted = number.new_empty(sum(asked))
         self._trade(wanted, number[order], asked, sent)
@@ -226,14 +221,9 @@ class ShardedTensor(Shown):
         dist.all_to_all_single(got, given, gets, gives, self._group)
         devices.wait_for(got.device)
 
-    def count(self, index: Index) -> TierCount:
-        """From where the rows of a gather come: by tier those of this machine's part, and ``remote`` those that another machine
-        has, a request each. Asks nobody.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position.
-        """
-        owner, number = self.shards.find(row_numbers(index, len(self)))
+    def _count(self, rows: torch.Tensor) -> TierCount:
+        """Rows that another machine has are ``remote``, a request each. Asks nobody."""
+        owner, number = self.shards.find(rows)
         mine = owner == self.ranks.node
         near, away = self.part.count(number[mine]), int((~mine).sum())
         remote = {"bytes": away * self.row_bytes, "requests": away, "hits": away}
@@ -249,7 +239,7 @@ class ShardedTensor(Shown):
             devices.wait_for(found.device)  # as after _trade
         return int(found)
 
-    def _refuse(self, index: torch.Tensor, bad: torch.Tensor) -> None:
+    def _raise_for(self, index: torch.Tensor, bad: torch.Tensor) -> None:
         """Raises the error of a rank that asked for rows that there are not, in all ranks of the group."""
         error: HinterlandError | None = None
         positions = bad.nonzero().view(-1)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Self
 
 import torch
 
-from ..memory.count import TierCount
 from ..runtime.errors import ConfigError
-from ..runtime.params import Params
-from .rows import Index, RowTable
+from .table import Table
 from .tiered import Devices, TieredTensor
 
 
-class StoredTable(RowTable):
+class StoredTable(Table):
     """A table in a file, which the CPU reads and writes. There is one, StorageArray (array.py)."""
 
     in_reach = False
@@ -49,20 +47,8 @@ class StoredTable(RowTable):
         """
 
     @abstractmethod
-    def count(self, index: Index) -> TierCount:
-        """What a gather asks of the file."""
-
-    @abstractmethod
-    def prefetch(self, index: Index) -> None:
-        """Has the pages of these rows read in the background."""
-
-    @abstractmethod
     def flush(self) -> None:
         """Everything that was written before is in the file, on the disk, when this returns."""
-
-    @abstractmethod
-    def stats(self) -> Any:
-        """What has been moved."""
 
     @abstractmethod
     def beside(self, dtype: torch.dtype, purpose: str) -> Self:
@@ -80,19 +66,7 @@ class StoredTable(RowTable):
     ) -> TieredTensor:
         """This table with its hottest rows in memory."""
 
-    def _storage_stats(self) -> Any:
-        return self.stats()
-
     def require_writable(self) -> None:
         """ConfigError where it was opened for reading."""
         if self.mode == "r":
             raise ConfigError(f"{self.path} is open for reading; open it with mode='r+' to write")
-
-    def _source(self, index: torch.Tensor) -> int | Params:
-        raise ConfigError(f"{self.path}: kernels do not read rows of this table; gather them first")
-
-    def _sorts(self, rows: int) -> bool:
-        return False  # for a GPU: rows come from the file in its order anyway
-
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        """No tensor lies in a file."""

@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, NoReturn, Self
 
 import torch
 
@@ -27,7 +27,8 @@ from ..runtime.shown import table_of
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
 from .host import HostTable
-from .rows import Index, RowTable, require_outside
+from .rows import require_outside
+from .table import Table
 from .tiers import TierPlan, plan_tiers
 
 _BOUNCE = 32 << 20  # bytes that are on the way to a GPU, or back, at a time: chosen, not measured
@@ -35,7 +36,7 @@ _BOUNCE = 32 << 20  # bytes that are on the way to a GPU, or back, at a time: ch
 Devices = Sequence[torch.device | str | int] | torch.device | str | int
 
 
-class TieredTensor(RowTable):
+class TieredTensor(Table):
     """The rows of a UnifiedTensor, the hottest of them in GPU memory; rows keep their numbers. ``ut.tiered(...)`` makes one.
     Of a table in a file ``array.tiered(...)`` makes one, which has a tier more (:class:`.TieredStorage`).
 
@@ -49,7 +50,7 @@ class TieredTensor(RowTable):
 
     Rows in GPU memory are copies: write through this table and not through the UnifiedTensor while there is one. What
     ``scatter_`` writes to GPU memory is written back to the UnifiedTensor by ``flush()``, by ``close()``, and before the CPU
-    reads. One GPU writes at a time, and the others read when it is done.
+    reads. One GPU writes at a time, and the others read when it is done; rows on the CPU go through the first one.
 
     Sent to another process by multiprocessing (the UnifiedTensor being registered memory), it is the same memory there:
     the process that made it must close it last.
@@ -98,7 +99,7 @@ class TieredTensor(RowTable):
         return table_of(self.shape, self.dtype, **self.plan.tiers)
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        """Rows as a new tensor, as of any table (RowTable); in a compiled function, and with gradients, by row numbers."""
+        """Rows as a new tensor, as of any table (Table); in a compiled function, and with gradients, by row numbers."""
         host = self._tiers.host
         numbered = isinstance(index, torch.Tensor) and index.dtype != torch.bool
         if numbered and (torch.compiler.is_compiling() or host.cpu().requires_grad):
@@ -106,30 +107,12 @@ class TieredTensor(RowTable):
             return rows
         return super().__getitem__(index)
 
-    def scatter_(
-        self,
-        index: Index,
-        rows: torch.Tensor,
-        *,
-        max_blocks: int | None = None,
-        check: Literal["sync", "async"] = "sync",
-        stats: dict[str, Any] | None = None,
-    ) -> Self:
-        """Writes ``rows`` (shape ``index.shape + shape[1:]``) to the tier where each lives, and to every copy of it.
-
-        As ``UnifiedTensor.scatter_``; rows on the CPU go through the first GPU, which holds them meanwhile.
-
-        Raises:
-            ConfigError: also where rows are replicated in GPUs that cannot reach each other's memory.
-        """
-        if stats is not None:
-            return super().scatter_(index, rows, max_blocks=max_blocks, check=check, stats=stats)  # comes back
-        index = self._index(index)
+    def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         gpu = self.writer(index.device)
-        if gpu != index.device and isinstance(rows, torch.Tensor) and rows.is_cpu:
-            super().scatter_(index.to(gpu), rows.to(gpu), max_blocks=max_blocks)
-            return self
-        return super().scatter_(index, rows, max_blocks=max_blocks, check=check)
+        if gpu == index.device or not rows.is_cpu:
+            super()._write(index, rows, max_blocks, check)
+        else:  # the first GPU holds them meanwhile
+            super()._write(index.to(gpu), rows.to(gpu), max_blocks, "sync")
 
     def writer(self, device: torch.device) -> torch.device:
         """The device that writes rows that are given on ``device``: for those on the CPU the first GPU with tiers. Whoever asks
@@ -149,18 +132,9 @@ class TieredTensor(RowTable):
         tiers.state.written = 1
         return tiers.homes[0].device if device.type == "cpu" and tiers.home(device) is None else device
 
-    def count(self, index: Index) -> TierCount:
-        """From where the rows of a gather come: how many, and their bytes, by tier.
-
-        Args:
-            index: as in ``gather``; its device is the reader.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position.
-        """
+    def _count(self, rows: torch.Tensor) -> TierCount:
         tiers = self._tiers
         tiers.require_open()
-        rows = self._row_numbers(index)
         home = tiers.home(rows.device)
         table = tiers.host.cpu().data_ptr() if home is None else tiers.table(home)
         return count_rows(table, self._rows, self._row_bytes, rows)
@@ -346,7 +320,7 @@ class _Tiers:
             raise ConfigError(f"this tiered table has been closed{whose}; make another with ut.tiered(...)")
 
     @property
-    def whole(self) -> RowTable:
+    def whole(self) -> Table:
         """The table that has all rows."""
         return self.host
 

@@ -13,19 +13,19 @@ import torch
 
 from ..memory.count import TierCount, count_rows
 from ..memory.gather import copy_rows
-from ..memory.gather_stats import add, report, require_dict, timed
+from ..memory.gather_stats import add, report, timed
 from ..memory.order import hottest_first
 from ..runtime import devices
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown, table_of
+from ..runtime.shown import table_of
 from ..runtime.units import parse_bytes
-from .rows import Index, RowTable, room_for, row_numbers
-from .sharded import ShardedTensor
+from .sharded import Collective, ShardedTensor
+from .table import Table
 from .tiered import _BOUNCE, _Home, homes_of, slot_of
 from .tiers import TierPlan, plan_tiers
 
 
-class TieredShards(Shown):
+class TieredShards(Collective):
     """The rows of a ShardedTensor, the hottest of them in this rank's GPU, under the same numbers.
 
     ====== ================================ =========================================
@@ -37,7 +37,8 @@ class TieredShards(Shown):
     ====== ================================ =========================================
 
     All ranks make one at once; each may keep others, and as many as it has room for. ``gather`` is collective, as that of the
-    table below, and its results are those of the table below. Rows in GPU memory are copies: it is read only.
+    table below, and its results are those of the table below; in its ``stats`` rows that were kept are ``local``. Rows in GPU
+    memory are copies.
 
     Args:
         below: the table.
@@ -64,6 +65,8 @@ class TieredShards(Shown):
             return plan, homes_of(plan, [gpu], "heap"), hottest[: plan.resident]
 
         self.below = below
+        self._rows, self._row_shape = len(below), below.shape[1:]
+        self._row_bytes, self._dtype = below.row_bytes, below.dtype
         self.plan, homes, hottest = below.ranks.agreed(made)
         self._home = homes[0] if homes else None
         self._fill(hottest)
@@ -81,27 +84,14 @@ class TieredShards(Shown):
             home.id_map(plan).copy_(slot_of(hottest, plan))
 
     @property
-    def part(self) -> RowTable:
+    def part(self) -> Table:
         """The rows of this node, as of the table below."""
         return self.below.part
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of its elements."""
-        return self.below.dtype
-
-    @property
-    def shape(self) -> torch.Size:
-        """Of the whole table; the first dimension counts the rows."""
-        return self.below.shape
 
     @property
     def held(self) -> dict[str, int]:
         """Bytes of GPU memory that this rank holds, the id map included, by device."""
         return {} if self._home is None else {str(self._home.device): self.plan.held_bytes}
-
-    def __len__(self) -> int:
-        return len(self.below)
 
     def explain(self) -> str:
         """Rows, share and bytes of what this rank keeps, a line each."""
@@ -110,34 +100,20 @@ class TieredShards(Shown):
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, local=self.plan.resident, part=self.part)
 
-    def gather(self, index: Index, max_blocks: int | None = None, *, stats: dict[str, Any] | None = None) -> torch.Tensor:
-        """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device. All ranks of the group at once;
-        arguments and errors as of ``ShardedTensor.gather``, and in ``stats`` the rows that were kept are ``local``."""
-        if stats is not None:
-            require_dict(stats)
-        index = RowTable._index(index)
-        rows = room_for(index.shape + self.shape[1:], self.dtype, index.device)
-        flat, out = index.view(-1).to(torch.int64), rows.view(index.numel(), *self.shape[1:])
-        home, slots = self._home_of(flat), self._slots_of(flat)
+    def _take(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, stats: dict[str, Any] | None) -> None:
+        home, slots = self._home_of(index), self._slots_of(index)
         below: dict[str, Any] | None = None if stats is None else {}
-        with nullcontext([0.0]) if stats is None else timed(flat.device) as took:
+        with nullcontext([0.0]) if stats is None else timed(index.device) as took:
             if home is not None:  # rows that are not kept are any row first, as in TieredStorage
                 copy_rows(*self._kept(home), out, slots.clamp(min=0), max_blocks=max_blocks, check="async")
-        self.below.fetch(flat, out, slots >= 0, max_blocks, below)
+        self.below.fetch(index, out, slots >= 0, max_blocks, below)
         if stats is not None and below is not None:
             kept = TierCount.of({}, self.below.row_bytes) if home is None else self._count_kept(home, slots)
-            near = {"rows": kept.rows["local"], **report(flat.device, took[0], kept, 0, None)}
+            near = {"rows": kept.rows["local"], **report(index.device, took[0], kept, 0, None)}
             add(near, below)
             stats.update(near)
-        return rows
 
-    def count(self, index: Index) -> TierCount:
-        """From where the rows of a gather come, by tier. Asks nobody.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position.
-        """
-        rows = row_numbers(index, len(self))
+    def _count(self, rows: torch.Tensor) -> TierCount:
         home, slots = self._home_of(rows), self._slots_of(rows)
         found = self.below.count(rows[slots < 0])
         if home is None:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, Literal, NoReturn
 
 import torch
 
 from ..memory.count import TierCount, count_rows
 from ..memory.gather import OneRange, SlotMap, copy_rows
-from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from .host import HostTable
-from .rows import Index, RowTable, as_words, require_rows, room_for
+from .rows import as_words, row_numbers
 from .stored import StoredTable
+from .table import Table
 from .tiered import _BOUNCE, Asked, Devices, TieredTensor, _Home, _State, _Tiers, homes_of, new_state
 from .tiers import StoredTierPlan, plan_stored_tiers
 
@@ -36,12 +36,14 @@ class TieredStorage(TieredTensor):
     storage in the file, a page at a time in its cache   the CPU, for every device
     ======= ============================================ ==================================================
 
-    Rows in memory are copies: write through this table and not through the one below while there is one. What ``scatter_``
-    writes to memory is in the file after ``flush()``, and is written back to the table below by ``close()``.
+    A gather checks row numbers first, whatever ``check`` says, waits for the file, and is no part of a CUDA graph. Rows in
+    memory are copies: write through this table and not through the one below while there is one. What ``scatter_`` writes to
+    memory is in the file after ``flush()``, and is written back to the table below by ``close()``.
     """
 
     _AS_TENSOR = "table[:] reads all rows into a tensor"
     in_reach = False
+    _source = Table._source
     _tiers: _StoredTiers
 
     @property
@@ -55,44 +57,20 @@ class TieredStorage(TieredTensor):
         return "storage"
 
     def __getitem__(self, index: Any) -> torch.Tensor:
-        """Rows as a new tensor, as of any table (RowTable)."""
-        return RowTable.__getitem__(self, index)
+        """Rows as a new tensor, as of any table (Table)."""
+        return Table.__getitem__(self, index)
 
-    def gather(
-        self,
-        index: Index,
-        out: torch.Tensor | None = None,
-        stream: torch.cuda.Stream | None = None,
-        max_blocks: int | None = None,
-        check: Literal["sync", "async"] = "sync",
-        sort: bool | Literal["auto"] = "auto",
-        stats: dict[str, Any] | None = None,
-    ) -> torch.Tensor:
-        """Rows at ``index``; see ``RowTable.gather``. Row numbers are checked first, whatever ``check`` says, and the CPU waits
-        for the file.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position, its value, and the table's rows.
-            ConfigError: an index, ``out`` or option that cannot be used; a CUDA graph is being captured.
-            StorageError: a page cannot be read.
-        """
-        if stream is not None or stats is not None:
-            return super().gather(index, out, stream, max_blocks, check, sort, stats)  # comes back
+    def _read(
+        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
+    ) -> None:
         tiers = self._tiers
         tiers.require_open()
-        index = self._index(index)
         if index.is_cuda and torch.cuda.is_current_stream_capturing():
             raise ConfigError(
                 f"which rows of {self.file.path} lie in memory is not known as a CUDA graph is captured; gather outside of it, "
                 "or from the table below, table.file"
             )
-        rows = self._row_numbers(index)
-        shape = index.shape + self._row_shape
-        if out is None:
-            out = room_for(shape, self._dtype, index.device)
-        else:
-            require_rows(out, "out", shape, self._dtype, index.device)
-            self._require_apart(out, "out")
+        rows = row_numbers(index, self._rows)
         near = tiers.near(index.device)
         at = tiers.places(rows) - near.first
         away = (at < 0).nonzero().view(-1)
@@ -102,37 +80,14 @@ class TieredStorage(TieredTensor):
             copy_rows(near.table, near.rows, self._row_bytes, flat, at, max_blocks=max_blocks, check="async")
         if len(away):
             tiers.file.fetch(rows[away], flat, away)
-        return out
 
-    def scatter_(
-        self,
-        index: Index,
-        rows: torch.Tensor,
-        *,
-        max_blocks: int | None = None,
-        check: Literal["sync", "async"] = "sync",
-        stats: dict[str, Any] | None = None,
-    ) -> Self:
-        """Writes ``rows`` (shape ``index.shape + shape[1:]``) to the tier where each lives, and to every copy of it.
+    def require_writable(self) -> None:
+        """ConfigError where the file is open for reading."""
+        self._tiers.require_open()
+        self._tiers.file.require_writable()
 
-        As ``HostTable.scatter_``; rows on the CPU go through the first GPU, which holds them meanwhile.
-
-        Raises:
-            ConfigError: also where the file is open for reading, and where rows are replicated in GPUs that cannot reach each
-                other's memory.
-            StorageError: a page cannot be read, or written to make room.
-        """
-        if stats is not None:
-            return super().scatter_(index, rows, max_blocks=max_blocks, check=check, stats=stats)  # comes back
-        tiers = self._tiers
-        tiers.require_open()
-        tiers.file.require_writable()
-        index = self._index(index)
-        where = self._row_numbers(index)
-        if isinstance(rows, torch.Tensor):
-            rows = arguments.dense("rows", rows).resolve_conj().resolve_neg().contiguous()
-        require_rows(rows, "rows", index.shape + self._row_shape, self._dtype, index.device)
-        self._require_apart(rows, "rows")
+    def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
+        tiers, where = self._tiers, row_numbers(index, self._rows)
         device = self.writer(index.device)  # which reaches all that memory holds
         where, words = where.to(device), as_words(rows.view(len(where), *self._row_shape)).to(device)
         near, at = tiers.near(device), tiers.places(where)
@@ -145,36 +100,19 @@ class TieredStorage(TieredTensor):
         if len(away):
             left = words[away].view(-1).view(self._dtype).view(len(away), *self._row_shape)
             tiers.file.scatter_(where[away], left)
-        return self
 
-    def count(self, index: Index) -> TierCount:
-        """From where the rows of a gather come: how many, and their bytes, by tier; of ``storage`` in whole pages, each once,
-        whether they are in its cache or not.
-
-        Args:
-            index: as in ``gather``; its device is the reader.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position.
-        """
+    def _count(self, rows: torch.Tensor) -> TierCount:
         tiers = self._tiers
         tiers.require_open()
-        rows = self._row_numbers(index)
         near = tiers.near(rows.device)
         at = tiers.places(rows) - near.first
         found = count_rows(near.table, near.rows, self._row_bytes, at[at >= 0])
         from_file = tiers.file.count(rows[at < 0]).tiers["storage"]
         return TierCount({**found.tiers, "storage": from_file}, self._row_bytes, found.requests)
 
-    def prefetch(self, index: Index) -> None:
-        """Has the pages of those of these rows that memory does not hold read in the background, and returns at once.
-
-        Raises:
-            IndexOutOfRange: naming the first bad position.
-        """
+    def _prefetch(self, rows: torch.Tensor) -> None:
         tiers = self._tiers
         tiers.require_open()
-        rows = self._row_numbers(index)
         tiers.file.prefetch(rows[tiers.places(rows) < tiers.near(rows.device).first])
 
     def flush(self) -> None:
@@ -190,9 +128,6 @@ class TieredStorage(TieredTensor):
         """Writes back to the table below what is not yet, and gives the memory back; the table below stays open."""
         self._tiers.close()
 
-    def _storage_stats(self) -> Any:
-        return self.stats()
-
     def stats(self) -> Any:
         """What the cache of the table below has moved: ``StorageStats``."""
         return self._tiers.file.stats()
@@ -202,12 +137,6 @@ class TieredStorage(TieredTensor):
             f"rows of a tiered table over {self.file.path} lie in the memory of one process, and are not copied from there; "
             "copy or send table.file, which is opened again, and call tiered() of that"
         )
-
-    def _source(self, index: torch.Tensor) -> int | Params:
-        return self._tiers.file._source(index)
-
-    def _sorts(self, rows: int) -> bool:
-        return False
 
 
 def make(
@@ -260,7 +189,7 @@ class _StoredTiers(_Tiers):
         self.flushing = threading.RLock()
 
     @property
-    def whole(self) -> RowTable:
+    def whole(self) -> Table:
         return self.file
 
     def near(self, device: torch.device) -> _Near:

@@ -10,14 +10,14 @@ from ..memory.allocator import require_room
 from ..memory.copies import copy
 from ..runtime.errors import OutOfMemory
 from .host import HostTable
-from .rows import RowTable
+from .table import Table
 from .tiered import TieredTensor
 
 _PART = 32 << 20  # bytes that are on the way at a time: chosen, not measured
 _TOGETHER = 16  # elements that torch draws together; fewer it draws otherwise
 
 
-def _parts(table: RowTable) -> Iterator[slice]:
+def _parts(table: Table) -> Iterator[slice]:
     """Runs of rows of bounded size. Drawn one after another, they are what torch draws of all rows at once."""
     rows = len(table)
     step = max(1, _PART // max(table.row_bytes, 1) // _TOGETHER) * _TOGETHER
@@ -29,7 +29,7 @@ def _parts(table: RowTable) -> Iterator[slice]:
         begin = end
 
 
-def read_all(table: RowTable) -> torch.Tensor:
+def read_all(table: Table) -> torch.Tensor:
     """All rows in host memory: the table's own where they lie there, tiers being written back first; or else a copy.
 
     Raises:
@@ -50,7 +50,7 @@ def read_all(table: RowTable) -> torch.Tensor:
     return rows
 
 
-def write_all(table: RowTable, values: torch.Tensor) -> None:
+def write_all(table: Table, values: torch.Tensor) -> None:
     """Has the table hold ``values``, wherever its rows are."""
     if table.in_reach:
         rows = read_all(table)
@@ -63,7 +63,7 @@ def write_all(table: RowTable, values: torch.Tensor) -> None:
         table.scatter_(_numbers(part), values[part].to("cpu", table.dtype, copy=True))
 
 
-def fill_all(table: RowTable, fill: Callable[[torch.Tensor], object]) -> None:
+def fill_all(table: Table, fill: Callable[[torch.Tensor], object]) -> None:
     """Has the table hold what ``fill`` fills tensors with: one of all rows, or some of parts of them."""
     if table.in_reach:
         rows = read_all(table)

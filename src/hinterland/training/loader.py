@@ -25,7 +25,7 @@ from ..runtime.shuffle import shuffled
 from ..sampling import HeteroSampler, NeighborSampler, Sample
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
-from ..table.rows import RowTable
+from ..table import Table
 from ..table.sharded import ShardedTensor
 from ..table.tiered_shards import TieredShards
 from .cache import CachePlan, require_plannable
@@ -306,7 +306,7 @@ class Loader:
             return False  # whole lists are taken hop by hop, and each hop is waited for
         if self.sampler.lists.caches:
             return False  # reads of a disk are waited for
-        table = isinstance(self.features, RowTable) and self.features.in_reach
+        table = isinstance(self.features, Table) and self.features.in_reach
         on_gpu = table or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)

@@ -13,9 +13,8 @@ from ..memory.count import TierCount, count_rows
 from ..memory.gather import few_blocks
 from ..memory.gather_stats import measured
 from ..runtime import devices
-from ..table import UnifiedTensor
+from ..table import Table, UnifiedTensor
 from ..table.cached import CachedTensor
-from ..table.rows import RowTable
 from ..table.sharded import ShardedTensor
 from ..table.tiered import TieredTensor
 from ..table.tiered_shards import TieredShards
@@ -45,13 +44,13 @@ def rows_of(
         table: a tensor, or a table with ``gather``, as UnifiedTensor and ShardedTensor are.
         index: int64 ``[n]``.
         blocks: as ``max_blocks`` of ``gather``.
-        waits: for the rows of a table, and raises here what is wrong; False is for a RowTable.
+        waits: for the rows of a table, and raises here what is wrong; False is for a Table.
         stats: a dict that is filled, as of ``gather``; of somebody else's table it stays empty.
     """
     if isinstance(table, torch.Tensor):
         with nullcontext() if stats is None else measured(_PlainRows(table), index, stats):
             return table[index.to(table.device)].to(index.device)
-    if stats is not None and isinstance(table, RowTable | ShardedTensor | TieredShards):
+    if stats is not None and isinstance(table, Table | ShardedTensor | TieredShards):
         return table.gather(index, max_blocks=blocks, stats=stats)
     rows: torch.Tensor = (
         table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
@@ -72,7 +71,7 @@ class _PlainRows:
         found = count_rows(table.data_ptr(), len(table), self.row_bytes, at)
         return found if table.is_cpu else found.on_gpu
 
-    def _storage_stats(self) -> None:
+    def stats(self) -> None:
         return None
 
 
@@ -86,7 +85,7 @@ def gather_blocks_for(table: Any, device: torch.device) -> int | None:
         return _FEW_BLOCKS  # new rows come by loads
     tiered = not isinstance(table, UnifiedTensor)
     several = isinstance(table, TieredTensor) and len(table.devices) > 1
-    few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, RowTable) and not several else None
+    few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, Table) and not several else None
     if few is not None:
         return few
     if tiered:
