@@ -20,7 +20,6 @@ from ..graph.view import View
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.shown import type_name
-from ..table import UnifiedTensor
 from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, Batch, Relation, VertexSet, cut, state_bytes
 from .sample import Sample
 from .sample_stats import Drawn, Taken, with_stats
@@ -321,9 +320,8 @@ def _times_on(device: torch.device, name: str, times: arrays.Array, count: int, 
         raise ConfigError(f"{name} have shape {tuple(times.shape)}, but there are {count} {whose}; give one time for each")
     if times.dtype != torch.int64:
         raise ConfigError(f"{name} are {times.dtype}, but must be int64; convert them, as in {name}.long()")
-    if isinstance(times, UnifiedTensor):
-        return times.cpu() if device.type == "cpu" else times.cuda(device)
-    return arrays.tensor_of(times).to(device).contiguous()
+    there = None if isinstance(times, torch.Tensor) else times.tensor_on(device)
+    return arrays.tensor_of(times).to(device).contiguous() if there is None else there
 
 
 def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequence[int]) -> torch.Tensor:

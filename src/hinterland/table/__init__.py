@@ -5,7 +5,7 @@ from .cached import CachedTensor
 from .embedding import TableParameter, UnifiedEmbeddingBag
 from .optim import SparseAdagrad, SparseSGD
 from .sharded import ShardedTensor, Shards
-from .table import Table
+from .table import Table, as_table
 from .tiered import TieredTensor
 from .tiered_shards import TieredShards
 from .tiered_storage import TieredStorage
@@ -27,6 +27,7 @@ __all__ = [
     "TieredTensor",
     "UnifiedEmbeddingBag",
     "UnifiedTensor",
+    "as_table",
     "plan_tiers",
     "reorder_rows",
 ]

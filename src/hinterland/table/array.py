@@ -55,6 +55,7 @@ class StorageArray(StoredTable):
     """
 
     _AS_TENSOR = "array[:] reads all rows into a tensor"
+    keepable = True
 
     def __init__(self, layout: Layout, mode: str, cache: StorageCache) -> None:
         self._layout, self._mode, self.cache = layout, mode, cache
@@ -153,6 +154,11 @@ class StorageArray(StoredTable):
         made = cls(create(path, shape, dtype, spread, stripe, cache.line_bytes), "r+", cache)
         made._asked = {"spread": spread}
         return made
+
+    @property
+    def file(self) -> Self:  # type: ignore[override]  # an attribute where it is None
+        """Itself."""
+        return self
 
     @property
     def path(self) -> str:

@@ -16,7 +16,7 @@ from ..memory.plan import sorts
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
-from .host import HostTable
+from .host import FILL_LINK, HostTable
 from .rows import Index, as_index
 from .table import Table
 
@@ -53,6 +53,15 @@ class CachedTensor(Table):
     def host(self) -> HostTable:
         """The table in host memory."""
         return self._host
+
+    @property
+    def placement(self) -> str:
+        """That of the table below."""
+        return self._host.placement
+
+    def gather_blocks(self, device: torch.device) -> int:
+        """New rows come by loads."""
+        return FILL_LINK
 
     @property
     def plan(self) -> SlotPlan:

@@ -16,7 +16,6 @@ from ..runtime.errors import ConfigError
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
 from .stored import StoredTable
 from .tiered import TieredTensor
-from .tiered_storage import TieredStorage
 from .unified import UnifiedTensor
 from .whole import fill_all, read_all, write_all
 
@@ -78,10 +77,7 @@ class TableParameter(torch.nn.Parameter):
     @property
     def placement(self) -> str:
         """Where all rows lie, also those of which GPUs have newer ones."""
-        rows = self.rows
-        if isinstance(rows, TieredStorage):
-            return rows.placement
-        return rows.host.placement if isinstance(rows, TieredTensor) else rows.placement
+        return self.rows.placement
 
     def placement_beside(self) -> str:
         """Where another array of the table's size is to lie: mapped memory may have no room for it."""
@@ -99,9 +95,9 @@ class TableParameter(torch.nn.Parameter):
             OutOfMemory, StorageError: it does not fit, or its file cannot be made.
         """
         placement = self.placement_beside() if placement is None else placement
-        below = self.rows.file if isinstance(self.rows, TieredStorage) else self.rows
-        if isinstance(below, StoredTable) and isinstance(placement, str) and placement == "storage":
-            return below.beside(dtype, purpose)
+        file: StoredTable | None = self.rows.file
+        if file is not None and isinstance(placement, str) and placement == "storage":
+            return file.beside(dtype, purpose)
         return UnifiedTensor.empty(self.rows.shape, dtype, placement)
 
     def on_cpu(self) -> torch.Tensor:
@@ -251,9 +247,8 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         padding = _padding(padding_idx, embeddings.shape[0])
         if isinstance(embeddings, torch.Tensor):
             embeddings = UnifiedTensor.from_tensor(embeddings, placement)
-        below = embeddings.file if isinstance(embeddings, TieredStorage) else embeddings
-        if isinstance(below, StoredTable) and not freeze:
-            below.require_writable()
+        if not freeze:
+            embeddings.require_writable()
         made = cls.__new__(cls)
         made._begin(embeddings, mode, include_last_offset, padding, check)
         made.requires_grad_(not freeze)

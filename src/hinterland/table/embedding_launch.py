@@ -273,6 +273,11 @@ class Fetched(Table):
         self._rows, self._row_shape = len(numbers), table.shape[1:]
         self._row_bytes, self._dtype = table.row_bytes, table.dtype
 
+    @property
+    def placement(self) -> str:
+        """Where they are worked on."""
+        return self.rows.device.type
+
     def _source(self, index: torch.Tensor) -> int:
         return self.rows.data_ptr()
 

@@ -10,9 +10,11 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from ..machine import measured_link
 from ..memory import load
 from ..memory.allocator import Buffer, allocate
 from ..memory.copies import copied
+from ..memory.gather import few_blocks
 from ..memory.mapping import explain_table
 from ..memory.plan import sorts
 from ..runtime import arguments, devices
@@ -21,6 +23,9 @@ from ..runtime.shown import table_of, type_name
 from . import elements, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .rows import overlaps, require_outside
 from .table import Table
+
+FILL_LINK = 8  # blocks, of an H200's link (docs/notes/training-on-h200.md)
+_LOAD_BYTES = 16  # of one thread's load in a gather
 
 
 class HostTable(Table):
@@ -98,7 +103,7 @@ class HostTable(Table):
         return self._buffer.mapping
 
     @property
-    def mapped_bytes(self) -> int:
+    def mapped_bytes(self) -> int:  # type: ignore[override]  # an attribute where it is 0
         """How many bytes from the beginning on are mapped in large pages, where GPUs read random rows at the link's speed; of a
         split table the hottest rows belong there."""
         return min(self._buffer.mapped, self.nbytes)
@@ -207,6 +212,21 @@ class HostTable(Table):
 
     def _tensor_for(self, device: torch.device, what: str) -> torch.Tensor:
         return self.to(device)
+
+    def tensor_on(self, device: torch.device) -> torch.Tensor:
+        """All rows as a tensor that ``device`` reads where they lie."""
+        return self.to(device)
+
+    def gather_blocks(self, device: torch.device) -> int:
+        """As few as where rows are copied in bulk, or as were measured to fill the link."""
+        few, link = few_blocks(device, self._row_bytes), measured_link()
+        if few is not None or link is None:
+            return few or FILL_LINK
+        return link.threads_to_saturate.get(_LOAD_BYTES, FILL_LINK)
+
+    def tiers_of(self, index: torch.Tensor) -> dict[str, int]:
+        """All come from the host."""
+        return {"host": index.numel()}
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The same memory as an array, unless ``dtype`` or ``copy`` asks for another."""

@@ -37,6 +37,21 @@ class Collective(Table):
 
     _AS_TENSOR = "every machine has a part of its rows, table.part"
     in_reach = False
+    collective = True
+
+    @property
+    def placement(self) -> str:
+        """That of this machine's part."""
+        return self.part.placement
+
+    @abstractmethod
+    def check_same(self, mine: Mapping[str, Any]) -> None:
+        """Refuses ranks of the group that do not all have the same values; all of them call it at once.
+
+        Raises:
+            ConfigError: in all of them alike; names what differs, and two ranks.
+            RankLost: as ``gather``.
+        """
 
     @abstractmethod
     def _take(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, stats: dict[str, Any] | None) -> None:
@@ -112,10 +127,12 @@ class ShardedTensor(Collective):
         ConfigError: in every rank alike: the ranks do not have parts of one table.
     """
 
+    keepable = True
+
     def __init__(self, part: Table, rows: int, ranks: Ranks) -> None:
         ranks.check_nodes()
         ranks.check_same({"rows": rows, "shape of a row": tuple(part.shape[1:]), "dtype": part.dtype})
-        self.part, self.shards, self.ranks = part, Shards(rows, ranks.nodes), ranks
+        self._part, self.shards, self.ranks = part, Shards(rows, ranks.nodes), ranks
         self._rows, self._row_shape = rows, part.shape[1:]
         self._row_bytes, self._dtype = part.row_bytes, part.dtype
         mine = self.shards.count(ranks.node)
@@ -133,6 +150,11 @@ class ShardedTensor(Collective):
             group = dist.new_group(members, datetime.timedelta(seconds=ranks.timeout), backend)
             if local == ranks.local_rank:
                 self._group = group
+
+    @property
+    def part(self) -> Table:
+        """This node's rows."""
+        return self._part
 
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, part=self.part)
@@ -164,12 +186,6 @@ class ShardedTensor(Collective):
         _place(self.gather(index[away], max_blocks=max_blocks, stats=stats), away, out)
 
     def check_same(self, mine: Mapping[str, Any]) -> None:
-        """Refuses ranks of the group that do not all have the same values; all of them call it at once.
-
-        Raises:
-            ConfigError: in all of them alike; names what differs, and two ranks.
-            RankLost: as ``gather``.
-        """
         if self._group is not None:
             with naming_lost_ranks(self.ranks.timeout):
                 self.ranks.check_same(mine, self._group)

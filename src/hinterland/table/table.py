@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
 import torch
 
 from ..memory import faults
 from ..memory.count import TierCount, count_rows
-from ..memory.gather import Tiers, copy_rows
+from ..memory.gather import Tiers, copy_rows, few_blocks
 from ..memory.gather_stats import measured
 from ..memory.plan import visiting_order
+from ..runtime import devices
 from ..runtime.arguments import dense, shown
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
@@ -30,9 +31,17 @@ class Table(TensorLike, Shown, ABC):
 
     Attributes:
         in_reach: whether kernels read and write its rows where they lie (:meth:`reach`). Others are fetched and put back.
+        collective: whether all ranks of a group gather at once (:class:`.Collective`).
+        keepable: whether :meth:`tiered` makes a table of it whose hottest rows lie in GPU memory.
+        file: the :class:`.StorageArray` that it is, or that is its last tier; None where all rows lie in memory.
+        mapped_bytes: how many bytes from its beginning on are mapped in large pages; 0 where that is not known of it.
     """
 
     in_reach: ClassVar[bool] = True
+    collective: ClassVar[bool] = False
+    keepable: ClassVar[bool] = False
+    file: Any = None
+    mapped_bytes: int = 0
     _rows: int
     _row_shape: torch.Size
     _row_bytes: int
@@ -69,6 +78,33 @@ class Table(TensorLike, Shown, ABC):
 
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
         """Rows are copied by many threads in no order, so a copy within the table has no defined result."""
+
+    @property
+    @abstractmethod
+    def placement(self) -> str:
+        """Where all rows lie, also those of which GPUs have copies: ``"storage"``, or in host memory ``"mapped"``, ``"split"``,
+        ``"registered"`` or ``"heap"``; of several machines where this one's part lies."""
+
+    @property
+    def part(self) -> Table:
+        """The rows of this machine: itself, unless several machines have one table."""
+        return self
+
+    def explain(self) -> str:
+        """Where its rows lie, and what that means, a line each."""
+        return f"{self._rows:,} rows of {self._row_bytes} B lie in {self.placement}"
+
+    def tensor_on(self, device: torch.device) -> torch.Tensor | None:
+        """All rows as a tensor that ``device`` reads where they lie; None where they do not lie in one piece of memory."""
+        return None
+
+    def gather_blocks(self, device: torch.device) -> int:
+        """Blocks of a GPU that gather about as fast as any number, and leave the rest of it to other work."""
+        return few_blocks(device, self._row_bytes, tiered=True) or devices.quarter(device)
+
+    def tiers_of(self, index: torch.Tensor) -> dict[str, int]:
+        """How many rows of a gather come from each tier."""
+        return self.count(index).rows
 
     def require_writable(self) -> None:
         """ConfigError of a table that is only read."""
@@ -286,3 +322,8 @@ class Table(TensorLike, Shown, ABC):
     def synchronize(self) -> None:
         """Waits for what was started with ``check="async"``, and raises IndexOutOfRange if it met a bad index."""
         faults.synchronize()
+
+
+def as_table(value: object) -> Table | None:
+    """``value`` where it is a table of this library, and None of anything else."""
+    return value if isinstance(value, Table) else None

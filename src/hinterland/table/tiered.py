@@ -72,6 +72,15 @@ class TieredTensor(Table):
         return self._tiers.host
 
     @property
+    def placement(self) -> str:
+        """That of the table below, which has all rows."""
+        return self._tiers.whole.placement
+
+    def gather_blocks(self, device: torch.device) -> int:
+        """Rows of other GPUs have not been copied in bulk yet."""
+        return super().gather_blocks(device) if len(self.devices) < 2 else machine.quarter(device)
+
+    @property
     def plan(self) -> TierPlan:
         """How many rows each tier has."""
         return self._tiers.plan

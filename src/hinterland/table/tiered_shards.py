@@ -6,6 +6,7 @@ in every rank once, also where nothing is left to ask for: so ranks that keep di
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, NoReturn
 
@@ -120,6 +121,9 @@ class TieredShards(Collective):
             return found
         local = self._count_kept(home, slots).tiers["local"]
         return TierCount({**found.tiers, "local": local}, self.below.row_bytes, found.requests)
+
+    def check_same(self, mine: Mapping[str, Any]) -> None:
+        self.below.check_same(mine)
 
     def close(self) -> None:
         """Gives this rank's GPU memory back; the table below stays, and other ranks keep theirs."""

@@ -47,14 +47,9 @@ class TieredStorage(TieredTensor):
     _tiers: _StoredTiers
 
     @property
-    def file(self) -> StoredTable:
+    def file(self) -> StoredTable:  # type: ignore[override]  # an attribute where it is None
         """The table below, whose rows in memory may be out of date until ``flush()``."""
         return self._tiers.file
-
-    @property
-    def placement(self) -> str:
-        """``"storage"``."""
-        return "storage"
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         """Rows as a new tensor, as of any table (Table)."""

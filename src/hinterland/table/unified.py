@@ -43,6 +43,9 @@ class UnifiedTensor(HostTable):
     those of ``ut.cpu()`` and ``ut.cuda()``. ``copy.deepcopy``, ``pickle`` and ``torch.save`` copy its rows, to where it lies.
     """
 
+    keepable = True
+    file: None = None
+
     @classmethod
     def from_tensor(cls, tensor: torch.Tensor, placement: str = "host") -> UnifiedTensor:
         """A copy of ``tensor``, made by all CPU threads where it lies in host memory."""
@@ -54,6 +57,20 @@ class UnifiedTensor(HostTable):
             _core.copy_bytes(made._cpu.data_ptr(), source.data_ptr(), made.nbytes)
         else:
             copy(made._cpu, source)
+        return made
+
+    @classmethod
+    def holding(cls, table: UnifiedTensor | StorageArray) -> UnifiedTensor:
+        """A table in host memory with the rows of this one: itself, or a copy of what lies in a file.
+
+        Raises:
+            StorageError: the file cannot be read, or is shorter than it was.
+            OutOfMemory: it does not fit.
+        """
+        if isinstance(table, UnifiedTensor):
+            return table
+        made = cls.empty(tuple(table.shape), table.dtype)
+        table.read_into(made.cpu())
         return made
 
     @classmethod

@@ -14,7 +14,6 @@ from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
-from ..table import ShardedTensor
 from .cache import POLICIES, CachePlan, Keepable, plan_cache
 
 _SPARE = 20, 4  # left free: a 20th of the GPU's memory, and a 4th of what comes and goes with batches, which differ in size
@@ -124,6 +123,6 @@ def filled(
     if len(seeds) > some:
         seeds = seeds[torch.randint(len(seeds), (some,), generator=torch.Generator().manual_seed(seed))]
     plan = plan_cache(sampler.graph, features, sampler, seeds, batch_size, budget, policy, seed=seed)
-    if policy == "none" and not isinstance(features, ShardedTensor):  # of which other ranks may keep rows: all fill at once
+    if policy == "none" and not features.collective:  # of which other ranks may keep rows: all fill at once
         return plan, sampler, features
     return plan, *plan.apply()

@@ -51,7 +51,7 @@ class Options:
 
     def handed(self, name: str, array: UnifiedTensor | StorageArray) -> Array:
         """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""
-        return array.cpu() if isinstance(array, UnifiedTensor) and self.placement[name] == "gpu" else array
+        return UnifiedTensor.holding(array).cpu() if self.placement[name] == "gpu" else array
 
 
 @dataclass
