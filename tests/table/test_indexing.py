@@ -11,6 +11,8 @@ import hinterland as hl
 from hinterland import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, HinterlandError, IndexOutOfRange, NotATensor
 
+from .far_rows import FarRows
+
 shared_fixture = settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -214,7 +216,7 @@ def test_what_a_table_does_not_have_gets_a_sentence(device, index, kind, words):
     assert not u.cpu()[1:].any()  # and rows of other numbers may have been written
 
 
-@pytest.fixture(params=["tiered", "cached", "storage", "tiered storage"])
+@pytest.fixture(params=["tiered", "cached", "storage", "tiered storage", "far"])
 def other(request, tmp_path):
     """Tables whose rows lie in several places, or elsewhere, and their content."""
     t = torch.arange(24.0).view(6, 4)
@@ -222,6 +224,8 @@ def other(request, tmp_path):
         np.save(tmp_path / "x.npy", t.numpy())
         array = hl.StorageArray.open(tmp_path / "x.npy", mode="r+")
         return t, array if request.param == "storage" else array.tiered(32, host=32, devices=["cpu"])
+    if request.param == "far":
+        return t, FarRows(t)
     u = UnifiedTensor.from_tensor(t)
     return t, u.tiered(32, devices=["cpu"]) if request.param == "tiered" else u.cached("16KiB", device="cpu")
 

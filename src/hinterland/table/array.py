@@ -7,7 +7,6 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any, Literal, Self
 from weakref import WeakSet
 
@@ -458,9 +457,6 @@ class StorageArray(StoredTable):
     def __enter__(self) -> Self:
         self._require_open()
         return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def __del__(self) -> None:
         if getattr(self, "_closed", True):

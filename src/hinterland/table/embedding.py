@@ -15,14 +15,11 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
 from .stored import StoredTable
-from .tiered import TieredTensor
+from .table import Table
 from .unified import UnifiedTensor
 from .whole import fill_all, read_all, write_all
 
 MODES = ("sum", "mean", "max")
-
-
-Table = UnifiedTensor | TieredTensor | StoredTable
 
 
 class TableParameter(torch.nn.Parameter):
@@ -32,7 +29,7 @@ class TableParameter(torch.nn.Parameter):
     itself is no parameter, since whatever moves, copies or clips parameters would move, copy or read all of it.
 
     Attributes:
-        rows: the table, a UnifiedTensor, a TieredTensor or a StorageArray.
+        rows: the table, of any kind.
         gradients: what ``backward()`` has left since ``zero_grad()``.
         has_optimizer: whether SparseSGD or SparseAdagrad was given it.
     """
@@ -56,7 +53,7 @@ class TableParameter(torch.nn.Parameter):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> TableParameter:
         """A table of its own in host memory, with the same rows."""
-        placement = self.placement_beside() if self.rows.in_reach else "host"
+        placement = self.placement_beside() if self.rows.file is None else "host"
         made = memo[id(self)] = TableParameter(UnifiedTensor.from_tensor(self.on_cpu(), placement))
         made.requires_grad_(self.requires_grad)
         return made
@@ -81,7 +78,8 @@ class TableParameter(torch.nn.Parameter):
 
     def placement_beside(self) -> str:
         """Where another array of the table's size is to lie: mapped memory may have no room for it."""
-        return place_again(self.placement)
+        rows = self.rows
+        return place_again(rows.placement) if rows.in_reach or rows.file is not None else "host"
 
     def beside(self, dtype: torch.dtype, placement: str | None, purpose: str) -> UnifiedTensor | StoredTable:
         """A new table of the same shape, of which nobody knows what it holds.
@@ -224,14 +222,13 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         sparse: bool = True,
         check: Literal["sync", "async"] = "sync",
     ) -> UnifiedEmbeddingBag:
-        """Bags over rows that are there: a UnifiedTensor, TieredTensor or StorageArray as it is, or a copy of a tensor;
-        ``[rows, dim]``.
+        """Bags over rows that are there: a table as it is, or a copy of a tensor; ``[rows, dim]``.
 
         Args:
             freeze: whether the table is not to learn: ``requires_grad_(True)`` changes that later.
 
         Raises:
-            ConfigError: rows of another shape or type; a table that is to learn, in a file that is open for reading.
+            ConfigError: rows of another shape or type; a table that is to learn, and is only read.
         """
         _check_sparse(sparse)
         freeze, include_last_offset = arguments.switches(freeze=freeze, include_last_offset=include_last_offset)

@@ -19,7 +19,7 @@ from ..memory.mapping import explain_table
 from ..memory.plan import sorts
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, NotATensor
-from ..runtime.shown import table_of, type_name
+from ..runtime.shown import type_name
 from . import elements, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .rows import overlaps, require_outside
 from .table import Table
@@ -111,9 +111,6 @@ class HostTable(Table):
     def explain(self) -> str:
         """Where the table lies, and at what rate a GPU is expected to read random rows of it."""
         return explain_table(self.placement, self.nbytes, self.mapped_bytes, self._row_bytes)
-
-    def _facts(self) -> dict[str, Any]:
-        return table_of(self.shape, self.dtype, placement=self.placement)
 
     def cpu(self) -> torch.Tensor:
         """The table as a CPU tensor: the same memory."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..memory import faults
-from ..memory.gather import index_bytes
+from ..memory.gather import INDEX_BYTES, index_bytes
 from ..runtime.arguments import dense, not_dense
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.units import format_bytes
@@ -23,7 +23,8 @@ def as_index(index: Index) -> torch.Tensor:
     """Row numbers as a contiguous tensor of a type and on a device that can be used."""
     if not isinstance(index, torch.Tensor):
         index = numbers(index)
-    index_bytes(index)
+    if index.dtype not in INDEX_BYTES:
+        index_bytes(index)  # which says what is wrong
     if index.is_nested:
         raise not_dense("the tensor of row numbers", index)
     if not (index.is_cpu or index.is_cuda):

@@ -23,7 +23,7 @@ from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import table_of
-from .rows import Index, as_index, as_words, resolved, row_numbers
+from .rows import Index, as_index, as_words, resolved, room_for, row_numbers
 from .table import Table
 
 REMOTE = "remote"  # the tier of rows that another machine has
@@ -67,7 +67,8 @@ class Collective(Table):
         require_dict(stats)
         with nullcontext() if stream is None else torch.cuda.stream(stream):
             index = as_index(index)
-            rows = self._room(index, out)
+            shape = index.shape + self._row_shape
+            rows = room_for(shape, self._dtype, index.device) if out is None else self._room(index, out)
             self._take(index.view(-1).to(torch.int64), rows.view(index.numel(), *self._row_shape), how[0], stats)
         return rows
 

@@ -16,7 +16,7 @@ from ..runtime import devices
 from ..runtime.arguments import dense, shown
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
-from ..runtime.shown import Shown
+from ..runtime.shown import Shown, table_of
 from .indexing import is_all, numbers_of, parts_of, require_rows_first, rows_of
 from .rows import Index, as_index, expanded, require_rows, room_for, row_numbers
 from .tensor_like import TensorLike
@@ -93,6 +93,9 @@ class Table(TensorLike, Shown, ABC):
     def explain(self) -> str:
         """Where its rows lie, and what that means, a line each."""
         return f"{self._rows:,} rows of {self._row_bytes} B lie in {self.placement}"
+
+    def _facts(self) -> dict[str, Any]:
+        return table_of(self.shape, self.dtype, placement=self.placement)
 
     def tensor_on(self, device: torch.device) -> torch.Tensor | None:
         """All rows as a tensor that ``device`` reads where they lie; None where they do not lie in one piece of memory."""
@@ -238,18 +241,15 @@ class Table(TensorLike, Shown, ABC):
                 index.record_stream(stream)
             return rows
         index = as_index(index)
-        out = self._room(index, out)
+        out = room_for(index.shape + self._row_shape, self._dtype, index.device) if out is None else self._room(index, out)
         if sort is not False and sort is not True and not (isinstance(sort, str) and sort == "auto"):
             raise ConfigError(f"sort={shown(sort)} is none of True, False and 'auto'")
         self._read(index, out, max_blocks, check, sort)
         return out
 
-    def _room(self, index: torch.Tensor, out: torch.Tensor | None) -> torch.Tensor:
-        """What rows are copied to."""
-        shape = index.shape + self._row_shape
-        if out is None:
-            return room_for(shape, self._dtype, index.device)
-        require_rows(out, "out", shape, self._dtype, index.device)
+    def _room(self, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
+        """A caller's ``out``, checked."""
+        require_rows(out, "out", index.shape + self._row_shape, self._dtype, index.device)
         self._require_apart(out, "out")
         return out
 
@@ -318,6 +318,16 @@ class Table(TensorLike, Shown, ABC):
             IndexOutOfRange, ConfigError: as ``gather``. Pages that cannot be read are met when they are needed.
         """
         self._prefetch(row_numbers(index, self._rows))
+
+    def close(self) -> None:
+        """Writes back what is not yet, and gives back what it holds beside the table of which it was made; a UnifiedTensor has
+        nothing to give back."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def synchronize(self) -> None:
         """Waits for what was started with ``check="async"``, and raises IndexOutOfRange if it met a bad index."""

@@ -8,7 +8,7 @@ import warnings
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 import torch
 
@@ -157,12 +157,6 @@ class TieredTensor(Table):
         """Writes back what is not yet, and gives the GPU memory back, as soon as no gather in another thread reads it; the
         UnifiedTensor stays."""
         self._tiers.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __reduce__(self) -> NoReturn:
         raise ConfigError(

@@ -69,6 +69,7 @@ class UnifiedTensor(HostTable):
         """
         if isinstance(table, UnifiedTensor):
             return table
+        arguments.instance("table", table, StorageArray, "open one with StorageArray.open(path)")
         made = cls.empty(tuple(table.shape), table.dtype)
         table.read_into(made.cpu())
         return made
