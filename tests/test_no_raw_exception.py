@@ -232,6 +232,9 @@ def cases() -> Cases:
     case("filter's array", lambda array, device: hl.filter(lambda x: x > 1, array, device=device), array=table, device=None)
     case("reduce", lambda how, device: hl.reduce(how, lambda x: x * 2, table, device=device), how="sum", device=None)
     case("StorageArray.tiered", stored.tiered, local=64, peers=None, host=64, scores=None, order=None, devices=["cpu"])
+    place = hl.table.OpenTable(stored).place
+    case("OpenTable.place", place, gpu=64, peers=None, host=64, hot=torch.rand(8), devices=["cpu"])
+    case("open_table", hl.open_table, path=nowhere, name=None)
     case("StorageArray.pin", stored.pin, index=index)
     case("StorageArray.expect", stored.expect, batches=[index])
     case("StorageArray.open", hl.StorageArray.open, path=__file__, mode="r", dtype=torch.uint8, shape=(4,), offset=0)
@@ -458,6 +461,7 @@ ELSEWHERE = {
     "set_mapped_limit": "is of the whole process; tests/memory/test_limits.py",
     "ShardedTensor": "needs a process group; tests/table/test_sharded.py",
     "TieredShards": "needs a process group; tests/table/test_sharded.py",
+    "as_table": "takes anything",
     "Machine.from_json": "takes what a probe has written; see cases()",
     **dict.fromkeys(("Graph.of", "HostRows.of", "TierCount.of"), "takes what is known to be right"),
 }
@@ -565,7 +569,13 @@ class Right:
         of: dict[str, dict[str, Any]] = {name: {"graph": weighted} for name in ("sssp", "sswp", "emogi.sssp")}
         of |= {name: {"path": self.set} for name in ("datasets.open", "datasets.detect", "datasets.convert")}
         of |= {"training.open_shared": {"path": self.set}, "query": {"path": folder / "t.arrow"}, "generate": {"vertices": 5}}
-        of |= {"StorageArray.open": raw, "UnifiedTensor.from_file": raw, "StorageArray.create": {"path": folder / "x.bin"}}
+        torch.save(torch.zeros(8, 2), folder / "x.pt")
+        of |= {
+            "open_table": {"path": folder / "x.pt"},
+            "StorageArray.open": raw,
+            "UnifiedTensor.from_file": raw,
+            "StorageArray.create": {"path": folder / "x.bin"},
+        }
         of |= {
             "save_graph": {"path": folder / "out.hl"},
             "reorder": {"by": "degree"},

@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .query.result import QueryResult
     from .runtime.include import get_cmake_dir, get_include
     from .storage import StorageCache
-    from .table import CachedTensor, StorageArray, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
+    from .table import CachedTensor, StorageArray, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor, open_table
 
 __version__ = "0.1.0"
 __all__ = [
@@ -87,6 +87,7 @@ __all__ = [
     "map",
     "multi_source_bfs",
     "nn",
+    "open_table",
     "pagerank",
     "prepare",
     "probe",
@@ -134,6 +135,7 @@ _HOMES = {
     "get_include": "runtime.include",
     "kernel": "kernels",
     "launch": "fullgraph.launch",
+    "open_table": "table",
     "map": "kernels",
     "probe": "probe.measure",
     "query": "query.ask",

@@ -4,6 +4,7 @@ from .array import StorageArray
 from .cached import CachedTensor
 from .embedding import TableParameter, UnifiedEmbeddingBag
 from .optim import SparseAdagrad, SparseSGD
+from .place import OpenTable, open_table
 from .sharded import ShardedTensor, Shards
 from .table import Table, as_table
 from .tiered import TieredTensor
@@ -14,6 +15,7 @@ from .unified import UnifiedTensor, reorder_rows
 
 __all__ = [
     "CachedTensor",
+    "OpenTable",
     "ShardedTensor",
     "Shards",
     "SparseAdagrad",
@@ -28,6 +30,7 @@ __all__ = [
     "UnifiedEmbeddingBag",
     "UnifiedTensor",
     "as_table",
+    "open_table",
     "plan_tiers",
     "reorder_rows",
 ]
