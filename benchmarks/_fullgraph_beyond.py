@@ -18,9 +18,9 @@ from torch import Tensor
 
 from hinterland.fullgraph import PartitionedGraph
 from hinterland.fullgraph.host_program import plans
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime import devices
 from hinterland.runtime.units import parse_bytes
+from hinterland.table import UnifiedTensor
 from hinterland.training.full_models import FullGNN
 
 from ._fullgraph_shapes import draw

@@ -28,8 +28,8 @@ import torch
 
 import hinterland as hl
 from hinterland import _core
+from hinterland.probe.storage import DEPTH
 from hinterland.runtime import devices
-from hinterland.storage.measure import DEPTH
 
 from ._rows import Rows
 

@@ -20,8 +20,8 @@ import hinterland as hl
 from hinterland.graph import Graph, Prepared, verify_bfs
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.sources import draw_sources
-from hinterland.memory import UnifiedTensor
 from hinterland.probe.link import copy_rates
+from hinterland.table import UnifiedTensor
 
 SOURCES = 8
 SEED = 27491095

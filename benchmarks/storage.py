@@ -24,7 +24,7 @@ import torch
 
 import hinterland as hl
 from hinterland import _core
-from hinterland.storage.measure import DEPTH, compare
+from hinterland.probe.storage import DEPTH, compare
 
 from ._rows import Rows
 

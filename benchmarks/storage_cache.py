@@ -21,7 +21,8 @@ import torch
 import hinterland as hl
 from hinterland.hotness.presample import mini_batches
 from hinterland.sampling import NeighborSampler
-from hinterland.storage import StorageArray, StorageCache
+from hinterland.storage import StorageCache
+from hinterland.table import StorageArray
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = 4096

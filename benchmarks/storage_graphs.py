@@ -24,10 +24,10 @@ import hinterland as hl
 from hinterland.graph import formats
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.prepare import Prepared, graph_of
+from hinterland.probe.storage import compare
 from hinterland.runtime import devices
 from hinterland.runtime.units import parse_bytes
 from hinterland.sampling import NeighborSampler, Sample
-from hinterland.storage.measure import compare
 
 from ._rows import Rows
 

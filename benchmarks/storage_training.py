@@ -27,9 +27,9 @@ import torch.nn.functional as F
 
 import hinterland as hl
 from hinterland import _core, sampling
+from hinterland.probe.storage import DEPTH
 from hinterland.runtime import devices
 from hinterland.runtime.units import parse_bytes
-from hinterland.storage.measure import DEPTH
 from hinterland.training import Loader, make_model
 
 from ._rows import Rows

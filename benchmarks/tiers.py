@@ -17,11 +17,12 @@ from typing import Any
 import torch
 
 from hinterland import TieredTensor, UnifiedTensor
-from hinterland.memory import hottest_first, reorder_rows
+from hinterland.memory import hottest_first
 from hinterland.memory.limits import host_memory
 from hinterland.probe import peers
 from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
+from hinterland.table import reorder_rows
 
 GIB = 1 << 30
 ROW_BYTES = 512

@@ -23,6 +23,7 @@ LEVELS = (
     ("machine",),
     ("memory",),
     ("storage",),
+    ("table",),
     ("kernels", "probe"),
     ("graph",),
     ("datasets", "hotness", "query", "sampling"),
@@ -98,6 +99,42 @@ def test_arrows_between_wings_point_down():
     assert not unknown, f"{unknown}: give new wings their level in LEVELS, and in docs/architecture.md"
     up = [f"{name} imports {target}" for name, target, a, b in wings if a != b and height[a] <= height[b]]
     assert up == []
+
+
+def asked(root: Path) -> list[str]:
+    """Where a module that is not in table/ asks which kind of table it has."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted(root.rglob("*.py"))}
+    classes = [node for path, tree in trees.items() if path.parent.name == "table" for node in tree.body]
+    kinds, before = {"Table"}, 0
+    while len(kinds) > before:
+        before = len(kinds)
+        kinds |= {one.name for one in classes if isinstance(one, ast.ClassDef) and kinds & {_last(base) for base in one.bases}}
+    found = []
+    for path, tree in trees.items():
+        unions = [one for one in tree.body if isinstance(one, ast.Assign) and kinds & _names(one.value)]
+        here = kinds | {_last(target) for one in unions for target in one.targets}
+        calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and _last(node.func) == "isinstance")
+        found += [f"{path.relative_to(root)}:{call.lineno}" for call in calls if here & _names(call.args[1])]
+    return [one for one in found if not one.startswith("table/")]
+
+
+def _last(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {_last(part) for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)}
+
+
+def test_no_wing_asks_which_kind_of_table_it_has():
+    assert asked(ROOT) == []
+
+
+def test_who_asks_is_found(tmp_path):
+    (tmp_path / "table").mkdir()
+    (tmp_path / "table/one.py").write_text("class Table: pass\nclass Near(Table): pass\nclass Nearer(Near): pass")
+    (tmp_path / "above.py").write_text("Either = Nearer | Far\ndef f(x):\n    return isinstance(x, torch.Tensor | Either)")
+    assert asked(tmp_path) == ["above.py:3"]
 
 
 @pytest.mark.parametrize(

@@ -36,9 +36,9 @@ from hinterland import (
 )
 from hinterland.graph import Graph
 from hinterland.graph.algorithms import known
-from hinterland.memory import UnifiedTensor
-from hinterland.memory.tiers import plan_stored_tiers
 from hinterland.runtime.errors import HinterlandError
+from hinterland.table import UnifiedTensor
+from hinterland.table.tiers import plan_stored_tiers
 
 NUMBERS = [True, 0, -1, 2**31, 2**63 - 1, 2**63, 2**64 + 5, 10**30, -(2**63) - 1, 10**400, 10**5000]
 REALS = [0.5, 1e300, float("nan"), float("inf"), float("-inf"), 1j, Fraction(1, 3), np.float32("nan"), np.int64(-3)]
@@ -229,6 +229,9 @@ def cases() -> Cases:
     case("filter's array", lambda array, device: hl.filter(lambda x: x > 1, array, device=device), array=table, device=None)
     case("reduce", lambda how, device: hl.reduce(how, lambda x: x * 2, table, device=device), how="sum", device=None)
     case("StorageArray.tiered", stored.tiered, local=64, peers=None, host=64, scores=None, order=None, devices=["cpu"])
+    place = hl.table.OpenTable(stored).place
+    case("OpenTable.place", place, gpu=64, peers=None, host=64, hot=torch.rand(8), devices=["cpu"])
+    case("open_table", hl.open_table, path=nowhere, name=None)
     case("StorageArray.pin", stored.pin, index=index)
     case("StorageArray.expect", stored.expect, batches=[index])
     case("StorageArray.open", hl.StorageArray.open, path=__file__, mode="r", dtype=torch.uint8, shape=(4,), offset=0)
@@ -253,8 +256,8 @@ def cases() -> Cases:
     case("plan_slots", memory.plan_slots, rows=8, row_bytes=8, budget=4096)
     case("plan_sort", memory.plan_sort, mapping="mapped", rows=8, row_bytes=8, table_bytes=1 << 30)
     case("plan_stored_tiers", plan_stored_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0, host=9, line_bytes=512)
-    case("plan_tiers", memory.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0)
-    case("reorder_rows", memory.reorder_rows, table=table, order=torch.arange(8), placement=None)
+    case("plan_tiers", hl.table.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0)
+    case("reorder_rows", hl.table.reorder_rows, table=table, order=torch.arange(8), placement=None)
     case(
         "UnifiedEmbeddingBag",
         hl.UnifiedEmbeddingBag,
@@ -443,7 +446,7 @@ def raw_with_bad(call: Callable[..., Any], good: dict[str, Any]) -> list[str]:
     return raw
 
 
-MODULES = (datasets, fullgraph, graph, hotness, kernels, machine, memory, nn, sampling, storage, training)
+MODULES = (datasets, fullgraph, graph, hotness, kernels, machine, memory, nn, sampling, storage, hl.table, training)
 ELSEWHERE = {
     "probe": "measures the machine for a minute",
     "launch": "starts processes; tests/fullgraph/test_processes.py has its bad arguments",
@@ -451,8 +454,9 @@ ELSEWHERE = {
     "plan_mapping": "asks a GPU",
     "from_igraph": "needs igraph; tests/graph/test_convert.py",
     "set_mapped_limit": "is of the whole process; tests/memory/test_limits.py",
-    "ShardedTensor": "needs a process group; tests/memory/test_sharded.py",
-    "TieredShards": "needs a process group; tests/memory/test_sharded.py",
+    "ShardedTensor": "needs a process group; tests/table/test_sharded.py",
+    "TieredShards": "needs a process group; tests/table/test_sharded.py",
+    "as_table": "takes anything",
     "Machine.from_json": "takes what a probe has written; see cases()",
     **dict.fromkeys(("Graph.of", "HostRows.of", "TierCount.of"), "takes what is known to be right"),
 }
@@ -565,7 +569,13 @@ class Right:
             of[f"graph.{record.verify}"] = {**one, "result": record.run(**needed(record.run, {**one, **STARTS}))}
         of |= {name: {"path": self.set} for name in ("datasets.open", "datasets.detect", "datasets.convert")}
         of |= {"training.open_shared": {"path": self.set}, "query": {"path": folder / "t.arrow"}, "generate": {"vertices": 5}}
-        of |= {"StorageArray.open": raw, "UnifiedTensor.from_file": raw, "StorageArray.create": {"path": folder / "x.bin"}}
+        torch.save(torch.zeros(8, 2), folder / "x.pt")
+        of |= {
+            "open_table": {"path": folder / "x.pt"},
+            "StorageArray.open": raw,
+            "UnifiedTensor.from_file": raw,
+            "StorageArray.create": {"path": folder / "x.bin"},
+        }
         of |= {
             "save_graph": {"path": folder / "out.hl"},
             "reorder": {"by": "degree"},

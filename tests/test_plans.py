@@ -11,9 +11,10 @@ import hinterland as hl
 from hinterland.graph.algorithms import named
 from hinterland.graph.plan import GraphPlan, plan_graph
 from hinterland.graph.view import View, least_lines_bytes
-from hinterland.memory import plan_slots, plan_tiers
-from hinterland.memory.tiers import plan_stored_tiers
+from hinterland.memory import plan_slots
 from hinterland.runtime.units import format_bytes
+from hinterland.table import plan_tiers
+from hinterland.table.tiers import plan_stored_tiers
 from hinterland.training import plan_cache
 from hinterland.training.cache_split import Entries, split
 

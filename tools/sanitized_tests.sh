@@ -75,7 +75,7 @@ if [ "$sanitizers" = thread ]; then
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.
   # Threads that share what users have, every algorithm, samples, caches, pipelines.
-  tests=(test_threads.py graph/test_{everything,passes}.py memory/test_cached.py sampling/test_neighbor.py training/test_pipeline.py)
+  tests=(test_threads.py graph/test_{everything,passes}.py table/test_cached.py sampling/test_neighbor.py training/test_pipeline.py)
   chosen=(-k "not test_nothing_changes_a_result and not far_into and not no_vertex or kronecker-")
 else
   runtimes="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
@@ -85,9 +85,9 @@ else
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
   # tests of each algorithm go over the same code at several times the length.)
-  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory probe query
+  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory table probe query
     papers/{bam/test_stored.py,emogi/{test_changed_arrays.py,test_ablation.py,traffic}}
-    storage/test_{array,layout,on_device}.py cli/test_convert.py test_threads.py
+    storage/test_{layout,on_device}.py cli/test_convert.py test_threads.py
     fullgraph/test_{part.py,aggregate.py::test_{columns_one_range_after_another,rows_between_vectors},attention.py::test_long_rows_are_joined_of_pieces})
   chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through
 fi

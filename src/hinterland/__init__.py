@@ -11,8 +11,6 @@ import sys
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .runtime.provided import provide
-
 if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules share names: mypy would take the modules
     from . import datasets, fullgraph, hotness, nn, sampling, training
     from .fullgraph.aggregate import aggregate
@@ -37,12 +35,12 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .kernels.kernel import kernel
     from .kernels.reduce import reduce
     from .machine import Machine
-    from .memory import CachedTensor, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor
     from .probe.measure import probe
     from .query.ask import Query, query
     from .query.result import QueryResult
     from .runtime.include import get_cmake_dir, get_include
-    from .storage import StorageArray, StorageCache
+    from .storage import StorageCache
+    from .table import CachedTensor, StorageArray, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor, open_table
 
 __version__ = "0.1.0"
 __all__ = [
@@ -89,6 +87,7 @@ __all__ = [
     "map",
     "multi_source_bfs",
     "nn",
+    "open_table",
     "pagerank",
     "prepare",
     "probe",
@@ -113,26 +112,28 @@ _PACKAGES = (
     "nn",
     "sampling",
     "storage",
+    "table",
     "training",
 )
 # Where the other names are defined; those that are not here, in graph.
 _HOMES = {
-    "CachedTensor": "memory",
+    "CachedTensor": "table",
     "Machine": "machine",
     "PartitionedGraph": "fullgraph",
     "Query": "query.ask",
     "QueryResult": "query.result",
-    "StorageArray": "storage",
+    "StorageArray": "table",
     "StorageCache": "storage",
-    "TieredTensor": "memory",
-    "UnifiedEmbeddingBag": "memory",
-    "UnifiedTensor": "memory",
+    "TieredTensor": "table",
+    "UnifiedEmbeddingBag": "table",
+    "UnifiedTensor": "table",
     "aggregate": "fullgraph",
     "filter": "kernels",
     "get_cmake_dir": "runtime.include",
     "get_include": "runtime.include",
     "kernel": "kernels",
     "launch": "fullgraph.launch",
+    "open_table": "table",
     "map": "kernels",
     "probe": "probe.measure",
     "query": "query.ask",
@@ -153,7 +154,23 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_PACKAGES})
 
 
-provide("StorageArray", lambda: __getattr__("StorageArray"))  # for memory/, which storage/ stands on
+# Where what makes tables was when files that were saved before named it.
+_MOVED = {
+    f"{__name__}.{old}": f"{__name__}.table.{new}"
+    for old, new in (("memory.embedding", "embedding"), ("memory.unified", "unified"), ("storage.array", "array"))
+}
+
+
+class _Moved(ModuleType):
+    """A module by the name that it had."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # who looks through all modules imports none
+            raise AttributeError(name)
+        return getattr(importlib.import_module(_MOVED[self.__name__]), name)
+
+
+sys.modules.update({name: _Moved(name) for name in _MOVED})
 
 
 class _Package(ModuleType):

@@ -17,13 +17,13 @@ import torch
 from .graph import Graph, bfs, generate, load_graph
 from .graph.verify import verify_bfs
 from .machine import cache
-from .memory import UnifiedTensor
 from .memory.limits import host_memory
 from .probe import link
 from .runtime import devices
 from .runtime.engine import why_threads
 from .runtime.errors import GraphError, VerificationError
 from .runtime.units import format_bytes
+from .table import UnifiedTensor
 
 COLUMNS = 128
 SCALE_CPU, SCALE_GPU = 16, 22  # a second or two of work for a traversal on either

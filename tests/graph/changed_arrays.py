@@ -32,7 +32,7 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.graph.order import Order
 from hinterland.graph.plan import GraphPlan
 from hinterland.graph.scan import Scan
-from hinterland.memory import UnifiedTensor, allocator
+from hinterland.memory import allocator
 from hinterland.runtime.errors import HinterlandError, OutOfMemory
 from hinterland.sampling import (
     Adjacency,
@@ -43,6 +43,7 @@ from hinterland.sampling import (
     pinsage_neighbors,
     random_walks,
 )
+from hinterland.table import UnifiedTensor
 from hinterland.training.cache import plan_cache
 
 SECONDS = {"cpu": 30, "cuda": 200}  # for one combination; on a GPU its kernels may have to be compiled

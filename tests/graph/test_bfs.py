@@ -22,8 +22,8 @@ from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.bfs import MODES
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
+from hinterland.table import UnifiedTensor
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
 from .cases import Everywhere

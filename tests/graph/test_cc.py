@@ -20,8 +20,8 @@ from hinterland.graph import traversal, verify_components
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.cc import MODES
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
+from hinterland.table import UnifiedTensor
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
 from .cases import Everywhere

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph.compress import bits_per_edge, from_packed
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError
+from hinterland.table import UnifiedTensor
 
 
 def sorted_rows(graph: hl.Graph) -> tuple:

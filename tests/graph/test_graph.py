@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland import Graph
 from hinterland.graph import arrays, from_edges, simplify
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, DeviceError, GraphError, StorageError
+from hinterland.table import UnifiedTensor
 
 from .. import forked
 

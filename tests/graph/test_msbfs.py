@@ -16,8 +16,8 @@ from hinterland.graph import verify_multi_source_bfs
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
+from hinterland.table import UnifiedTensor
 
 from ..graphs import skewed, with_wide_edges
 from .cases import Everywhere

@@ -18,8 +18,8 @@ from hinterland import _core
 from hinterland.graph import verify_pagerank
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
+from hinterland.table import UnifiedTensor
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
 from .cases import DAMPING, Everywhere

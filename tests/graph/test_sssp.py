@@ -20,8 +20,8 @@ from hinterland import _core
 from hinterland.graph import verify_sssp, verify_sswp
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
+from hinterland.table import UnifiedTensor
 
 from ..graphs import FAMILIES, family, with_wide_edges
 from .cases import FLOAT_SCALE, Everywhere

@@ -19,8 +19,9 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.graph.view import least_lines_bytes, queues_of
 from hinterland.machine.model import Disk
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory, StorageError, VerificationError
-from hinterland.storage import StorageArray, roofline
+from hinterland.storage import roofline
 from hinterland.storage.on_device import Queues
+from hinterland.table import StorageArray
 
 from .cases import RECORDS, array, verified
 from .stored import SET, on_storage

@@ -13,7 +13,7 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.graph.transpose import Turned
 from hinterland.runtime.checksums import checksums
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError
-from hinterland.storage import StorageArray
+from hinterland.table import StorageArray
 
 from .stored import SET, on_storage
 

@@ -14,8 +14,8 @@ import hinterland as hl
 from hinterland import _core, hotness
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
+from hinterland.table import UnifiedTensor
 
 from ..graphs import skewed, with_wide_edges
 

@@ -224,7 +224,7 @@ def test_rows_stay_in_the_file_on_storage(tmp_path, nothing_left):
 def test_on_storage_also_where_nothing_else_was_imported(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(6))
     code = (
-        "import sys; from hinterland.memory import UnifiedTensor as T; print(T.from_file(sys.argv[1], placement='storage')[5])"
+        "import sys; from hinterland.table import UnifiedTensor as T; print(T.from_file(sys.argv[1], placement='storage')[5])"
     )
     done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.npy"], capture_output=True, text=True, check=True)
     assert done.stdout == "tensor(5)\n"

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from hinterland import _core
-from hinterland.memory import UnifiedTensor
 from hinterland.probe import link, peers, rows
 from hinterland.runtime.launch import launch
 from hinterland.runtime.params import struct
+from hinterland.table import UnifiedTensor
 
 pytestmark = pytest.mark.gpu
 GPU = torch.device("cuda", 0)

@@ -11,10 +11,10 @@ import torch
 pa = pytest.importorskip("pyarrow")
 
 from hinterland import _core  # noqa: E402
-from hinterland.memory import UnifiedTensor  # noqa: E402
 from hinterland.query import coded  # noqa: E402
 from hinterland.query.bounds import kind_of  # noqa: E402
 from hinterland.query.held import HeldTable  # noqa: E402
+from hinterland.table import UnifiedTensor  # noqa: E402
 
 from .tables import write  # noqa: E402
 

@@ -26,8 +26,8 @@ from hinterland.sampling import (
     pinsage_neighbors,
     random_walks,
 )
-from hinterland.storage import StorageArray
 from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland.table import StorageArray
 
 from ..graph.stored import SET, on_storage
 

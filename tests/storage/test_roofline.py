@@ -6,8 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from hinterland.machine.model import Disk
+from hinterland.probe import storage as measure
 from hinterland.runtime.errors import ConfigError
-from hinterland.storage import measure, roofline
+from hinterland.storage import roofline
 from hinterland.storage.roofline import Roofline
 
 

@@ -16,9 +16,9 @@ import hinterland as hl
 from hinterland import datasets
 from hinterland.fullgraph import PartitionedGraph, aggregate
 from hinterland.memory.ranks import Ranks
-from hinterland.memory.sharded import ShardedTensor, Shards
 from hinterland.runtime.errors import HinterlandError
 from hinterland.sampling import NeighborSampler
+from hinterland.table.sharded import ShardedTensor, Shards
 from hinterland.training import Loader, joined, open_shared, train, train_full
 
 FOLDER, RANK, SIZE = Path(sys.argv[1]), int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])

@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 
 from hinterland import UnifiedTensor, cli, datasets
-from hinterland.memory import TieredShards
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, RankLost, StorageError
+from hinterland.table import TieredShards
 from hinterland.training import Ranks, ShardedTensor, Shards, joined, open_shared, train
 
 FOLDER, DEVICE = Path(sys.argv[1]), sys.argv[2]

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.graph.plan import GraphPlan
 from hinterland.graph.view import View, allocated
-from hinterland.memory import plan_tiers
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
+from hinterland.table import plan_tiers
 from hinterland.training import Costs, Loader, cache, cache_costs, plan_cache
 from hinterland.training.cache_split import Entries, split
 

@@ -11,9 +11,9 @@ import torch
 
 import hinterland as hl
 from hinterland import datasets
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, OutOfMemory, StorageError
 from hinterland.sampling import NeighborSampler
+from hinterland.table import UnifiedTensor
 from hinterland.training import infer, make_model, train
 
 SHAPE = datasets.Shape({"node": 400}, {"node": 24}, {("node", "to", "node"): 5000}, (100, 50, 100), 5)

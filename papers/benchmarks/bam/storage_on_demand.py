@@ -22,9 +22,9 @@ import torch
 from benchmarks._rows import Rows
 from benchmarks.storage import PAIRS
 from hinterland import _core
+from hinterland.probe.storage import DEPTH
 from hinterland.runtime import devices
 from hinterland.runtime.params import struct
-from hinterland.storage.measure import DEPTH
 from hinterland.storage.on_device import Backing, DeviceStore, read_elements
 from hinterland.storage.writes import write_elements
 from hinterland_papers.bam.latency import time_reads

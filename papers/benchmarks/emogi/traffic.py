@@ -16,7 +16,7 @@ import hinterland as hl
 from benchmarks._ncu import available, counted, number
 from hinterland.graph import Graph
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
+from hinterland.table import UnifiedTensor
 from hinterland_papers import emogi
 from hinterland_papers.emogi.traffic import analyse
 from hinterland_papers.emogi.traffic.requests import SIZES

@@ -28,10 +28,10 @@ from benchmarks._timing import milliseconds
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.fullgraph.reduce import Operation, summed
 from hinterland.fullgraph.rows import Rows, aggregate_rows
-from hinterland.memory import UnifiedTensor
 from hinterland.memory.allocator import Buffer, managed
 from hinterland.memory.limits import host_memory
 from hinterland.runtime import devices
+from hinterland.table import UnifiedTensor
 from hinterland_papers.emogi.migrating import copy_on_read
 from hinterland_papers.mgg.kernel import Setting, whole_lists
 

@@ -18,11 +18,11 @@ from hinterland.graph import generate, random_weights
 from hinterland.graph.graph import Graph
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.sources import draw_sources
-from hinterland.memory import UnifiedTensor
 from hinterland.memory.count import SIZES
 from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError
 from hinterland.runtime.units import parse_bytes
+from hinterland.table import UnifiedTensor
 
 from . import traversal as emogi
 from .migrating import migrating

@@ -8,11 +8,12 @@ from typing import Any
 
 from hinterland.graph.graph import Graph
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor, cuda
+from hinterland.memory import cuda
 from hinterland.memory.allocator import Buffer, managed, mapped_bytes
 from hinterland.memory.mapping import UNLIMITED, mapped_limit
 from hinterland.runtime.errors import OutOfMemory
 from hinterland.runtime.units import format_bytes
+from hinterland.table import UnifiedTensor
 
 
 def migrating(graph: Graph, budget: int | None = None) -> tuple[Graph, Callable[[], None]]:

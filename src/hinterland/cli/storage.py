@@ -32,7 +32,7 @@ def bench(
     json: Json = False,
 ) -> None:
     """Compare reads through an array with reads of the same file without one, and say how many a disk needs at a time."""
-    from ..storage.measure import compare, under_way
+    from ..probe.storage import compare, under_way
 
     cases = [(4096, False, 0), (65536, True, 0)]
     if writes:

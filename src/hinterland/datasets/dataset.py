@@ -12,12 +12,12 @@ import torch
 
 from ..graph import Graph, connected_components, from_edges
 from ..graph.graph import require_graph
-from ..memory import UnifiedTensor
 from ..memory.allocator import place_again
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, type_name
 from ..runtime.units import format_bytes
+from ..table import UnifiedTensor
 
 EdgeType = tuple[str, str, str]
 SPLITS = ("train", "valid", "test")
@@ -290,7 +290,7 @@ def largest_component(dataset: Dataset) -> Dataset:
         directed=dataset.graph.directed,
     )
     splits = {name: renumbered[part][kept[part]] for name, part in dataset.splits.items()}
-    in_memory = isinstance(dataset.features, UnifiedTensor)
+    in_memory = dataset.features.file is None
     rows = dataset.features.gather(kept.nonzero().view(-1))
     features = UnifiedTensor.from_tensor(rows, place_again(dataset.features.placement) if in_memory else "host")
     return dataclasses.replace(dataset, graph=graph, features=features, labels=dataset.labels[kept], splits=splits)

@@ -14,13 +14,13 @@ import torch
 
 from ..graph import Graph, arrays, load_graph
 from ..graph.formats.files import size_of
-from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import refused
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
-from ..storage import StorageArray, StorageCache
+from ..storage import StorageCache
+from ..table import StorageArray, UnifiedTensor
 from . import folder, igb, mag240m, ogb, shchur
 from .dataset import AnyDataset, Dataset, HeteroDataset, check_parts
 from .folder import Progress, fill

@@ -17,7 +17,6 @@ import torch
 from .. import _core
 from ..graph import Graph, arrays
 from ..graph.build import build
-from ..memory import UnifiedTensor
 from ..memory.copies import copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
@@ -25,6 +24,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, struct
 from ..runtime.progress import progress
+from ..table import UnifiedTensor
 from .dataset import SPLITS, AnyDataset, Dataset, EdgeType, HeteroDataset
 from .files import placements
 from .source import FLOATS, HOMOGENEOUS, Placement

@@ -12,11 +12,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..memory import UnifiedTensor, pickle_shared
+from ..memory import pickle_shared
 from ..memory.peers import ForeignBlock, GpuBlock, unlinked
 from ..memory.ranks import Ranks
 from ..runtime import devices
 from ..runtime.errors import DeviceError, HinterlandError
+from ..table import UnifiedTensor
 
 _GRAIN = 1 << 16  # bytes: blocks are multiples of this, so that few calls find one a little too small
 
@@ -63,7 +64,7 @@ class Block:
 
     def hold(self, x: Tensor) -> None:
         """Copies ``x`` to the beginning of this rank's memory, rows one after another."""
-        held = self._mine.cpu() if isinstance(self._mine, UnifiedTensor) else self._mine.part(0, self.nbytes)
+        held = self._mine.part(0, self.nbytes) if isinstance(self._mine, GpuBlock) else self._mine.cpu()
         self.held = held[: x.numel() * x.itemsize].view(x.dtype).view(x.shape)
         self.held.copy_(x)
 
@@ -77,7 +78,7 @@ class Block:
         one = self._mine if rank == self._ranks.rank else pickle.loads(packed)
         if one is not self._mine:
             self._theirs.append(one)
-        if isinstance(one, UnifiedTensor):
+        if not isinstance(one, GpuBlock | ForeignBlock):
             return one.cpu().data_ptr()
         apart = unlinked([device, one.device])
         if apart is not None:

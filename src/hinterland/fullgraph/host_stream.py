@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..memory import UnifiedTensor
+from ..table import UnifiedTensor
 
 _AHEAD = 2  # blocks each way that are under way
 

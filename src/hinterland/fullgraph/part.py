@@ -16,12 +16,12 @@ import torch
 from .. import _core
 from ..graph import arrays
 from ..graph.graph import Graph, require_graph
-from ..memory import UnifiedTensor
 from ..memory.copies import moved
 from ..runtime import arguments, devices
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
+from ..table import UnifiedTensor
 from .split import Split
 
 _PARAMS = struct("fullgraph::PartParams")

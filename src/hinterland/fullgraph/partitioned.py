@@ -17,14 +17,13 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ..graph.graph import Graph, require_graph
-from ..memory import UnifiedTensor
 from ..memory.copies import copy
-from ..memory.rows import RowTable
 from ..runtime import arguments, devices
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
+from ..table import UnifiedTensor, as_table
 from .part import build_part, owned_places, served, translated
 from .processes import Processes
 from .rows import Entries
@@ -176,7 +175,7 @@ class PartitionedGraph(Shown):
 
     def _tensors(self, rows: Any) -> list[Tensor]:
         """A user's tensors, one for each of this process's parts."""
-        if isinstance(rows, RowTable):
+        if as_table(rows) is not None:
             raise ConfigError(f"rows are a {type(rows).__name__} of all vertices; pass scatter() of it")
         given = rows.computed() if isinstance(rows, Later) else list(rows) if isinstance(rows, list | tuple) else [rows]
         if len(given) != len(self.parts):
@@ -215,7 +214,7 @@ class PartitionedGraph(Shown):
         Raises:
             ConfigError: in all ranks alike: it is neither, has another number of rows, or they have different types or shapes.
         """
-        table = isinstance(x, RowTable)
+        table = as_table(x) is not None
         self.world.agreed(lambda: x if table else arguments.dense("x", x))
         self.world.check_same({"dtype": x.dtype, "shape": tuple(x.shape)})
         if not x.shape or len(x) != self.num_vertices:

@@ -8,13 +8,12 @@ from typing import NamedTuple
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..memory.allocator import place_again
 from ..memory.copies import copied, copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, OutOfMemory
 from ..runtime.units import format_bytes
-from ..storage import StorageArray
+from ..table import StorageArray, UnifiedTensor, as_table
 
 Array = UnifiedTensor | torch.Tensor | StorageArray
 
@@ -102,12 +101,17 @@ def place_of(array: Array) -> str:
     return "gpu" if isinstance(array, torch.Tensor) else array.placement
 
 
+def file_of(array: Array) -> StorageArray | None:
+    """The array itself where it lies on storage; None of one in memory."""
+    return None if isinstance(array, torch.Tensor) else array.file
+
+
 def place_like(array: Array) -> str:
     """The placement to ask for, for another array to lie where this one does; of one on storage host memory, since nothing is
     made there."""
     if isinstance(array, torch.Tensor):
         return "gpu"
-    return "host" if isinstance(array, StorageArray) else place_again(array.placement)
+    return "host" if file_of(array) is not None else place_again(array.placement)
 
 
 def in_memory(array: Array) -> UnifiedTensor | torch.Tensor:
@@ -117,42 +121,40 @@ def in_memory(array: Array) -> UnifiedTensor | torch.Tensor:
         StorageError: its file cannot be read, or is shorter than it was.
         OutOfMemory: it does not fit.
     """
-    if not isinstance(array, StorageArray):
-        return array
-    held = UnifiedTensor.empty(tuple(array.shape), array.dtype, "host")
-    array.read_into(held.cpu())
-    return held
+    return array if isinstance(array, torch.Tensor) else UnifiedTensor.holding(array)
 
 
 def pieces(array: Array) -> Iterator[torch.Tensor]:
     """All elements of a one-dimensional array in order, on the CPU: at once or, of one on storage, a few MiB at a time, each of
     which is overwritten by the next. StorageError as :func:`in_memory`."""
-    if not isinstance(array, StorageArray):
+    file = file_of(array)
+    if file is None:
         yield tensor_of(array).cpu().contiguous()
         return
     step = _PIECE // array.dtype.itemsize
     held = torch.empty(min(step, len(array)), dtype=array.dtype)
     for begin in range(0, len(array), step):
         part = held[: len(array) - begin]
-        array.read_into(part, begin)
+        file.read_into(part, begin)
         yield part
 
 
 def require_array(name: str, array: object) -> None:
     """ConfigError unless ``array`` is a dense tensor or a UnifiedTensor."""
-    if not isinstance(array, UnifiedTensor):
+    table = as_table(array)
+    if table is None or table.tensor_on(torch.device("cpu")) is None:
         arguments.dense(name, array)
 
 
 def tensor_of(array: Array) -> torch.Tensor:
     """The array as a tensor: on the GPU that holds it, else on the CPU. Without a copy, but one on storage is read whole."""
     held = in_memory(array)
-    return held.cpu() if isinstance(held, UnifiedTensor) else held
+    return held if isinstance(held, torch.Tensor) else held.cpu()
 
 
 def placed(array: Array, dtype: torch.dtype, placement: str) -> Array:
     """``array`` with elements of ``dtype`` in ``placement``. A UnifiedTensor already has its place and keeps it."""
-    if isinstance(array, UnifiedTensor):
+    if not isinstance(array, torch.Tensor):
         if array.dtype == dtype:
             return array
         placement = place_like(array)
@@ -184,7 +186,7 @@ def integers(name: str, array: Array) -> Array:
     if tensor.ndim != 1:
         raise GraphError(f"{name} has shape {tuple(tensor.shape)}, but must have one dimension")
     if tensor.dtype in (torch.int32, torch.int64):
-        return array if isinstance(array, UnifiedTensor) else tensor.contiguous()
+        return tensor.contiguous() if isinstance(array, torch.Tensor) else array
     if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
         raise GraphError(f"{name} holds {tensor.dtype}, but vertex numbers and offsets are int32 or int64")
     return tensor.to(torch.int64).contiguous()
@@ -341,8 +343,8 @@ def weight_range(weights: Array) -> WeightRange:
     Raises:
         GraphError: a weight on storage is NaN. Others were looked at as their graph was made.
     """
-    if isinstance(weights, StorageArray):
-        return _stored_range(weights)
+    if (file := file_of(weights)) is not None:
+        return _stored_range(file)
     weights = tensor_of(weights)
     if not weights.numel():
         return WeightRange(0, 0, 0.0)

@@ -14,10 +14,11 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor, report
+from ..memory import report
 from ..memory.limits import require_host_memory, returning
 from ..runtime import arguments
 from ..runtime.errors import GraphError
+from ..table import UnifiedTensor
 from . import arrays
 from .lists import NeighborLists
 

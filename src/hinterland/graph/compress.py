@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..memory import UnifiedTensor
+from ..table import UnifiedTensor
 from . import arrays
 from .arrays import Array
 from .edges import simplify

@@ -12,10 +12,10 @@ from typing import Unpack
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import type_name
+from ..table import UnifiedTensor
 from . import arrays
 from .build import build
 from .generate_on_gpu import WEIGHT_CLASSES, on_gpu

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..memory.copies import copy
 from ..memory.rate import LEAST_MEASURED, check_rate
 from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import struct
+from ..table import UnifiedTensor
 from . import arrays
 from .graph import Graph
 from .lists import NeighborLists

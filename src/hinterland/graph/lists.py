@@ -11,7 +11,8 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
-from ..storage import StorageArray, StorageCache
+from ..storage import StorageCache
+from ..table import StorageArray
 from . import arrays
 from .arrays import Array
 from .packed import PackedLists, pack
@@ -162,9 +163,14 @@ class NeighborLists:
         return isinstance(self._listed, torch.Tensor) and self._listed.is_cuda
 
     @property
+    def stored(self) -> list[StorageArray]:
+        """The arrays that lie on storage."""
+        return [file for array in self.arrays.values() if (file := arrays.file_of(array)) is not None]
+
+    @property
     def caches(self) -> list[StorageCache]:
         """The caches of the arrays that lie on storage, each once; none where all are in memory."""
-        return list(dict.fromkeys(array.cache for array in self.arrays.values() if isinstance(array, StorageArray)))
+        return list(dict.fromkeys(array.cache for array in self.stored))
 
     @property
     def placement(self) -> dict[str, str]:
@@ -202,8 +208,7 @@ class NeighborLists:
         :meth:`.Graph.checked_rows`. What lies on storage is read whole, and a warning says so."""
         indptr = self.checked_offsets()
         for cache in self.caches:
-            stored = [array for array in self.arrays.values() if isinstance(array, StorageArray)]
-            path, taken = stored[0].path, format_bytes(sum(array.nbytes for array in stored))
+            path, taken = self.stored[0].path, format_bytes(sum(array.nbytes for array in self.stored))
             warn_once(
                 f"{path} in memory",
                 f"{taken} of {path} are read into host memory, since this needs all of it at once: "

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..memory.copies import copy
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from ..table import UnifiedTensor
 from . import passes
 from .algorithms import Algorithm, register
 from .bfs import MODES, check_source

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..memory.copies import moved
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
+from ..table import UnifiedTensor
 from . import arrays
 from .lists import NeighborLists
 

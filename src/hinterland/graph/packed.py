@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..runtime.errors import GraphError
+from ..table import UnifiedTensor
 from . import arrays
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..runtime import arguments
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
 from ..storage.cache import reading
+from ..table import UnifiedTensor
 from . import passes
 from .algorithms import Algorithm, register
 from .graph import Graph, require_graph, require_result

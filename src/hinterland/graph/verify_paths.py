@@ -7,7 +7,6 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
-from ..storage import StorageArray
 from ..storage.cache import reading
 from . import arrays
 from .graph import Graph, require_graph, require_result
@@ -106,8 +105,8 @@ def _sentence(rule: int, at: int, view: View, found: torch.Tensor, name: str) ->
 
 def _weight_at(view: View, at: int) -> float | int:
     weights = view.lists.arrays["weights"]
-    if not isinstance(weights, StorageArray):
+    if (file := arrays.file_of(weights)) is None:
         return arrays.tensor_of(weights)[at].item()
     found = torch.empty(1, dtype=weights.dtype)
-    weights.read_into(found, at)
+    file.read_into(found, at)
     return found.item()

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
-from ..storage import StorageArray, StorageCache
+from ..storage import StorageCache
 from ..storage.cache import reading
 from ..storage.layout import Volume
 from ..storage.on_device import Backing, DeviceStore, Queues
@@ -83,7 +82,7 @@ class View:
         self.heads: torch.Tensor | None = None
         self.held = 0
         if device.type == "cuda":  # arrays that lie on another GPU come over whole
-            homes = [arrays.tensor_of(array) for array in lists.arrays.values() if not isinstance(array, StorageArray)]
+            homes = [arrays.tensor_of(array) for array in lists.arrays.values() if arrays.file_of(array) is None]
             self.held = sum(allocated(a.nbytes) for a in homes if a.is_cuda and a.device != device)
         self._whole = False  # all edges are kept
         self._words: torch.Tensor | None = None
@@ -92,7 +91,7 @@ class View:
     def _array(self, name: str) -> torch.Tensor | None:
         """An array as the device addresses it; of one on storage only what it is like, since nobody addresses it."""
         held = self.lists.arrays.get(name)
-        if isinstance(held, StorageArray):
+        if held is not None and arrays.file_of(held) is not None:
             return torch.empty(held.shape, dtype=held.dtype, device="meta")
         return self.lists.array(name, self.device)
 
@@ -112,7 +111,7 @@ class View:
         """What to know of arrays that a GPU reads over the link and that are not all mapped in large pages."""
         if not self.over_link:
             return []
-        held = {name: array for name, array in self.lists.arrays.items() if isinstance(array, UnifiedTensor)}
+        held = {name: array for name, array in self.lists.arrays.items() if not isinstance(array, torch.Tensor)}
         slow = {name: array for name, array in held.items() if array.placement in ("split", "registered")}
         return [f"{name} of {self.name}: {array.explain()}" for name, array in slow.items()]
 
@@ -152,10 +151,11 @@ class View:
 
     def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
         held = self.lists.arrays.get(name)
-        if isinstance(held, StorageArray) and self.store is None:
-            return _ARRAY(home=held.position, store=held.cache.native.address, bytes=held.dtype.itemsize)
-        if isinstance(held, StorageArray) and self.store is not None:
-            return self.store.array(held.file_position, _volumes(self.lists).index(held.volume))
+        file = None if held is None else arrays.file_of(held)
+        if file is not None and self.store is None:
+            return _ARRAY(home=file.position, store=file.cache.native.address, bytes=file.dtype.itemsize)
+        if file is not None and self.store is not None:
+            return self.store.array(file.file_position, _volumes(self.lists).index(file.volume))
         return _array(home, kept, self.slots)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
@@ -214,11 +214,11 @@ class View:
 
     def most_lines_bytes(self) -> int:
         """What lines for all that lies on storage take, with as much room again, so that hardly a set is full."""
-        return 2 * sum(array.nbytes for array in _on_storage(self.lists)) + least_lines_bytes(self.lists)
+        return 2 * sum(array.nbytes for array in self.lists.stored) + least_lines_bytes(self.lists)
 
     def _store(self, nbytes: int) -> DeviceStore:
         """A cache in so much of the device's memory, over the files in which the lists lie."""
-        on_storage = _on_storage(self.lists)
+        on_storage = self.lists.stored
         cache = on_storage[0].cache
         queues = queues_of(self.lists, cache, self._shares)
         backings = list({array.volume: Backing.of(array) for array in on_storage}.values())
@@ -331,13 +331,9 @@ class View:
         return starts
 
 
-def _on_storage(lists: NeighborLists) -> list[StorageArray]:
-    return [array for array in lists.arrays.values() if isinstance(array, StorageArray)]
-
-
 def _volumes(lists: NeighborLists) -> list[Volume]:
     """The files of the arrays that lie on storage, each once, in the order in which a store has them."""
-    return list(dict.fromkeys(array.volume for array in _on_storage(lists)))
+    return list(dict.fromkeys(array.volume for array in lists.stored))
 
 
 def least_lines_bytes(lists: NeighborLists) -> int:
@@ -348,7 +344,7 @@ def least_lines_bytes(lists: NeighborLists) -> int:
 def queues_of(lists: NeighborLists, cache: StorageCache, shares: int = 1) -> Queues:
     """As many as a share of the host memory of the cache has lines for; and no more than the disks need, where the probe has
     found how many that are (Little's law, storage/roofline.py)."""
-    paths = {path for array in _on_storage(lists) if array.cache is cache for path in array.open_paths}
+    paths = {path for array in lists.stored if array.cache is cache for path in array.open_paths}
     known = [roofline for path in paths if (roofline := probed(path, cache.line_bytes)) is not None]
     needed = sum(roofline.needed for roofline in known) if len(known) == len(paths) else 0
     return Queues.within(cache.host_budget // shares, cache.line_bytes, needed)

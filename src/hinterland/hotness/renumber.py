@@ -13,10 +13,11 @@ import torch
 from ..graph import Graph
 from ..graph.graph import require_graph
 from ..graph.reorder import renumbered
-from ..memory import UnifiedTensor, hottest_first, reorder_rows
+from ..memory import hottest_first
 from ..memory.order import permutation
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
+from ..table import UnifiedTensor, as_table, reorder_rows
 
 Table = UnifiedTensor | torch.Tensor
 
@@ -71,7 +72,7 @@ def renumber(
     else:
         raise ConfigError("vertices are renumbered by scores or by an order; give one of them")
     for name, table in (("features", features), ("labels", labels)):
-        if table is not None and not isinstance(table, UnifiedTensor):
+        if table is not None and as_table(table) is None:
             arguments.dense(name, table)
         if table is not None and (table.ndim == 0 or len(table) != vertices):
             raise ConfigError(f"{name} have shape {tuple(table.shape)}, but the graph has {vertices} vertices")
@@ -84,9 +85,9 @@ def renumber(
 
 
 def _rows(table: Table | None, order: torch.Tensor) -> Table | None:
-    if isinstance(table, UnifiedTensor):
-        return reorder_rows(table, order)
-    return None if table is None else table[order.to(table.device)]
+    if table is None or isinstance(table, torch.Tensor):
+        return None if table is None else table[order.to(table.device)]
+    return reorder_rows(table, order)
 
 
 def _split(name: str, part: torch.Tensor, order: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:

@@ -10,12 +10,10 @@ from typing import Any
 
 import torch
 
-from ..memory import UnifiedTensor
-from ..memory.rows import RowTable
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params, struct
-from ..storage import StorageArray
+from ..table import StorageArray, Table, as_table
 from .signature import Bfloat16, Float16, Parameter, Signature
 
 NEAR, TIERED, STORED, WRITTEN = 1, 2, 4, 8  # include/hinterland/kernels/array.hpp
@@ -54,15 +52,17 @@ class Given:
             what = f"{signature.name}: {parameter.name}"
             if parameter.kind == "value":
                 given.values.append(_value(what, parameter, value))
-            elif isinstance(value, torch.Tensor | UnifiedTensor):
-                given._add_near(what, parameter, value, device)
-            elif isinstance(value, RowTable):
-                given._add_table(what, parameter, value, device)
-            else:
+            elif isinstance(value, torch.Tensor):
+                given._add_near(what, parameter, value, value, device)
+            elif (table := as_table(value)) is None:
                 raise ConfigError(
                     f"{what} takes a tensor or a table ({parameter.text}), not {arguments.shown(value)}; a list becomes one by "
                     "torch.tensor(...)"
                 )
+            elif (whole := table.tensor_on(device)) is not None:
+                given._add_near(what, parameter, table, whole, device)
+            else:
+                given._add_table(what, parameter, table, device)
         return given
 
     def struct(self, layout: type[Params]) -> Params:
@@ -71,9 +71,10 @@ class Given:
         made.keeps = self.keeps
         return made
 
-    def _add_near(self, what: str, parameter: Parameter, value: torch.Tensor | UnifiedTensor, device: torch.device) -> None:
+    def _add_near(
+        self, what: str, parameter: Parameter, value: torch.Tensor | Table, tensor: torch.Tensor, device: torch.device
+    ) -> None:
         _require_type(what, parameter, value.dtype)
-        tensor = value.to(device) if isinstance(value, UnifiedTensor) else value
         arguments.dense(what, tensor)
         if tensor.device != device:
             raise ConfigError(
@@ -90,19 +91,21 @@ class Given:
         is_array = parameter.kind == "array"
         self.values.append(_Array(home=where, size=tensor.numel(), kind=NEAR) if is_array else where)
 
-    def _add_table(self, what: str, parameter: Parameter, table: RowTable, device: torch.device) -> None:
+    def _add_table(self, what: str, parameter: Parameter, table: Table, device: torch.device) -> None:
         kind = type(table).__name__
+        file: StorageArray | None = table.file
+        stored = None if file is not table else file
         if parameter.kind != "array":
             raise ConfigError(f"{what} is a pointer, which cannot point into a {kind}; declare it array<const T>")
         if parameter.writable:
-            if not isinstance(table, StorageArray):
+            if stored is None:
                 raise ConfigError(
                     f"{what} is an array that the kernel may write, and a {kind} is only read by kernels; declare it "
                     "array<const T>"
                 )
-            if table.mode == "r":
+            if stored.mode == "r":
                 raise ConfigError(
-                    f"{what} is an array that the kernel may write, and {table.path} is open for reading; open it with "
+                    f"{what} is an array that the kernel may write, and {stored.path} is open for reading; open it with "
                     "mode='r+', or declare it array<const T>"
                 )
         _require_type(what, parameter, table.dtype)
@@ -110,13 +113,13 @@ class Given:
         words = _Array(size=len(table) * row, row_elements=row)
         self.longest = max(self.longest, words.size)
         self.keeps.append(table)
-        if isinstance(table, StorageArray):
+        if stored is not None:
             words.kind = STORED
             if words.size:  # of none there is nothing to be read, nor a place in the file
-                self.stored.append((len(self.values), table))
+                self.stored.append((len(self.values), stored))
                 self.kinds |= STORED
                 if parameter.writable:
-                    self.written.append(table)
+                    self.written.append(stored)
                     self.kinds |= WRITTEN
         elif table.in_reach:
             tiers = table.reach(torch.empty(0, dtype=torch.int64, device=device))

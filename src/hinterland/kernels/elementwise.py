@@ -11,19 +11,18 @@ from typing import Any
 
 import torch
 
-from ..memory import UnifiedTensor
-from ..memory.rows import RowTable, room_for
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import type_name
-from ..storage import StorageArray
+from ..table import Table, as_table
+from ..table.rows import room_for
 from . import text
 from .arguments import device_of
 from .kernel import Kernel
 from .text import Written
 from .traced import TYPES, Value, trace
 
-Array = torch.Tensor | RowTable
+Array = torch.Tensor | Table
 _PIECE = 1 << 26  # rows whose answers a filter has in memory at a time, a byte each
 
 
@@ -181,7 +180,7 @@ def prepared(given: Inputs, written: Written) -> Iterator[Callable[[Sequence[Arr
     try:
         yield run
     finally:
-        if any(isinstance(array, StorageArray) for array in given.arrays):
+        if any(getattr(array, "file", None) is not None for array in given.arrays):
             made.release()
 
 
@@ -191,7 +190,7 @@ def _kernel(source: str) -> Kernel:
 
 
 def _require_array(what: str, array: Any) -> None:
-    if not isinstance(array, RowTable):
+    if as_table(array) is None:
         if not isinstance(array, torch.Tensor):
             raise ConfigError(
                 f"{what} is {arguments.shown(array)}, and must be a tensor or a table; a list becomes one by torch.tensor(...)"
@@ -207,7 +206,7 @@ def _require_array(what: str, array: Any) -> None:
 
 
 def _require_out(out: Any, value: Value, shape: torch.Size, given: Inputs) -> None:
-    if not isinstance(out, torch.Tensor | UnifiedTensor):
+    if (held := _tensor_on(out, given.device)) is None:
         raise ConfigError(f"map: out is {arguments.shown(out)}; kernels write to tensors and UnifiedTensors")
     if isinstance(out, torch.Tensor):
         arguments.dense("map: out", out)
@@ -218,15 +217,22 @@ def _require_out(out: Any, value: Value, shape: torch.Size, given: Inputs) -> No
         )
     if out.shape != shape:
         raise ConfigError(f"map: out has the shape {tuple(out.shape)}, and the values {tuple(shape)}")
-    begin, end = _span(out, given.device)
+    begin, end = _span(held)
     for i, array in enumerate(given.arrays):
-        if isinstance(array, torch.Tensor | UnifiedTensor):
-            first, last = _span(array, given.device)
+        if (tensor := _tensor_on(array, given.device)) is not None:
+            first, last = _span(tensor)
             same = first == begin and array.shape == out.shape and array.dtype == out.dtype and "item" not in value.passes
             if first < end and begin < last and not same:
                 raise ConfigError(f"map: out overlaps array_{i}, whose elements are still to be read; write to another tensor")
 
 
-def _span(array: torch.Tensor | UnifiedTensor, device: torch.device) -> tuple[int, int]:
-    tensor = array.to(device) if isinstance(array, UnifiedTensor) else array
+def _tensor_on(array: Any, device: torch.device) -> torch.Tensor | None:
+    """An array as a tensor where it lies in one piece of memory."""
+    if isinstance(array, torch.Tensor):
+        return array
+    table = as_table(array)
+    return None if table is None else table.tensor_on(device)
+
+
+def _span(tensor: torch.Tensor) -> tuple[int, int]:
     return tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes

@@ -17,9 +17,9 @@ from ..runtime.errors import ConfigError, IndexOutOfRange, StorageError
 from ..runtime.launch import launch_packed
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
-from ..storage import StorageArray
 from ..storage.layout import is_bare
 from ..storage.on_device import Backing, DeviceStore, Queues, hole_of
+from ..table import StorageArray
 from . import on_cpu, signature
 from .arguments import Given, device_of, layout
 from .source import Text

@@ -36,6 +36,7 @@ from .rate import LEAST_MEASURED, check_rate
 
 _ALWAYS_FITS = 1 << 24  # bytes that are taken without asking what is free: chosen, not measured
 _TRIES = 8  # for two mappings to lie beside each other: one, unless the address space has holes of just that size
+PART_BYTES = 512  # every part of a block begins at a multiple of it, and is padded to one
 MAPPINGS = ("host", "mapped", "registered", "heap")
 
 _held: weakref.WeakSet[Buffer] = weakref.WeakSet()
@@ -350,3 +351,8 @@ def report() -> Report:
     with _lock:
         buffers = [Holding(buffer.name, buffer.nbytes, buffer.mapping) for buffer in _held]
     return Report(sorted(buffers, key=lambda held: -held.nbytes))
+
+
+def padded(nbytes: int) -> int:
+    """``nbytes``, and what is left out up to where the next part of a block begins."""
+    return -(-nbytes // PART_BYTES) * PART_BYTES

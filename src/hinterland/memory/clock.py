@@ -17,10 +17,9 @@ from ..runtime.params import Params, struct
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes
 from . import faults
-from .allocator import allocate
+from .allocator import allocate, padded
 from .gather import _IN_LINE, _THREADS, _UNITS, RowCopy, index_bytes, pieces_per_block, row_cut
 from .plan import cut_rows
-from .tiers import padded
 
 _ADMIT = "admit_kernel"
 _FILL = {

@@ -32,13 +32,13 @@ _BULK_LEAST = 256
 _BULK_THREADS = 16  # at least, for each of which shared memory holds a row, so up to 14 KiB a row: docs/notes/thresholds.md
 _BULK_BLOCKS = 4  # fill the link with rows of 512 bytes or more, twice as many with shorter ones (docs/notes/gather-on-h200.md)
 _IN_LINE, _IN_UNIT = _core.LINE_BYTES - 1, _core.UNIT_BYTES - 1  # an address's place within a line, or within a unit
-_INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
+INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
 
 
 def index_bytes(index: torch.Tensor) -> int:
     """4 or 8; ConfigError for any type but int32 and int64."""
     try:
-        return _INDEX_BYTES[index.dtype]
+        return INDEX_BYTES[index.dtype]
     except KeyError:
         remedy = "use index.nonzero() for a mask" if index.dtype in (torch.bool, torch.uint8) else "use index.long()"
         raise ConfigError(f"row numbers are int32 or int64, not {index.dtype}; {remedy}") from None

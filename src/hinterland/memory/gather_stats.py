@@ -26,7 +26,7 @@ class Counted(Protocol):
 
     def count(self, index: torch.Tensor) -> TierCount: ...
 
-    def _storage_stats(self) -> Any:
+    def stats(self) -> Any:
         """What its cache has read from the disk so far (StorageStats); None of a table in memory."""
 
 
@@ -39,10 +39,10 @@ def measured(table: Counted, rows: torch.Tensor, stats: dict[str, Any]) -> Itera
     """
     require_dict(stats)
     counted = table.count(rows)
-    before = table._storage_stats()
+    before = table.stats()
     with timed(rows.device) as took:
         yield
-    storage = None if before is None else table._storage_stats().since(before).report()
+    storage = None if before is None else table.stats().since(before).report()
     away = sum(counted.tiers[tier]["hits"] for tier in _AWAY if tier in counted.tiers)
     stats.update(rows=rows.numel(), **report(rows.device, took[0], counted, away * table.row_bytes, storage))
 

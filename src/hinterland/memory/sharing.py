@@ -9,11 +9,17 @@ from __future__ import annotations
 import copyreg
 import io
 import pickle
+from collections.abc import Callable
 from multiprocessing import reduction
 from typing import Any
 
-from .tiered import TieredTensor, attach
-from .unified import UnifiedTensor
+_SHARED: dict[type, Any] = {}
+
+
+def share(kind: type, reduce: Callable[[Any], tuple[Any, ...]]) -> None:
+    """From now on other processes get objects of this class as ``reduce`` says: by a function, and its arguments there."""
+    _SHARED[kind] = reduce
+    reduction.register(kind, reduce)
 
 
 def pickle_shared(what: Any) -> bytes:
@@ -28,18 +34,3 @@ def pickle_shared(what: Any) -> bytes:
     pickler.dispatch_table = copyreg.dispatch_table | _SHARED
     pickler.dump(what)
     return packed.getvalue()
-
-
-def _unified(table: UnifiedTensor) -> tuple[Any, ...]:
-    return UnifiedTensor, (table._buffer, table.dtype, tuple(table.shape))
-
-
-def _tiered(table: TieredTensor) -> tuple[Any, ...]:
-    tiers = table._tiers
-    tiers.require_open()
-    return attach, (tiers.host, tiers.plan, [(home.device, home.memory) for home in tiers.homes], tiers.state.buffer)
-
-
-_SHARED: dict[type, Any] = {UnifiedTensor: _unified, TieredTensor: _tiered}
-for _kind, _reduce in _SHARED.items():
-    reduction.register(_kind, _reduce)

@@ -9,8 +9,8 @@ import torch
 from .. import _core
 from ..machine import cache
 from ..machine.model import Cpu
-from ..memory import UnifiedTensor
 from ..memory.limits import host_memory, meminfo
+from ..table import UnifiedTensor
 from . import rows
 from .timing import best
 

@@ -8,11 +8,11 @@ import torch
 
 from .. import _core
 from ..machine.model import Link, SequentialPoint
-from ..memory import UnifiedTensor
 from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import struct
+from ..table import UnifiedTensor
 from .timing import best, seconds
 
 KERNELS = KernelFile(

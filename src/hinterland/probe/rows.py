@@ -12,10 +12,10 @@ from statistics import median
 import torch
 
 from ..machine.model import RowPoint
-from ..memory import UnifiedTensor
 from ..memory.gather import copy_rows
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
+from ..table import UnifiedTensor
 from .timing import best, seconds
 
 ROW_BYTES = (32, 64, 128, 256, 512, 1024, 2048)

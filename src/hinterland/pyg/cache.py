@@ -10,7 +10,7 @@ from torch_geometric.data.storage import NodeStorage
 
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
-from ..training.cache import Keepable
+from ..table import as_table
 from ..training.cache_room import Wanted, wanted
 from .rows import Rows
 
@@ -57,7 +57,8 @@ def widest(read: Any, num_nodes: Mapping[Any, int]) -> dict[Any, Rows]:
     for store in read.stores:
         node_type = store.__dict__.get("_key")
         for rows in store.values() if isinstance(store, NodeStorage) else ():
-            if isinstance(rows, Rows) and isinstance(rows.table, Keepable):
+            table = as_table(rows.table) if isinstance(rows, Rows) else None
+            if table is not None and table.keepable:
                 known = found.get(node_type, rows).table.row_bytes
                 if len(rows.table) == num_nodes[node_type] and rows.table.row_bytes >= known:
                     found[node_type] = rows

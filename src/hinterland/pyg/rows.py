@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..memory import UnifiedTensor, allocator
-from ..memory.rows import RowTable
+from ..memory import allocator
 from ..runtime import devices
 from ..runtime.errors import ConfigError
+from ..table import UnifiedTensor, as_table
 from ..training.rows import gather_blocks_for, rows_of
 from .counted import read
 from .once import once
@@ -59,7 +59,7 @@ class Rows(torch.Tensor):
 
 
 def _gathered(table: Any, index: torch.Tensor) -> torch.Tensor:
-    if isinstance(table, RowTable):
+    if as_table(table) is not None:
         with read() as stats:
             return rows_of(table, index, gather_blocks_for(table, index.device), stats=stats)
     found: torch.Tensor = table.gather(index)  # the user's own kind of table

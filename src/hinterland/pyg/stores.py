@@ -13,8 +13,8 @@ from torch_geometric.data import EdgeAttr, TensorAttr
 from torch_geometric.data.graph_store import EdgeLayout
 
 from ..graph import Graph
-from ..memory import UnifiedTensor
 from ..runtime.errors import ConfigError, GraphError
+from ..table import UnifiedTensor, as_table
 from .lists import Lists
 from .rows import is_table, table_over
 
@@ -217,5 +217,6 @@ def _index(index: Any) -> torch.Tensor:
 
 
 def _whole(table: Any) -> torch.Tensor:
-    whole: torch.Tensor = table.cpu() if isinstance(table, UnifiedTensor) else table.gather(torch.arange(len(table)))
-    return whole
+    known = as_table(table)
+    whole: torch.Tensor | None = None if known is None else known.tensor_on(torch.device("cpu"))
+    return table.gather(torch.arange(len(table))) if whole is None else whole

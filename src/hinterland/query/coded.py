@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
+from ..table import UnifiedTensor
 
 _CODE = torch.uint16  # until it is known how many differ
 # Rows whose codes wait for a room: where too many differ that is found soon, and then none was made. Chosen, not measured.

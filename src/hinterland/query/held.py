@@ -18,9 +18,9 @@ import numpy as np
 import torch
 
 from .. import _core
-from ..memory import UnifiedTensor
 from ..runtime.errors import FormatError
 from ..storage.names import reading
+from ..table import UnifiedTensor
 from .bounds import Kind
 from .coded import NumberCopy
 from .files import open_table

@@ -17,7 +17,6 @@ from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
 from ..graph.prepare import Prepared, graph_of, kept_for
 from ..graph.view import View
-from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.shown import type_name
@@ -321,9 +320,8 @@ def _times_on(device: torch.device, name: str, times: arrays.Array, count: int, 
         raise ConfigError(f"{name} have shape {tuple(times.shape)}, but there are {count} {whose}; give one time for each")
     if times.dtype != torch.int64:
         raise ConfigError(f"{name} are {times.dtype}, but must be int64; convert them, as in {name}.long()")
-    if isinstance(times, UnifiedTensor):
-        return times.cpu() if device.type == "cpu" else times.cuda(device)
-    return arrays.tensor_of(times).to(device).contiguous()
+    there = None if isinstance(times, torch.Tensor) else times.tensor_on(device)
+    return arrays.tensor_of(times).to(device).contiguous() if there is None else there
 
 
 def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequence[int]) -> torch.Tensor:

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 
@@ -24,9 +24,10 @@ from ..runtime.params import Params, struct
 from ..runtime.shown import Shown, Size
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
-from .array import MODES, StorageArray
 from .cache import StorageStats
+from .layout import Volume
 from .names import reading
+from .volume import MODES
 from .writes import flush
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
@@ -52,6 +53,19 @@ KERNELS = KernelFile(
 )
 
 
+class OpenFiles(Protocol):
+    """A table's files, as a ``StorageArray`` has them open."""
+
+    @property
+    def volume(self) -> Volume: ...
+
+    @property
+    def open_paths(self) -> tuple[str, ...]: ...
+
+    @property
+    def mode(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Backing:
     """What a store's device has: a file, or ``bytes`` bytes at ``address`` as slow as ``timing`` says
@@ -73,7 +87,7 @@ class Backing:
     held: str | None = None
 
     @classmethod
-    def of(cls, array: StorageArray) -> Backing:
+    def of(cls, array: OpenFiles) -> Backing:
         """The files of an array, as they are open there."""
         volume, parts = array.volume, tuple(cls(path=path, held=array.mode) for path in array.open_paths)
         return parts[0] if len(parts) == 1 and not volume.stripe else cls(parts=parts, stripe=volume.stripe, base=volume.base)

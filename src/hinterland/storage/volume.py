@@ -26,6 +26,7 @@ from ..runtime.units import parse_bytes
 from . import layout, safetensors
 from .layout import OPEN_INSTEAD, PART, Layout, Volume, head_of, of_one, planned, refuse_names, size_of
 
+MODES = ("r", "r+")
 SPREADS = ("striped", "replicated")
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 _BASE = 65536  # where stripes begin in files that are made: at a page of any cache

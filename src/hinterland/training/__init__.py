@@ -1,7 +1,8 @@
 """Training over tables and graphs larger than GPU memory: on mini-batches, sampled and gathered while the model trains, or on
 whole graphs in parts."""
 
-from ..memory import Ranks, ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParameter, UnifiedEmbeddingBag, joined
+from ..memory import Ranks, joined
+from ..table import ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParameter, UnifiedEmbeddingBag
 from .cache import CachePlan, plan_cache
 from .cache_costs import Costs
 from .factored import Averaged, Factored

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,17 +22,18 @@ from ..graph.prepare import Prepared
 from ..graph.view import WORDS_BYTES, View, allocated
 from ..hotness.corrected import believed, trust
 from ..hotness.presample import mini_batches
-from ..memory import CachedTensor, ShardedTensor, SlotPlan, TieredShards, UnifiedTensor, hottest_first
+from ..memory import SlotPlan, hottest_first
 from ..memory.clock import Clock
 from ..memory.plan import fetch_rate
-from ..memory.stored import StoredTable
-from ..memory.tiered import TieredTensor
 from ..runtime import arguments, devices
 from ..runtime.budget import Explained, Part, share
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
+from ..table import CachedTensor, ShardedTensor, TieredShards, UnifiedTensor, as_table
+from ..table.stored import StoredTable
+from ..table.tiered import TieredTensor
 from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
@@ -150,6 +152,7 @@ class CachePlan(Explained, Shown):
             RankLost: of a ShardedTensor, another rank died, or did not take part in time.
         """
         given, s, sampler = self._given, self.split, self._given.sampler
+        features: Any = given.features  # of the kind that the policy takes
         if not sampler.lists.caches:
             prepared = _bare(given.graph, sampler.device)
             with devices.on(prepared.device):
@@ -159,13 +162,13 @@ class CachePlan(Explained, Shown):
         home = str(sampler.device)
         scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
         table: Kept
-        if self.policy == "clock" and isinstance(given.features, UnifiedTensor):
-            table = given.features.cached(s.local, home)
-            table.admit(hottest_first(scores, len(table))[: s.rows].to(sampler.device))
-        elif isinstance(given.features, ShardedTensor):
-            table = TieredShards(given.features, s.local, scores, home)
+        if self.policy == "clock":
+            table = slots = features.cached(s.local, home)
+            slots.admit(hottest_first(scores, len(slots))[: s.rows].to(sampler.device))
+        elif features.collective:
+            table = TieredShards(features, s.local, scores, home)
         else:
-            table = given.features.tiered(local=s.local, scores=scores, devices=[home])
+            table = features.tiered(local=s.local, scores=scores, devices=[home])
         devices.idle_at(sampler.device)  # loaders read on streams of their own
         return sampler, table
 
@@ -250,7 +253,7 @@ def plan_cache(
         policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone (GNNLab). Rows are ranked by their
             inclusion probability as the counts correct it (``hotness.corrected_probability``), or by the counts alone with one
             epoch, of a graph on storage, and where the GPU has no room for the former. ``"degree"``, rows by in how many lists
-            they are (PaGraph); ``"clock"``, rows fetched lately, which follow training (memory/cached.py), of a table in host
+            they are (PaGraph); ``"clock"``, rows fetched lately, which follow training (table/cached.py), of a table in host
             memory; ``"none"``.
         costs: seconds of reads; None measures them on a GPU, and on the CPU takes those of the probe or built-in ones.
         device: where to sample with fanouts; None is the current GPU, or the CPU on a machine without one.
@@ -406,12 +409,13 @@ def require_plannable(graph: Graph, features: Keepable, policy: str) -> None:
     if not isinstance(graph, Graph):
         raise ConfigError(f"plan_cache() takes a Graph, not a {type(graph).__name__}")
     arguments.one_of("policy", policy, POLICIES)
-    if not isinstance(features, Keepable):
+    table = as_table(features)
+    if table is None or not table.keepable:
         raise ConfigError(
             f"features are a {type(features).__name__}; make a table of them, UnifiedTensor.from_tensor(features)"
         )
-    if policy == "clock" and not isinstance(features, UnifiedTensor):
-        where = "dealt out over machines" if isinstance(features, ShardedTensor) else "on storage"
+    if policy == "clock" and not features.in_reach:
+        where = "dealt out over machines" if features.collective else "on storage"
         raise ConfigError(f"policy 'clock' is of features in host memory; of those {where} take 'auto' or 'features'")
     if len(features) != graph.num_vertices:
         raise ConfigError(f"features have {len(features)} rows, but the graph has {graph.num_vertices} vertices")
@@ -482,14 +486,12 @@ def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
 def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) -> Costs:
     graph, features, sampler = given.graph, given.features, given.sampler
     rows = counts.rows // counts.batches
-    table = features.part if isinstance(features, ShardedTensor) else features
-    placement = table.placement if isinstance(table, UnifiedTensor | StoredTable) else "mapped"
-    mapped = table.mapped_bytes if isinstance(table, UnifiedTensor) else 0
-    costs = rated(features.row_bytes, table.nbytes, rows, sampler.lists.edges.nbytes, placement, mapped)
-    if isinstance(features, ShardedTensor):
+    table = features.part
+    costs = rated(features.row_bytes, table.nbytes, rows, sampler.lists.edges.nbytes, table.placement, table.mapped_bytes)
+    if features.collective:
         costs = replace(costs, source=f"{costs.source}; rows of other machines as if they were here")
-    if isinstance(features, StoredTable):
-        rate, whose = fetch_rate(features.row_bytes, features.line_bytes)
+    if features.file is not None:
+        rate, whose = fetch_rate(features.row_bytes, features.file.line_bytes)
         costs = replace(costs, row_host=1 / rate, source=f"{costs.source}; rows of a disk {whose}")
     if sampler.device.type != "cuda":
         return costs

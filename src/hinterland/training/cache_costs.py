@@ -11,10 +11,10 @@ import torch
 
 from ..graph.view import View
 from ..machine import measured_link
-from ..memory import ShardedTensor, UnifiedTensor, plan_sort
-from ..memory.stored import StoredTable
+from ..memory import plan_sort
 from ..runtime.devices import idle_at
 from ..sampling import NeighborSampler
+from ..table import Table
 
 _SECTOR = 32  # bytes of the least read over the link or of GPU memory
 _GPU_RATE = 2.0e12  # bytes a second, random reads of an H200's memory
@@ -68,7 +68,7 @@ def measured(
     sampler: NeighborSampler,
     bare: View,
     trial: tuple[NeighborSampler, View] | None,
-    features: UnifiedTensor | StoredTable | ShardedTensor,
+    features: Table,
     batches: Sequence[tuple[int, torch.Tensor]],
     row_room: int,
 ) -> Costs:
@@ -90,7 +90,7 @@ def measured(
     samples = [sampler.sample(part, batch=number) for number, part in batches]
     nodes = [sample.node for sample in samples]
     row_host, row_gpu, source = costs.row_host, costs.row_gpu, f"rows {costs.source}"
-    if not isinstance(features, StoredTable):
+    if features.file is None:
         row_host, row_gpu = _rows(costs, features, nodes, row_room, device)
         source = f"rows measured on {device}"
     edges = max(1, sum(len(sample.edge) for sample in samples))
@@ -104,12 +104,12 @@ def measured(
     # A hit saves one read over the link, whichever array it is of.
     slope = max(0.0, plain - kept) / max(hits + found, 1)
     gpu = max(0.0, plain - slope * (edges + lists)) / (edges + lists)
-    source = f"measured on {device}" if not isinstance(features, StoredTable) else f"lists measured on {device}; {source}"
+    source = f"measured on {device}" if features.file is None else f"lists measured on {device}; {source}"
     return Costs(row_host, row_gpu, gpu + slope, gpu, gpu + slope, gpu, source)
 
 
 def _rows(
-    costs: Costs, features: UnifiedTensor | ShardedTensor, nodes: Sequence[torch.Tensor], row_room: int, device: torch.device
+    costs: Costs, features: Table, nodes: Sequence[torch.Tensor], row_room: int, device: torch.device
 ) -> tuple[float, float]:
     """Seconds of a row from the table and from GPU memory."""
     fetched = sum(map(len, nodes))

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from ..memory import ShardedTensor
 from ..runtime import devices
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError
@@ -124,6 +123,6 @@ def filled(
     if len(seeds) > some:
         seeds = seeds[torch.randint(len(seeds), (some,), generator=torch.Generator().manual_seed(seed))]
     plan = plan_cache(sampler.graph, features, sampler, seeds, batch_size, budget, policy, seed=seed)
-    if policy == "none" and not isinstance(features, ShardedTensor):  # of which other ranks may keep rows: all fill at once
+    if policy == "none" and not features.collective:  # of which other ranks may keep rows: all fill at once
         return plan, sampler, features
     return plan, *plan.apply()

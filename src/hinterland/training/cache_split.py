@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 
 from ..graph.view import Kept, View, allocated
-from ..memory import SlotPlan, plan_slots, plan_tiers
+from ..memory import SlotPlan, plan_slots
+from ..table import plan_tiers
 
 _SPLIT_OFF = 1 << 20  # what allocated() adds to large blocks
 

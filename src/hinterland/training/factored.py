@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..memory.embedding import TableParameter
 from ..runtime import arguments
 from ..runtime import devices as machine
 from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, PipelineStalled
+from ..table.embedding import TableParameter
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
 from .factored_queue import BatchResult, Epoch, Pace, Tally, Task
 from .loader import Batch, Loader, Sampler

@@ -21,13 +21,13 @@ import torch
 from ..datasets.summed import write
 from ..graph import Graph
 from ..graph.graph import require_graph
-from ..memory import UnifiedTensor
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.files import check_place
 from ..runtime.progress import progress
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
+from ..table import UnifiedTensor
 from .models import GNN, Block, PinSAGEConv, blocks
 from .rows import rows_of
 

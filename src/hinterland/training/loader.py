@@ -17,9 +17,6 @@ import numpy as np
 import torch
 
 from ..memory.gather_stats import add, require_dict
-from ..memory.rows import RowTable
-from ..memory.sharded import ShardedTensor
-from ..memory.tiered_shards import TieredShards
 from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, IndexOutOfRange
@@ -255,8 +252,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         epoch, done = self.position
-        tables = [table.below if isinstance(table, TieredShards) else table for table in each_of(self.features)]
-        shared = [table for table in tables if isinstance(table, ShardedTensor)]
+        shared = [table for table in each_of(self.features) if getattr(table, "collective", False)]
         if self.world_size > 1 and shared:  # whose gathers wait for each other
             shared[0].check_same({"batches of an epoch": len(self), "batches given out": done})
         source = self.numbered(epoch, done)
@@ -306,8 +302,7 @@ class Loader:
             return False  # whole lists are taken hop by hop, and each hop is waited for
         if self.sampler.lists.caches:
             return False  # reads of a disk are waited for
-        table = isinstance(self.features, RowTable) and self.features.in_reach
-        on_gpu = table or (isinstance(self.features, torch.Tensor) and self.features.is_cuda)
+        on_gpu = self.features.is_cuda if isinstance(self.features, torch.Tensor) else getattr(self.features, "in_reach", False)
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
 

@@ -8,20 +8,10 @@ from typing import Any
 
 import torch
 
-from ..machine import measured_link
-from ..memory import UnifiedTensor
-from ..memory.cached import CachedTensor
 from ..memory.count import TierCount, count_rows
-from ..memory.gather import few_blocks
 from ..memory.gather_stats import measured
-from ..memory.rows import RowTable
-from ..memory.sharded import ShardedTensor
-from ..memory.tiered import TieredTensor
-from ..memory.tiered_shards import TieredShards
 from ..runtime import devices
-
-_LOAD_BYTES = 16  # of one thread's load in a gather
-_FEW_BLOCKS = 8  # fill an H200's link (docs/notes/training-on-h200.md)
+from ..table import as_table
 
 
 def by_type(work: Callable[..., Any], tables: Any, *others: Any) -> Any:
@@ -45,13 +35,13 @@ def rows_of(
         table: a tensor, or a table with ``gather``, as UnifiedTensor and ShardedTensor are.
         index: int64 ``[n]``.
         blocks: as ``max_blocks`` of ``gather``.
-        waits: for the rows of a table, and raises here what is wrong; False is for a RowTable.
+        waits: for the rows of a table, and raises here what is wrong; False is for a Table.
         stats: a dict that is filled, as of ``gather``; of somebody else's table it stays empty.
     """
     if isinstance(table, torch.Tensor):
         with nullcontext() if stats is None else measured(_PlainRows(table), index, stats):
             return table[index.to(table.device)].to(index.device)
-    if stats is not None and isinstance(table, RowTable | ShardedTensor | TieredShards):
+    if stats is not None and as_table(table) is not None:
         return table.gather(index, max_blocks=blocks, stats=stats)
     rows: torch.Tensor = (
         table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
@@ -72,7 +62,7 @@ class _PlainRows:
         found = count_rows(table.data_ptr(), len(table), self.row_bytes, at)
         return found if table.is_cpu else found.on_gpu
 
-    def _storage_stats(self) -> None:
+    def stats(self) -> None:
         return None
 
 
@@ -80,16 +70,5 @@ def gather_blocks_for(table: Any, device: torch.device) -> int | None:
     """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU."""
     if device.type == "cpu":
         return None
-    if isinstance(table, ShardedTensor | TieredShards):
-        table = table.part
-    if isinstance(table, CachedTensor):
-        return _FEW_BLOCKS  # new rows come by loads
-    tiered = not isinstance(table, UnifiedTensor)
-    several = isinstance(table, TieredTensor) and len(table.devices) > 1
-    few = few_blocks(device, table.row_bytes, tiered) if isinstance(table, RowTable) and not several else None
-    if few is not None:
-        return few
-    if tiered:
-        return devices.quarter(device)
-    link = measured_link()
-    return _FEW_BLOCKS if link is None else link.threads_to_saturate.get(_LOAD_BYTES, _FEW_BLOCKS)
+    known = as_table(table)
+    return devices.quarter(device) if known is None else known.part.gather_blocks(device)

@@ -11,14 +11,12 @@ from typing import Any
 import torch
 
 from ..graph.traversal_stats import link_ceiling
-from ..memory import UnifiedTensor
 from ..memory.count import Metered
-from ..memory.sharded import REMOTE
-from ..memory.stored import StoredTable
-from ..memory.tiered_storage import TieredStorage
 from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.sample_stats import read_of
 from ..storage import StorageStats
+from ..table import as_table
+from ..table.sharded import REMOTE
 from .rows import each_of
 
 _BELOW = ("storage", REMOTE)  # tiers that some tables have
@@ -59,8 +57,8 @@ class Fetched:
 def fetched(table: Any, node: torch.Tensor) -> Fetched:
     """From where the rows of ``node`` come, if they are fetched now. Waits for the device."""
     row_bytes = math.prod(table.shape[1:]) * table.dtype.itemsize
-    if hasattr(table, "count") and not isinstance(table, UnifiedTensor):  # a table of several tiers
-        return Fetched(table.count(node).rows, row_bytes)
+    if hasattr(table, "tiers_of"):
+        return Fetched(table.tiers_of(node), row_bytes)
     tier = "local" if isinstance(table, torch.Tensor) and table.is_cuda else "host"
     return Fetched({tier: len(node)}, row_bytes)
 
@@ -84,7 +82,8 @@ def served(sample: Any, sampler: NeighborSampler | HeteroSampler, rows: Sequence
 def moved(features: Any) -> StorageStats | None:
     """What the cache of features on storage has moved so far; None of features that lie elsewhere. Tables of several types that
     ``datasets.open`` left there have one cache."""
-    return next((table.stats() for table in each_of(features) if isinstance(table, StoredTable | TieredStorage)), None)
+    tables = [table for one in each_of(features) if (table := as_table(one)) is not None]
+    return next((found for table in tables if (found := table.stats()) is not None), None)
 
 
 def rates(summed: Mapping[str, float], counted: float, batches: float, seconds: float, gpus: int) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from torch.nn.parallel import DistributedDataParallel
 from ..datasets.dataset import AnyDataset
 from ..datasets.files import Home, placed, read_rows, source_of
 from ..datasets.source import Rows, Source
-from ..memory import UnifiedTensor
 from ..memory.ranks import Ranks, naming_lost_ranks
-from ..memory.sharded import ShardedTensor, Shards
 from ..runtime import arguments
+from ..table import UnifiedTensor
+from ..table.sharded import ShardedTensor, Shards
 
 
 class PartOfRows:

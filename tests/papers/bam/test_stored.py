@@ -9,9 +9,9 @@ import torch
 
 import hinterland as hl
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, StorageError
 from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland.table import UnifiedTensor
 from hinterland_papers.bam import stored as emogi_stored
 from hinterland_papers.bam.stored import StoredEdges
 

@@ -13,9 +13,9 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 
 import hinterland as hl
 from hinterland.graph.lists import NeighborLists
-from hinterland.memory import UnifiedTensor
 from hinterland.memory.mapping import Limit
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
+from hinterland.table import UnifiedTensor
 from hinterland_papers.emogi import migrating as uvm
 from hinterland_papers.emogi import traversal as emogi
 from hinterland_papers.emogi.migrating import migrating

@@ -17,10 +17,10 @@ from collections.abc import Callable
 
 import torch
 
-from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import replacing_all
 from ...runtime.progress import progress
+from ...table import UnifiedTensor
 from ..arrays import index_dtype
 from ..graph import Graph
 from .content import CsrArrays, Options, csr, store_ids

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from ... import _core
-from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory
 from ...runtime.units import format_bytes
-from ...storage import StorageArray, StorageCache
+from ...storage import StorageCache
 from ...storage.cache import reading
+from ...table import StorageArray, UnifiedTensor
 from ..arrays import Array, host_place
 from ..graph import Graph
 from ..view import checked_view, edge_at
@@ -51,7 +51,7 @@ class Options:
 
     def handed(self, name: str, array: UnifiedTensor | StorageArray) -> Array:
         """An array as ``Graph`` takes it: a UnifiedTensor stays where it is, a tensor goes to the GPU."""
-        return array.cpu() if isinstance(array, UnifiedTensor) and self.placement[name] == "gpu" else array
+        return UnifiedTensor.holding(array).cpu() if self.placement[name] == "gpu" else array
 
 
 @dataclass

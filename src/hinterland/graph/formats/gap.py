@@ -11,10 +11,10 @@ import struct
 
 import torch
 
-from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
+from ...table import UnifiedTensor
 from ..graph import Graph
 from ..room import is_little
 from .content import CsrArrays, Options, check_counts, csr, store_ids

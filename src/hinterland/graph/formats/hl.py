@@ -11,15 +11,14 @@ from typing import Any
 import torch
 
 from ... import _core
-from ...memory import UnifiedTensor
 from ...runtime.checksums import Running, checksums
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ...runtime.warned import warn
-from ...storage import StorageArray
 from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
-from ..arrays import index_dtype, pieces
+from ...table import StorageArray, UnifiedTensor
+from ..arrays import index_dtype, pieces, tensor_of
 from ..graph import Graph
 from ..room import is_little
 from ..transpose import Turned
@@ -69,9 +68,7 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
             step(size)
     content = _content(header, held, "", options)
     if header.flags & NAMED:
-        names = held["names"]
-        assert isinstance(names, UnifiedTensor)
-        content.labels = labels.held(path, names.cpu(), header.vertices)
+        content.labels = labels.held(path, tensor_of(held["names"]), header.vertices)
     if incoming:
         content.inverse = _content(header, held, INCOMING, options)  # type: ignore[assignment]  # of the same form
     return content
@@ -140,9 +137,7 @@ def _content(header: Header, held: _Arrays, prefix: str, options: Options) -> Cs
     """Lists whose arrays' names begin with ``prefix``."""
 
     def in_memory(name: str) -> UnifiedTensor:
-        array = held[name]
-        assert isinstance(array, UnifiedTensor)
-        return array
+        return UnifiedTensor.holding(held[name])
 
     order = in_memory("order").cpu() if header.flags & REORDERED else None
     directed, weights = bool(header.flags & DIRECTED), held.get(f"{prefix}weights")
@@ -151,7 +146,7 @@ def _content(header: Header, held: _Arrays, prefix: str, options: Options) -> Cs
         starts = in_memory(f"{prefix}packed_offsets")
         return PackedArrays(indptr, starts, held[f"{prefix}packed"], weights, directed, order)
     indices = held[f"{prefix}indices"]
-    if isinstance(indices, UnifiedTensor):
+    if indices.file is None:
         indices = _narrow(indices, header.vertices, options)
     is_sorted = bool(header.flags & SORTED) or prefix == INCOMING
     return CsrArrays(indptr, indices, weights, directed, is_sorted, order=order)

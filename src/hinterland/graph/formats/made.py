@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 
 from ... import _core
-from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError, GraphError
-from ...storage import StorageArray
-from ..arrays import Array, check_mirrored, check_neighbors, check_offsets, tensor_of
+from ...table import UnifiedTensor
+from ..arrays import Array, check_mirrored, check_neighbors, check_offsets, file_of, tensor_of
 from ..compress import from_packed
 from ..edges import from_edges, from_runs, simplify
 from ..graph import Graph
@@ -98,11 +97,10 @@ def _one_held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     order = None if content.order is None else checked_order(content.order, content.indptr.shape[0] - 1)
     weights = None if content.weights is None else options.handed("weights", content.weights)
     if isinstance(content, PackedArrays):
-        assert isinstance(content.packed, UnifiedTensor)
         return from_packed(
             content.indptr,
             content.packed_offsets,
-            content.packed,
+            UnifiedTensor.holding(content.packed),
             weights,
             directed=content.directed,
             order=order,
@@ -130,9 +128,9 @@ def _settle_weights(path: str, content: EdgeList | CsrArrays | PackedArrays, opt
 def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> Array | None:
     """The weights, checked and in the type that the caller wants."""
     weights = content.weights
-    if weights is None or isinstance(weights, StorageArray):
+    if weights is None or file_of(weights) is not None:
         return weights
-    plain = weights if isinstance(weights, torch.Tensor) else weights.cpu()
+    plain = tensor_of(weights)
     check_weights(path, plain)
     if options.weight_dtype is None or options.weight_dtype == plain.dtype:
         return weights
@@ -167,8 +165,8 @@ def _one_in_place(content: CsrArrays | PackedArrays) -> Graph:
     else:
         check_offsets(offsets, len(content.indices))
         held["indices"] = content.indices
-        if isinstance(content.indices, UnifiedTensor):
-            check_neighbors(content.indices.cpu(), len(offsets) - 1)
+        if file_of(content.indices) is None:
+            check_neighbors(tensor_of(content.indices), len(offsets) - 1)
     if content.weights is not None:
         held["weights"] = content.weights
     lists = NeighborLists(held, isinstance(content, PackedArrays) or content.sorted)

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import torch
 
-from ...memory import UnifiedTensor
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import replacing
 from ...runtime.progress import progress
+from ...table import UnifiedTensor
 from ..arrays import index_dtype
 from ..graph import Graph
 from . import labels

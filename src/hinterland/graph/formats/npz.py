@@ -11,9 +11,9 @@ import zipfile
 import numpy as np
 import torch
 
-from ...memory import UnifiedTensor
 from ...runtime.errors import FormatError
 from ...runtime.files import replacing, writing
+from ...table import UnifiedTensor
 from ..arrays import index_dtype
 from ..graph import Graph
 from .arrays import Archive, ArrayFile, write_header

@@ -1,0 +1,499 @@
+"""StorageArray: a table in a file, of which pages are kept in host memory (BaM's array: Mailthody 2022, chapter 5)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import warnings
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+from weakref import WeakSet
+
+import torch
+
+from .. import _core
+from ..memory import TierCount, faults
+from ..memory.count import COUNTS, TIERS
+from ..runtime import arguments
+from ..runtime.errors import HinterlandError, StorageError
+from ..runtime.files import refused
+from ..runtime.launch import call_host
+from ..runtime.shown import table_of
+from ..storage.cache import StorageCache, StorageStats
+from ..storage.layout import Layout, Volume, is_bare
+from ..storage.volume import MODES, Paths, bare_devices, create, locate
+from ..table.stored import StoredTable
+from ..table.tiered import Devices
+from ..table.tiered_storage import TieredStorage, make
+from .pinned import Pinned
+from .rows import Index, as_words, row_numbers
+
+HOST_BUDGET = "256MiB"  # of a cache, unless said
+_EXPECTED = 16  # of the cache's bytes, what is known of batches takes one at most: chosen, not measured
+_STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
+
+
+class StorageArray(StoredTable):
+    """A tensor in a file, row-major, with at least one dimension. Rows come from the disk as they are asked for.
+
+    ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has
+    them on the disk. Pages that were read stay in the array's cache as long as there is room. What is written by other
+    processes meanwhile may or may not be seen.
+
+    A gather visits pages in the file's order, each once for all its rows, many at a time. It checks row numbers first, and
+    takes ``max_blocks``, ``check`` and ``sort`` for other tables' sake. While a CUDA graph is captured it becomes a part of
+    that, which reads the row numbers that ``index`` has when it is replayed: the stream waits for a thread of the CPU, and no
+    multiprocessor does. What fails then gives rows of zeros, and the next call on this array, or :meth:`synchronize`, raises.
+    The array stays open as long as the graph is replayed.
+
+    Rows that are written may be on any device. Of equal row numbers the last counts, and with a bad one nothing is written.
+    They survive the process once ``flush()`` has returned.
+
+    Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
+    """
+
+    _AS_TENSOR = "array[:] reads all rows into a tensor"
+    keepable = True
+
+    def __init__(self, layout: Layout, mode: str, cache: StorageCache) -> None:
+        self._layout, self._mode, self.cache = layout, mode, cache
+        self._dtype = layout.dtype
+        self._rows, self._row_shape = layout.shape[0], torch.Size(layout.shape[1:])
+        self._row_bytes = layout.row_bytes
+        self._tasks: list[tuple[_core.GatherTask, torch.Tensor, torch.Tensor]] = []
+        self._pinned: WeakSet[Pinned] = WeakSet()
+        self._closing = threading.Lock()
+        self._closed = True
+        files = layout.volume
+        # For who opens the files again, wherever that is: which they are, and how they were opened.
+        self._paths = [path if is_bare(path) else os.path.abspath(path) for path in files.paths]
+        self._asked: dict[str, Any] = {}
+        self._position = cache.native.open(list(files.paths), mode == "r+", files.stripe, files.base)
+        self._closed = False
+        rows, extents = 0, []
+        for extent in layout.extents:
+            extents.append((rows, self._position + extent.offset))
+            rows += extent.rows
+        self._table = _core.StoredTable(cache.native, extents or [(0, self._position)], self._rows, self._row_bytes)
+
+    @classmethod
+    def open(
+        cls,
+        path: Paths,
+        mode: Literal["r", "r+"] = "r",
+        *,
+        name: str | None = None,
+        dtype: torch.dtype | None = None,
+        shape: Sequence[int] | None = None,
+        offset: int = 0,
+        spread: Literal["striped", "replicated"] | None = None,
+        stripe: int | str | None = None,
+        cache: StorageCache | None = None,
+        host_budget: int | str = HOST_BUDGET,
+    ) -> StorageArray:
+        """The table of a file, where it lies: nothing is converted, and nothing read but what says where rows are.
+
+        Args:
+            path: a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content, or raw binary; an NVMe
+                device that was handed to vfio-pci, by its PCI address: ``"nvme:0000:01:00.0"``, or
+                ``"nvme:0000:01:00.0/2"`` for its second namespace; or a list of up to 64 of them that hold the table together.
+            mode: ``"r"``, or ``"r+"`` to write as well. A file has one writer at a time, and any number of readers.
+            name: of the tensor or column, in files that hold several.
+            dtype, shape, offset: of raw binary: its type, its dimensions, of which one may be -1, and the byte where it begins.
+            spread: of several files ``"replicated"``: each is a copy. A page is read from the copy with the fewest reads under
+                way, and from another if that fails, of which a warning tells. Writes go to all. Or ``"striped"``: the table's
+                bytes are dealt round.
+            stripe: bytes that go to each file in turn, a whole number of the cache's pages. For raw binary; files that
+                ``create`` made say it themselves, and are refused in another order or if one is missing.
+            cache: which keeps its pages, and may keep others'. None makes one of ``host_budget``.
+            host_budget: bytes of host memory, as in ``"1GiB"``.
+
+        Raises:
+            StorageError: the file is missing, cannot be read or written, or is open for writing elsewhere.
+            FormatError: it is damaged, or holds less than it promises.
+            ConfigError: an argument that cannot be used.
+            OutOfMemory: the cache does not fit.
+        """
+        arguments.one_of("mode", mode, MODES)
+        devices = bare_devices(path, spread)  # noqa: F841  open until the cache has them as well
+        found = locate(path, spread, stripe, dtype=dtype, shape=shape, offset=offset, name=name)
+        made = cls(found, mode, _cache(cache, host_budget))
+        made._asked = {"spread": spread, "stripe": stripe, "offset": offset, "name": name}
+        return made
+
+    @classmethod
+    def create(
+        cls,
+        path: Paths,
+        shape: Sequence[int] | int,
+        dtype: torch.dtype = torch.float32,
+        *,
+        spread: Literal["striped", "replicated"] | None = None,
+        stripe: int | str | None = None,
+        cache: StorageCache | None = None,
+        host_budget: int | str = HOST_BUDGET,
+    ) -> StorageArray:
+        """A new file of zeros, open for writing: ``.npy`` and ``.safetensors`` by its ending, else raw binary. It takes room on
+        the disk as it is written.
+
+        Args:
+            path: of the file, or a list of several that hold the table together.
+            shape, dtype: of the table.
+            spread: ``"replicated"`` makes each a copy; ``"striped"`` deals the table's bytes round: then names end in
+                ``.safetensors``, and each file says which part it is.
+            stripe: bytes that go to each file in turn, by default 64 KiB.
+            cache, host_budget: as for ``open``.
+
+        Raises:
+            StorageError: a file is there already, or it cannot be made.
+            ConfigError, OutOfMemory: as for ``open``.
+        """
+        cache = _cache(cache, host_budget)
+        made = cls(create(path, shape, dtype, spread, stripe, cache.line_bytes), "r+", cache)
+        made._asked = {"spread": spread}
+        return made
+
+    @property
+    def file(self) -> Self:  # type: ignore[override]  # an attribute where it is None
+        """Itself."""
+        return self
+
+    @property
+    def path(self) -> str:
+        """The file; of several the first."""
+        return self._layout.path
+
+    @property
+    def volume(self) -> Volume:
+        """The files."""
+        return self._layout.volume
+
+    @property
+    def mode(self) -> str:
+        """``"r"`` or ``"r+"``."""
+        return self._mode
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    @property
+    def line_bytes(self) -> int:
+        """Bytes of a page, the least that is read."""
+        return self.cache.line_bytes
+
+    @property
+    def position(self) -> int:
+        """Where its first row lies in its cache's space of bytes, for native code; of an array whose rows lie in one piece."""
+        return self._position + self.file_position
+
+    @property
+    def is_in_one_piece(self) -> bool:
+        """Whether its rows lie one after the other: those of an Arrow file do not where it has several record batches."""
+        return len(self._layout.extents) < 2
+
+    @property
+    def file_position(self) -> int:
+        """The same in its file, or in the space of its files."""
+        self._require_open()
+        return self._layout.extents[0].offset if self._layout.extents else 0  # of no rows
+
+    @property
+    def open_paths(self) -> tuple[str, ...]:
+        """Names of the files as they are open here, whatever has become of their own."""
+        self._require_open()
+        return tuple(
+            path if is_bare(path) else f"/proc/self/fd/{number}"
+            for path, number in zip(self.volume.paths, self.cache.native.descriptors(self._position), strict=True)
+        )
+
+    def read_into(self, out: torch.Tensor, begin: int = 0) -> None:
+        """Fills ``out``, a contiguous CPU tensor of its type, with the rows from ``begin`` on, as many as it has: from the
+        file, past the cache.
+
+        Raises:
+            StorageError: the file cannot be read, or is shorter than it was.
+        """
+        self._require_open()
+        to, end, row = out.data_ptr(), begin + len(out), 0
+        for extent in self._layout.extents:
+            first, last = max(begin, row), min(end, row + extent.rows)
+            if first < last:
+                at = to + (first - begin) * self._row_bytes
+                offset = extent.offset + (first - row) * self._row_bytes
+                self.cache.native.read(self._position, offset, at, (last - first) * self._row_bytes)
+            row += extent.rows
+        self.cache.warn_of_failures()
+
+    def _read(
+        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
+    ) -> None:
+        self._require_open()
+        if index.is_cuda and torch.cuda.is_current_stream_capturing():
+            self._captured(index, out)
+            return
+        self._raise_deferred()
+        rows = row_numbers(index, self._rows)
+        self.fetch(rows, out.view(rows.numel(), *self._row_shape))
+
+    def fetch(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None = None) -> None:
+        """Copies row ``rows[i]`` to ``out[places[i]]``, or to ``out[i]``. Nothing is checked; see StoredTable."""
+        self._require_open()
+        rows = rows.cpu()
+        batch = self._table.begin_batch(rows.data_ptr(), rows.numel())
+        try:
+            if out.is_cuda:
+                self._to_gpu(rows, out, places, batch)
+            else:
+                at = 0 if places is None else places.data_ptr()
+                self._table.gather(rows.data_ptr(), rows.numel(), out.data_ptr(), at, batch)
+        finally:
+            self._table.end_batch(batch)
+        self.cache.warn_of_failures()
+
+    def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None, batch: int) -> None:
+        """Through two pieces of pinned memory by turns: one is filled while the other is copied."""
+        step = max(1, _STAGING // max(self._row_bytes, 1))
+        staging: list[torch.Tensor] = []
+        copied: list[torch.cuda.Event] = []
+        for turn, begin in enumerate(range(0, rows.numel(), step)):
+            part = rows[begin : begin + step]
+            if turn < 2:
+                size = (min(step, rows.numel()), *self._row_shape)
+                staging.append(torch.empty(size, dtype=self._dtype, pin_memory=True))
+                copied.append(torch.cuda.Event())
+            else:
+                copied[turn % 2].synchronize()
+            held = staging[turn % 2][: part.numel()]
+            self._table.gather(part.data_ptr(), part.numel(), held.data_ptr(), batch=batch)
+            if places is None:
+                out[begin : begin + step].copy_(held, non_blocking=True)
+            else:
+                there = as_words(out)
+                there.index_copy_(0, places[begin : begin + step], as_words(held).to(out.device, non_blocking=True))
+            copied[turn % 2].record(torch.cuda.current_stream(out.device))
+
+    def _captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
+        """A gather in the graph that is being captured: numbers to pinned memory, a host node, and rows to the GPU."""
+        numbers = torch.empty(index.numel(), dtype=torch.int64, pin_memory=True)
+        rows = torch.empty(out.shape, dtype=self._dtype, pin_memory=True)
+        task = _core.GatherTask(self._table, numbers.data_ptr(), numbers.numel(), rows.data_ptr())
+        numbers.copy_(index.view(-1), non_blocking=True)
+        call_host(task.function, task.address)
+        out.copy_(rows, non_blocking=True)
+        self._tasks.append((task, numbers, rows))  # the graph has their addresses
+
+    def synchronize(self) -> None:
+        """Waits for all GPUs, and raises what gathers in CUDA graphs have met."""
+        super().synchronize()
+        if self._tasks:
+            torch.cuda.synchronize()
+        self._raise_deferred()
+
+    def _raise_deferred(self) -> None:
+        for task, index, _ in self._tasks:
+            error, at = task.take_error()
+            if at >= 0:
+                raise faults.out_of_range(at, int(index[at]), self._rows, 1)
+            if error:
+                raise StorageError(error)
+
+    def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
+        self._require_open()
+        where, rows = row_numbers(index, self._rows).cpu(), rows.cpu()
+        self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
+        self.cache.warn_of_failures()
+
+    def _prefetch(self, rows: torch.Tensor) -> None:
+        self._require_open()
+        rows = rows.cpu()
+        self._table.read_ahead(rows.data_ptr(), rows.numel())
+
+    def expect(self, batches: Sequence[Index]) -> int:
+        """Row numbers of the gathers to come, in their order: until they are over the cache gives away what is needed last
+        (Belady's optimum), where else it goes by what was used.
+
+        A gather is known again by its rows, in any order. Others may come between and change nothing; those that were told and
+        do not come are passed over by the next that does. What no gather is known to need gives way first, other arrays' pages
+        as well: a cache goes by what one array was told last, and ``expect([])`` ends that. What is told is kept beside the
+        cache's budget, 8 bytes for each page of each gather and never more than a sixteenth of it.
+
+        Args:
+            batches: int32 or int64 tensors, as ``gather`` takes them.
+
+        Returns:
+            How many of the first of them there was room for: tell the rest when some of these are over.
+
+        Raises:
+            IndexOutOfRange, ConfigError: as ``gather``; what was told before holds then.
+        """
+        self._require_open()
+        arguments.instance("batches", batches, Sequence, "give a list of row numbers of each gather")
+        told, taken = _core.ExpectedBatches(self.cache.host_budget // _EXPECTED), 0
+        for index in batches:
+            rows = row_numbers(index, self._rows).cpu()
+            if not self._table.tell(rows.data_ptr(), rows.numel(), told):
+                break
+            taken += 1
+        self._table.expect(told)
+        self.cache.expecting = self._table
+        return taken
+
+    def pin(self, index: Index) -> Pinned:
+        """Reads the pages of these rows, which stay in memory from now on, whatever else is read: until the ``unpin()`` of what
+        is returned, the end of its ``with`` block, or until nobody has it any more.
+
+        Half of the cache's pages may be pinned at the same time, by all its arrays. A page may lie in one of eight places, of
+        which two are left to others, so here and there one of many pages is not pinned: :attr:`.Pinned.left_out` counts them.
+
+        Raises:
+            OutOfMemory: more than half of the cache would be pinned.
+            IndexOutOfRange, ConfigError: as ``gather``.
+            StorageError: a page cannot be read. In any case nothing is pinned then.
+        """
+        self._require_open()
+        rows = row_numbers(index, self._rows).cpu()
+        pinned = Pinned(self, _core.PinnedPages(self._table, rows.data_ptr(), rows.numel()))
+        self._pinned.add(pinned)
+        return pinned
+
+    def _count(self, rows: torch.Tensor) -> TierCount:
+        self._require_open()
+        rows = rows.cpu()
+        pages = self._table.count_pages(rows.data_ptr(), rows.numel())
+        asked = {"bytes": pages * self.line_bytes, "requests": pages, "hits": rows.numel()}
+        return TierCount({**{tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}, "storage": asked}, self._row_bytes)
+
+    def tiered(
+        self,
+        local: int | str | None = None,
+        peers: int | str | None = None,
+        host: int | str | None = None,
+        scores: torch.Tensor | None = None,
+        order: torch.Tensor | None = None,
+        devices: Devices | None = None,
+    ) -> TieredStorage:
+        """This table with its hottest rows in GPU memory and the next in host memory, under the same numbers; the rest is read
+        from the file as it is asked for.
+
+        Args:
+            host: bytes of host memory for rows behind those of GPUs, beside the array's cache. What finds them is not part of
+                it: 4 bytes for each row of the table and 5 for each row in memory (8 and 9 from 2**31 rows on), or 1 byte for
+                each row in memory where the hottest rows are the first.
+            local, peers, scores, order, devices: as of ``UnifiedTensor.tiered``.
+
+        Raises:
+            ConfigError: sizes, scores, an order or devices that cannot be used.
+            OutOfMemory: a GPU, or the host, has less free than the tiers take.
+            StorageError: a page cannot be read.
+        """
+        self._require_open()
+        return make(self, (local, peers, host), scores, order, devices)
+
+    def beside(self, dtype: torch.dtype, purpose: str) -> StorageArray:
+        """A table of zeros of the same shape, through the same cache, in a file without a name in the same folder: it goes with
+        the table.
+
+        Args:
+            purpose: what error messages call the file.
+
+        Raises:
+            StorageError: the file cannot be made.
+        """
+        self._require_open()
+        folder, name = os.path.split(self.path)
+        try:
+            with tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=f".{name}.") as hidden:
+                return StorageArray.create(os.path.join(hidden, purpose), tuple(self.shape), dtype, cache=self.cache)
+        except StorageError:
+            raise
+        except OSError as error:
+            raise refused(folder, "write", error) from error
+
+    def was_written(self) -> None:
+        """Kernels have written to its files, past the cache, whose pages of them are read anew from now on."""
+        self._require_open()
+        self.cache.native.forget_pages(self._position)
+
+    def flush(self) -> None:
+        """Everything that was written before is in the file, on the disk, when this returns.
+
+        Raises:
+            StorageError: the first page that could not be written; it is still held, and the next flush tries again.
+        """
+        self._require_open()
+        self.cache.flush()
+
+    def close(self) -> None:
+        """Flushes what was written, unpins what is pinned, and lets the file go. In a forked process the array is let go alone:
+        its pages and what they are ahead of the file are the parent's.
+
+        Raises:
+            StorageError: as ``flush``; the array stays open then.
+        """
+        if not self.cache.native.is_own:
+            self._closed = True
+        if self._closed:
+            return
+        if self._mode == "r+":
+            self.cache.flush()
+        with self._closing:
+            if self._closed:
+                return
+            for pinned in self._pinned:
+                pinned.unpin()
+            if self.cache.expecting is self._table:
+                self.cache.expecting.expect(_core.ExpectedBatches(0))
+                self.cache.expecting = None
+            self._closed = True
+        self.cache.native.close(self._position)
+
+    def stats(self) -> StorageStats:
+        """What the array's cache has moved since it was made, for all its arrays."""
+        return self.cache.stats()
+
+    def __enter__(self) -> Self:
+        self._require_open()
+        return self
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True):
+            return
+        try:
+            self.close()
+        except HinterlandError as error:  # nobody is there to catch it
+            warnings.warn(f"{self.path}: what was written last is lost: {error}", ResourceWarning, stacklevel=2)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By its path: who loads it opens the file again, in the same mode, after what was written here is on the disk."""
+        self._require_open()
+        if self._mode == "r+":
+            self.flush()
+        for path in self._paths:
+            if not is_bare(path) and not os.path.exists(path):
+                raise StorageError(f"{path} is not there any more, to be opened again; write array[:] to another file")
+        asked = {"dtype": self._dtype, "shape": tuple(self.shape), **self._asked}
+        return _reopened, (self._paths, self._mode, asked, self.cache)
+
+    def _facts(self) -> dict[str, Any]:
+        paths = self.volume.paths
+        path = self.path if len(paths) == 1 else paths
+        return table_of(self.shape, self.dtype, path=path, mode=self.mode, cache=self.cache)
+
+    def _require_open(self) -> None:
+        if self._closed:
+            raise StorageError(f"{self.path} was closed; open it again with StorageArray.open")
+
+
+def _reopened(paths: list[str], mode: Literal["r", "r+"], asked: dict[str, Any], cache: StorageCache) -> StorageArray:
+    """An array that was copied or saved."""
+    return StorageArray.open(paths if len(paths) > 1 else paths[0], mode, cache=cache, **asked)
+
+
+def _cache(cache: StorageCache | None, host_budget: int | str) -> StorageCache:
+    if cache is None:
+        return StorageCache(host_budget)
+    arguments.instance("cache", cache, StorageCache, "as StorageCache('1GiB') is")
+    return cache

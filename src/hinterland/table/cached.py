@@ -1,0 +1,175 @@
+"""CachedTensor: a table in host memory, and in GPU memory those of its rows that were asked for lately."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NoReturn
+
+import torch
+
+from ..memory.clock import Clock, SlotPlan
+from ..memory.count import TierCount, count_rows
+from ..memory.gather import Tiers
+from ..memory.plan import sorts
+from ..runtime.errors import ConfigError
+from ..runtime.params import Params
+from ..runtime.shown import table_of
+from .host import FILL_LINK, HostTable
+from .rows import Index, as_index
+from .table import Table
+
+
+class CachedTensor(Table):
+    """The rows of a UnifiedTensor, with slots in one GPU's memory for those asked for lately. ``ut.cached(...)`` makes one.
+
+    A gather on that GPU first gives slots to the rows that have none, in place of rows that were not asked for lately (CLOCK,
+    include/hinterland/memory/clock.hpp), and then reads: rows with slots from GPU memory, and those for which no slot was left
+    from the UnifiedTensor. Each new row crosses the link once, however often the batch names it. The same gathers one after
+    another keep the same rows, on a GPU and on the CPU. Beside its result a gather takes 16 bytes a row number, and 24 KiB,
+    until the GPU is done. Its ``stats`` are of the slots before: there a row without one counts each time that it is named, and
+    comes once.
+
+    Gathers on several streams or by several threads take turns. Row numbers on the CPU are read from the UnifiedTensor, and
+    change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
+    """
+
+    _AS_TENSOR = "cached.host.cpu() is a tensor of all rows"
+
+    def __init__(self, host: HostTable, plan: SlotPlan, device: torch.device) -> None:
+        self._host, self._plan, self._device = host, plan, device
+        self._rows, self._row_shape = len(host), host.shape[1:]
+        self._row_bytes, self._dtype = host.row_bytes, host.dtype
+        if host.cpu().requires_grad:
+            raise ConfigError("gradients do not pass through a cached table, and this one requires them; use ut.tiered(...)")
+        if device.type == "cuda":
+            host.cuda(device)  # refuses memory that no GPU sees
+        self._clock: Clock | None = Clock(plan, device)
+        self._lock = threading.RLock()
+        self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()
+
+    @property
+    def host(self) -> HostTable:
+        """The table in host memory."""
+        return self._host
+
+    @property
+    def placement(self) -> str:
+        """That of the table below."""
+        return self._host.placement
+
+    def gather_blocks(self, device: torch.device) -> int:
+        """New rows come by loads."""
+        return FILL_LINK
+
+    @property
+    def plan(self) -> SlotPlan:
+        """How many slots there are, and what they take."""
+        return self._plan
+
+    @property
+    def device(self) -> torch.device:
+        """Where the slots are."""
+        return self._device
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Bytes of GPU memory that it holds, the id map and all state included, by device."""
+        return {} if self._clock is None else {str(self._device): self._plan.held_bytes}
+
+    def explain(self) -> str:
+        """Slots and bytes, a line each."""
+        return self._plan.explain()
+
+    def _facts(self) -> dict[str, Any]:
+        return table_of(self.shape, self.dtype, slots=self._plan.capacity, device=str(self._device))
+
+    def _read(
+        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
+    ) -> None:
+        with self._alone():
+            self._admit(index, max_blocks)
+            super()._read(index, out, max_blocks, check, sort)
+
+    def admit(self, index: Index, max_blocks: int | None = None) -> None:
+        """Does to the slots what ``gather`` does, and gives no rows: to begin with rows that are known to be hot.
+
+        Row numbers outside the table are left out. On a GPU it returns at once.
+        """
+        index = as_index(index)
+        with self._alone():
+            self._admit(index, max_blocks)
+
+    def _count(self, rows: torch.Tensor) -> TierCount:
+        with self._alone():
+            here = rows.device == self._device
+            table = self._source(rows) if here else self._host.cpu().data_ptr()
+            return count_rows(table, self._rows, self._row_bytes, rows)
+
+    def clear(self) -> None:
+        """Forgets all rows in GPU memory: after rows of the UnifiedTensor were written."""
+        with self._alone():
+            self._open().clear()
+
+    def require_writable(self) -> None:
+        """Refuses: a cached table is read only."""
+        raise ConfigError("a cached table is read only; write to the table below it, cached.host, and then call cached.clear()")
+
+    def close(self) -> None:
+        """Gives the GPU memory back; the UnifiedTensor stays."""
+        with self._lock:
+            self._clock = None
+
+    def __reduce__(self) -> NoReturn:
+        raise ConfigError(
+            "rows of a cached table lie in the memory of one process's GPU, and are not copied from there; copy, save or send "
+            "its UnifiedTensor, cached.host, and call cached() of that"
+        )
+
+    def _admit(self, index: torch.Tensor, max_blocks: int | None) -> None:
+        if index.device == self._device:
+            self._open().admit(index, self._host.cpu().data_ptr(), max_blocks)
+
+    def _open(self) -> Clock:
+        if self._clock is None:
+            raise ConfigError("this cached table has been closed; make another with ut.cached(...)")
+        return self._clock
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """A with-block that runs after all earlier ones, on whatever stream they were, and before all later ones. Nested blocks
+        are one."""
+        with self._lock:
+            if self._done is None or self._clock is None:
+                yield
+                return
+            stream = torch.cuda.current_stream(self._device)
+            stream.wait_event(self._done)
+            self._clock.block.record_stream(stream)  # memory that is let go waits for this stream
+            try:
+                yield
+            finally:
+                stream.record_event(self._done)
+
+    def _source(self, index: torch.Tensor) -> int | Params:
+        clock, plan = self._open(), self._plan
+        if index.device != self._device and index.is_cuda:
+            raise ConfigError(
+                f"row numbers are on {index.device}, but the slots are on {self._device}; cache the table there too"
+            )
+        if index.device != self._device or plan.capacity == 0:
+            return self._host._source(index)
+        tiers = Tiers()
+        host, slots = tiers.host, tiers.map
+        host.base, host.rows = self._host.cpu().data_ptr(), plan.rows
+        slots.slots, slots.slot_bytes = clock.slots.data_ptr(), clock.slots.element_size()
+        tiers.local, tiers.local_rows, tiers.resident = clock.block.data_ptr(), plan.capacity, plan.capacity
+        return tiers
+
+    def _sorts(self, rows: int) -> bool:
+        # At least the rows for which there are no slots come from the host.
+        return sorts(self._host.placement, max(0, rows - self._plan.capacity), self._row_bytes, self._host.nbytes)
+
+    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
+        self._host._require_apart(tensor, name)

@@ -1,0 +1,273 @@
+"""Tables whose rows lie in host memory: what tables above them, with rows in GPU memory, stand on."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import torch
+
+from ..machine import measured_link
+from ..memory import load
+from ..memory.allocator import Buffer, allocate
+from ..memory.copies import copied
+from ..memory.gather import few_blocks
+from ..memory.mapping import explain_table
+from ..memory.plan import sorts
+from ..runtime import arguments, devices
+from ..runtime.errors import ConfigError, NotATensor
+from ..runtime.shown import type_name
+from . import elements, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
+from .rows import overlaps, require_outside
+from .table import Table
+
+FILL_LINK = 8  # blocks, of an H200's link (docs/notes/training-on-h200.md)
+_LOAD_BYTES = 16  # of one thread's load in a gather
+
+
+class HostTable(Table):
+    """A table in host memory, which the CPU and every GPU read. What users make is a :class:`.UnifiedTensor`."""
+
+    _AS_TENSOR = "ut.cpu() and ut.cuda() are tensors over the same bytes"
+
+    def __init__(self, buffer: Buffer, dtype: torch.dtype, shape: Sequence[int]) -> None:
+        self._buffer = buffer
+        self._cpu = buffer.tensor(dtype, torch.Size(shape))
+        # Made now, not when asked for: a compiled function may only look them up.
+        visible = devices.gpus() if buffer.mapping != "heap" else []
+        self._cuda = {gpu.index: buffer.tensor(dtype, torch.Size(shape), gpu) for gpu in visible}
+        self._dtype = dtype
+        self._row_shape = self._cpu.shape[1:]
+        self._row_bytes = math.prod(self._row_shape) * dtype.itemsize
+        self._rows = self._cpu.shape[0]
+
+    @classmethod
+    def empty(
+        cls,
+        shape: int | Sequence[int],
+        dtype: torch.dtype = torch.float32,
+        placement: str = "host",
+    ) -> Self:
+        """A table of ``shape``, its content undefined.
+
+        Args:
+            placement: ``"host"`` (the fastest that the machine offers), ``"mapped"``, ``"registered"`` (can be sent to
+                other processes) or ``"heap"`` (no GPU sees it).
+
+        Raises:
+            OutOfMemory: before anything is allocated.
+        """
+        return cls._allocate(shape_of(shape), dtype, placement)
+
+    @classmethod
+    def _allocate(cls, shape: tuple[int, ...], dtype: torch.dtype, placement: str, touch: bool = True) -> Self:
+        if not isinstance(dtype, torch.dtype):
+            raise ConfigError(f"dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
+        buffer = allocate(math.prod(shape) * dtype.itemsize, placement, touch)
+        buffer.name = f"{type_name(dtype)} {list(shape)}"
+        return cls(buffer, dtype, shape)
+
+    def view(self, *shape: Any, dtype: torch.dtype | None = None) -> Self:
+        """The same memory, from its beginning on, in other dimensions or as another type; it may leave a rest.
+
+        Args:
+            shape: dimensions, one by one or in one sequence; one may be -1, which takes what there is. A type may stand behind
+                them, or alone: then the last dimension changes, as torch's does.
+            dtype: of the elements.
+
+        Raises:
+            ConfigError: they take more bytes than there are.
+        """
+        if shape and isinstance(shape[-1], torch.dtype):
+            shape, dtype = shape[:-1], shape[-1]
+        dtype = self.dtype if dtype is None else dtype
+        arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
+        asked = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape or (*self.shape[:-1], -1)
+        sizes = load.asked_shape(asked)
+        if sizes.count(-1) == 1:
+            known = math.prod(n for n in sizes if n != -1) * dtype.itemsize
+            if not known or self.nbytes % known:
+                raise ConfigError(f"{self.nbytes} bytes cannot be viewed as {dtype} of shape {arguments.shown(asked)}")
+            sizes = tuple(self.nbytes // known if n == -1 else n for n in sizes)
+        sizes = shape_of(sizes)
+        if math.prod(sizes) * dtype.itemsize > self._buffer.nbytes:
+            raise ConfigError(f"{self._buffer.nbytes} bytes cannot be viewed as {dtype} of shape {sizes}")
+        return type(self)(self._buffer, dtype, sizes)
+
+    @property
+    def placement(self) -> str:
+        """``"mapped"``, ``"split"``, ``"registered"`` or ``"heap"``: what ``placement="host"`` has become here."""
+        return self._buffer.mapping
+
+    @property
+    def mapped_bytes(self) -> int:  # type: ignore[override]  # an attribute where it is 0
+        """How many bytes from the beginning on are mapped in large pages, where GPUs read random rows at the link's speed; of a
+        split table the hottest rows belong there."""
+        return min(self._buffer.mapped, self.nbytes)
+
+    def explain(self) -> str:
+        """Where the table lies, and at what rate a GPU is expected to read random rows of it."""
+        return explain_table(self.placement, self.nbytes, self.mapped_bytes, self._row_bytes)
+
+    def cpu(self) -> torch.Tensor:
+        """The table as a CPU tensor: the same memory."""
+        return self._cpu
+
+    def cuda(self, device: torch.device | str | int | None = None) -> torch.Tensor:
+        """The table as a CUDA tensor over the same host memory, for any torch operation: nothing is copied."""
+        if devices.cuda_available() and not self._cuda:
+            raise ConfigError("heap memory is not visible to GPUs; make the table with placement='host'")
+        gpu = devices.as_device("cuda" if device is None else device)
+        if gpu.type != "cuda":
+            raise ConfigError(f"device {gpu} is no GPU; the CPU's view of the table is ut.cpu()")
+        return self._cuda[gpu.index]
+
+    def to(
+        self,
+        device: torch.device | str | int | torch.dtype | torch.Tensor | None = None,
+        dtype: torch.dtype | None = None,
+        non_blocking: bool = False,
+        copy: bool = False,
+    ) -> torch.Tensor:
+        """The table as a tensor of ``device`` over the same host memory: ``cpu()`` or ``cuda(device)``. Nothing is copied,
+        unless ``copy`` says so.
+
+        Args:
+            device: also a type, or a tensor, whose device and type are meant.
+            dtype: the table's own; with ``copy`` any.
+            non_blocking: taken for torch's sake: there is nothing to wait for.
+            copy: whether to make a copy, in the memory of ``device``, of all rows.
+
+        Raises:
+            ConfigError: another type without ``copy``; a GPU that does not see the memory.
+        """
+        if isinstance(device, torch.Tensor):
+            dtype = device.dtype
+            device = device.device
+        elif isinstance(device, torch.dtype):
+            device, dtype = None, device
+        on = devices.as_device("cpu" if device is None else device)
+        dtype = self._dtype if dtype is None else dtype
+        arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
+        copy = arguments.switch("copy", copy)
+        if dtype != self._dtype and not copy:
+            raise ConfigError(
+                f"the table holds {self._dtype}, and to() gives the same bytes; to({str(on)!r}, {dtype}, copy=True) is a copy"
+            )
+        if copy:
+            return copied(self.cpu(), on, dtype)
+        return self.cpu() if on.type == "cpu" else self.cuda(on)
+
+    def __getitem__(self, index: Any) -> torch.Tensor:
+        """What torch's indexing gives, over the same bytes. Whole rows by their numbers, or by a mask, are gathered to a new
+        tensor on the device of these; whole numbers, slices, ``...`` and None give a view on the CPU; others a new tensor.
+
+        Raises:
+            IndexOutOfRange, ConfigError: what it does not have, or take.
+        """
+        if isinstance(index, torch.Tensor) and index.dtype != torch.bool:
+            if torch.compiler.is_compiling() or self._learns(index):
+                return torch.ops.hinterland.gather(self._beside(index), index)
+            return self.gather(index)
+        return elements.read(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        """Writes ``value`` there, as torch does: a number, or what can be expanded to the shape, of any type and on any device.
+        Rows by their numbers are as ``scatter_`` writes them: those of one number may mix, and none of a bad one is written.
+
+        Raises:
+            IndexOutOfRange, ConfigError: what it does not have, or take.
+        """
+        elements.write(self, index, value)
+
+    def _apart(self, given: torch.Tensor) -> torch.Tensor:
+        """``given``, or a copy where it lies in the table's own memory."""
+        return given.clone() if overlaps(given, self._buffer.address, self._buffer.nbytes) else given
+
+    def _beside(self, index: torch.Tensor) -> torch.Tensor:
+        """The table as a tensor on the device of ``index``."""
+        return self._cuda[index.device.index] if index.is_cuda else self._cpu
+
+    def _learns(self, index: torch.Tensor) -> bool:
+        """Whether rows on the device of ``index`` have gradients."""
+        held = self._cuda.get(index.device.index) if index.is_cuda else self._cpu
+        return held is not None and held.requires_grad
+
+    def __copy__(self) -> Self:
+        """The same memory."""
+        made = object.__new__(type(self))
+        made.__dict__.update(self.__dict__)
+        return made
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether ``ut.cpu()`` requires grad, or ``ut.cuda()``, whose rows then have gradients."""
+        return any(held.requires_grad for held in (self._cpu, *self._cuda.values()))
+
+    def _tensor_for(self, device: torch.device, what: str) -> torch.Tensor:
+        return self.to(device)
+
+    def tensor_on(self, device: torch.device) -> torch.Tensor:
+        """All rows as a tensor that ``device`` reads where they lie."""
+        return self.to(device)
+
+    def gather_blocks(self, device: torch.device) -> int:
+        """As few as where rows are copied in bulk, or as were measured to fill the link."""
+        few, link = few_blocks(device, self._row_bytes), measured_link()
+        if few is not None or link is None:
+            return few or FILL_LINK
+        return link.threads_to_saturate.get(_LOAD_BYTES, FILL_LINK)
+
+    def tiers_of(self, index: torch.Tensor) -> dict[str, int]:
+        """All come from the host."""
+        return {"host": index.numel()}
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """The same memory as an array, unless ``dtype`` or ``copy`` asks for another."""
+        try:
+            held = self._cpu.detach().numpy()
+        except TypeError:
+            words = type_name(elements.WORDS[self.element_size()])
+            raise NotATensor(
+                f"numpy has no {type_name(self._dtype)}; ut.cpu().float().numpy() is a copy, and ut.view(torch.{words}) has "
+                "the same bytes as whole numbers"
+            ) from None
+        if copy is False and dtype not in (None, held.dtype):
+            raise ConfigError(f"an array of {dtype} is a copy of a table of {held.dtype}, and copy=False allows none")
+        return held.astype(held.dtype if dtype is None else dtype, copy=bool(copy))
+
+    def __dlpack__(self, **options: Any) -> Any:
+        """The same memory, as the CPU's."""
+        return self._cpu.detach().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The CPU."""
+        return self._cpu.__dlpack_device__()
+
+    def _source(self, index: torch.Tensor) -> int:
+        if index.is_cuda and not self._cuda:
+            self.cuda()
+        return self._buffer.address
+
+    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
+        require_outside(tensor, name, self._buffer.address, self._buffer.nbytes)
+
+    def _sorts(self, rows: int) -> bool:
+        return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.mapped_bytes)
+
+
+def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """The dimensions of a table, checked."""
+    try:
+        sizes = tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
+    except (TypeError, RuntimeError):  # the last is a tensor's
+        raise ConfigError(f"a table's shape is made of whole numbers, not {arguments.shown(shape)}") from None
+    if not sizes or any(n < 0 for n in sizes):
+        raise ConfigError(f"a table has at least one dimension and none below 0, not shape {arguments.shown(sizes)}")
+    # Empty ones too: torch counts what lies between their rows. 16 bytes are the widest element.
+    if math.prod(max(n, 1) for n in sizes) > arguments.MOST // 16:
+        raise ConfigError(f"shape {arguments.shown(sizes)} has more elements than 64 bits count the bytes of; make it smaller")
+    return sizes

@@ -1,0 +1,62 @@
+"""Where the rows of a file are put, and that they are the same from there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland.runtime.errors import ConfigError
+from hinterland.table import TieredStorage
+
+
+@pytest.fixture
+def rows(tmp_path):
+    made = torch.randn(500, 16)
+    np.save(tmp_path / "x.npy", made.numpy())
+    return made
+
+
+def opened(tmp_path):
+    return hl.open_table(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    ("asked", "kind"),
+    [
+        ({}, hl.UnifiedTensor),
+        ({"host": "1GiB"}, hl.UnifiedTensor),
+        ({"host": 0}, TieredStorage),
+        ({"gpu": 4096, "host": 8192}, TieredStorage),
+        ({"gpu": 8192}, hl.TieredTensor),
+        ({"peers": 8192, "host": 32_000}, hl.TieredTensor),
+        ({"gpu": "16KiB", "hot": "recent"}, hl.CachedTensor),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("scored", [False, True])
+def test_rows_are_the_same_wherever_they_are_put(tmp_path, rows, device, asked, kind, scored):
+    if scored and "hot" not in asked:
+        asked = {**asked, "hot": torch.rand(500)}
+    table = opened(tmp_path).place(**asked, devices=["cpu"] if device.type == "cpu" else [device])
+    assert type(table) is kind
+    index = torch.randint(-500, 500, (300,), device=device)
+    for _ in range(2):
+        assert torch.equal(table[index].cpu(), rows[index.cpu()])
+    assert table.explain()
+
+
+def test_the_hottest_rows_lie_nearest(tmp_path, rows):
+    scores = torch.rand(500)
+    table = opened(tmp_path).place(gpu=8192, host=8192, hot=scores, devices=["cpu"])
+    hottest = scores.argsort(descending=True)
+    counted = table.count(hottest).rows
+    assert counted["local"] > 50 and counted["host"] == 128 and sum(counted.values()) == 500
+    assert table.count(hottest[: counted["local"]]).rows["local"] == counted["local"]
+
+
+@pytest.mark.parametrize("asked", [{}, {"peers": 1}, {"host": 1}, {"hot": "often"}, {"devices": ["cpu", "cpu"]}], ids=str)
+def test_what_does_not_go_together_is_refused(tmp_path, rows, asked):
+    with pytest.raises(ConfigError, match="lately|recent"):
+        opened(tmp_path).place(**{"gpu": 9000 if asked else None, "hot": "recent", **asked})
