@@ -30,7 +30,7 @@ class ArrowFile:
         reader = self._reader(())
         self.schema, self._batches = reader.schema, reader.num_record_batches
         self.unread = unread(self.schema)
-        self.rows, self.groups = reader.count_rows(), 1  # by the batches' heads
+        self.rows, self.groups = self._count(reader), 1
 
     def parts(self, program: Program | None = None) -> list[Part]:
         """All of it: there are no statistics."""
@@ -55,6 +55,16 @@ class ArrowFile:
                 raise FormatError(f"{self.path}: the column {name!r} has {len(column)} of {batch.num_rows} rows; it is damaged")
         self._file.ask_for(_buffers(batch))
         return batch
+
+    def _count(self, reader: Any) -> int:
+        """The rows, by the batches' heads, or before pyarrow 26 by their first column, which is read."""
+        import pyarrow.ipc
+
+        if hasattr(reader, "count_rows"):
+            return int(reader.count_rows())
+        options = pyarrow.ipc.IpcReadOptions(use_threads=False, included_fields=[0] if self.schema.names else None)
+        first = pyarrow.ipc.open_file(pyarrow.BufferReader(self._file.buffer), options=options)
+        return sum(first.get_batch(number).num_rows for number in range(self._batches))
 
     @cached_property
     def _is_compressed(self) -> bool:
