@@ -29,7 +29,6 @@ COMMANDS = (
     "storage",
     "traffic",
     "train",
-    "version",
 )
 _ABOUT = "GPU code reads data larger than GPU memory directly: graphs and tables in host memory, at link speed."
 
@@ -84,7 +83,7 @@ def main(
     name: str = "hinterland",
     about: str = _ABOUT,
     package: str = __name__,
-    names: Sequence[str] = COMMANDS,
+    names: Sequence[str] = ("version", *COMMANDS),
     records: bool = True,
 ) -> None:
     """Runs the command line, or that of a package that stands on this one: modules of ``package`` are called as their commands,
