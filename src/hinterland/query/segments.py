@@ -52,6 +52,8 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Numbers) ->
     valid, values = array.buffers()
     rows, at = len(array), array.offset
     _require(what, rows, values, (at + rows) * bits)
+    if not array.null_count:  # pyarrow has bits of Parquet's columns that may have nulls, also where none is
+        valid = None
     if valid is not None:
         _require(what, rows, valid, at + rows)
     address, first_bit = (values.address, at) if values is not None else (0, 0)
@@ -125,7 +127,7 @@ def _validate(what: str, array: Any) -> None:
 
 def _of_texts(array: Any, begin: int, texts: Numbers) -> Segment:
     """Of texts as they are: their codes, which stand for themselves."""
-    valid, codes = array.buffers()[0], texts.of_texts(array)
+    valid, codes = array.buffers()[0] if array.null_count else None, texts.of_texts(array)
     themselves = texts.themselves
     return Segment(
         begin, begin + len(array), codes.ctypes.data, 0, valid.address if valid is not None else 0, array.offset,
