@@ -186,3 +186,10 @@ def test_a_column_without_any_value(tmp_path, kind):
     assert query.agg("count(n)", "min(n)", "mean(n)", "sum(n)").rows == [
         {"count(n)": 0, "min(n)": None, "mean(n)": None, "sum(n)": 0}
     ]
+
+
+def test_bits_of_no_null_are_not_kept():
+    """Pyarrow has some of Parquet's columns that may have nulls."""
+    values, bits = pa.py_buffer(np.arange(9, dtype=np.int64).tobytes()), pa.py_buffer(b"\xff\x01")
+    for array, kept in ((pa.Array.from_buffers(pa.int64(), 9, [bits, values]), False), (pa.array([1, None]), True)):
+        assert bool(segment_of("a column", array, 0, kind_of(array.type), Numbers()).valid) == kept
