@@ -88,7 +88,8 @@ def test_the_readme_links_every_page():
 
 def test_the_options_of_algorithms_are_explained():
     own = {name for of in algorithms.described() for name in of.options}
-    has = {name for make in algorithms.commands().values() for name in signature(spread(make)).parameters} - own - {"graph", "access"}
+    made = algorithms.commands().values()
+    has = {name for make in made for name in signature(spread(make)).parameters} - own - {"graph", "access"}
     table = (ROOT / "docs" / "cli.md").read_text().partition("| option | for | meaning |")[2].partition("\n\n")[0]
     told = [re.findall("`--([a-z-]+)", row) for row in table.splitlines() if row.startswith("| `")]
     assert has <= {name.replace("-", "_") for row in told for name in row}
