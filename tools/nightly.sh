@@ -28,10 +28,11 @@ step "all cases of the programs in C++, of which every change tries a quarter"
 HINTERLAND_EXAMPLES=nightly .venv/bin/python -m pytest -q -n 2 $(git grep -l 'programs import' -- 'tests/*/test_*.py')
 
 step "every kernel for sm_80, sm_90 and sm_100, optimized"
-.venv/bin/hinterland kernels build --arch sm_80,sm_90,sm_100 --output build/nightly/kernels 2> /dev/null
+PYTHONPATH=papers .venv/bin/python -m hinterland_papers kernels build --arch sm_80,sm_90,sm_100 --output build/nightly/kernels 2> /dev/null
 
-step "the readers, fuzzed for $seconds s"
+step "the readers and queries, fuzzed for $seconds s each"
 .venv/bin/python -m pip install -q -c constraints.txt atheris
 .venv/bin/python tests/graph/formats/fuzz_readers.py -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096
+.venv/bin/python tests/query/fuzz_files.py -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096
 
 step "done"

@@ -102,7 +102,7 @@ def query(path: Any, device: torch.device | str | int | None = None) -> Query:
     Args:
         path: of the file.
         device: where it is answered. None is the CPU, which reads the file where it lies: the quickest way to one answer. A GPU
-            reads copies of the columns in mapped host memory, which are made when a column is first asked for, and live as
+            reads copies of the columns in page-locked host memory, which are made when a column is first asked for, and live as
             long as this query and those made from it: the quickest way to the answers that follow. Of numbers of which at
             most 65,536 differ the copy is codes of one or two bytes. Both give the same answers, but for the last digits of
             sums of floats.

@@ -81,7 +81,7 @@ _made: weakref.WeakSet[HeldTable] = weakref.WeakSet()
 
 
 def _anew_in_child() -> None:
-    """A thread that asked while the process was forked is not in the child, nor those that decode."""
+    """A thread that asked while the process was forked is not in the child, nor those that read ahead."""
     for held in _made:
         held.one_at_a_time, held._opened = threading.RLock(), None
 

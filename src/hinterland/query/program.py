@@ -1,4 +1,4 @@
-"""A predicate as native code takes it: tests of columns, and the steps that join them; and what statistics say of it."""
+"""A predicate as both processors take it: tests of columns, and the steps that join them; and what statistics say of it."""
 
 from __future__ import annotations
 

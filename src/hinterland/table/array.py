@@ -23,11 +23,11 @@ from ..runtime.shown import table_of
 from ..storage.cache import StorageCache, StorageStats
 from ..storage.layout import Layout, Volume, is_bare
 from ..storage.volume import MODES, Paths, bare_devices, create, locate
-from ..table.stored import StoredTable
-from ..table.tiered import Devices
-from ..table.tiered_storage import TieredStorage, make
 from .pinned import Pinned
 from .rows import Index, as_words, row_numbers
+from .stored import StoredTable
+from .tiered import Devices
+from .tiered_storage import TieredStorage, make
 
 HOST_BUDGET = "256MiB"  # of a cache, unless said
 _EXPECTED = 16  # of the cache's bytes, what is known of batches takes one at most: chosen, not measured

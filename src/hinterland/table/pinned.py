@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from .. import _core
 from ..runtime.shown import Shown
-from ..table.stored import StoredTable
+from .stored import StoredTable
 
 
 class Pinned(Shown):

@@ -27,12 +27,14 @@ class Table(TensorLike, Shown, ABC):
 
     ``gather``, ``scatter_``, ``count`` and ``prefetch`` are those of every table. Where rows lie is said by a few methods that
     each kind of table has of its own: one whose rows kernels reach has :meth:`_source`; any other has ``in_reach = False``,
-    :meth:`_read`, :meth:`_count` and, if it is written to, :meth:`_write`.
+    :meth:`_read`, :meth:`_count`, which names a tier of ``TIERS``, and, if it is written to, :meth:`_write`. Each sets
+    ``_rows``, ``_row_shape``, ``_row_bytes`` and ``_dtype``, says its ``placement``, and in ``_AS_TENSOR`` what sentences tell
+    who takes it for an ordinary tensor.
 
     Attributes:
         in_reach: whether kernels read and write its rows where they lie (:meth:`reach`). Others are fetched and put back.
         collective: whether all ranks of a group gather at once (:class:`.Collective`).
-        keepable: whether :meth:`tiered` makes a table of it whose hottest rows lie in GPU memory.
+        keepable: whether training keeps its hottest rows in GPU memory: it has ``tiered``, then, which makes such a table.
         file: the :class:`.StorageArray` that it is, or that is its last tier; None where all rows lie in memory.
         mapped_bytes: how many bytes from its beginning on are mapped in large pages; 0 where that is not known of it.
     """
@@ -148,7 +150,7 @@ class Table(TensorLike, Shown, ABC):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row: of ``ut[0]``."""
+        """Bytes of one row: of ``table[0]``."""
         return self._row_bytes
 
     def __len__(self) -> int:
