@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 
+import numpy as np
 import pytest
 
 pa = pytest.importorskip("pyarrow")
@@ -84,18 +85,39 @@ def test_memory_that_is_not_there(path, monkeypatch):
         hl.query(path).agg("sum(x)")
 
 
-def test_a_question_that_is_interrupted():
-    """Within DuckDB as within a batch; and the next one is answered."""
+@pytest.mark.parametrize("where", ["in a batch", "in DuckDB"])
+def test_a_question_that_is_interrupted(where):
+    """And the next one is answered."""
+    rows = 1000 if where == "in a batch" else 1_000_000
+    batch = pa.record_batch({"x": np.ones(rows)})
 
     def batches():
         for _ in range(10**6):
-            time.sleep(0.001)
-            yield pa.record_batch({"x": [1.0] * 1000})
+            if where == "in a batch":
+                time.sleep(0.001)
+            yield batch
 
     schema = pa.schema([("x", pa.float64())])
+    what = "x" if where == "in a batch" else " + ".join(f"sin(x + {i})" for i in range(200))
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     begun = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        engine.ask("t", f"select sum(sin(x)) from {engine.ROWS}", [], schema, batches())
+        engine.ask("t", f"select sum({what}) from {engine.ROWS}", [], schema, batches())
     assert time.monotonic() - begun < 60
     assert engine.ask("t", f"select count(*) from {engine.ROWS}", [], schema, iter([])) == [(0,)]
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_a_forked_child_ends_as_it_says(path, asks):
+    program = f"""
+import os, sys, hinterland as hl
+hl.query({str(path)!r}).agg("sum(x)")
+child = os.fork()
+if child == 0:
+    if {asks}:
+        assert hl.query({str(path)!r}).agg("sum(x)").rows == [{{"sum(x)": 499500}}]
+    sys.exit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "7\n", done.stderr

@@ -210,3 +210,10 @@ def test_what_pyarrow_does_not_read_is_not_called_damaged(tmp_path):
     )
     with pytest.raises(ConfigError, match="pyarrow does not read it: .*; write it with other encodings"):
         hl.query(tmp_path / "t").group_by("t").agg("count()")
+
+
+def test_a_name_that_is_a_path_as_well(tmp_path):
+    """Of a field of a struct, as parquet calls it."""
+    table = pa.table({"a": [{"b": 1}, {"b": 2}], "a.b": [10, 20]})
+    pa.parquet.write_table(table, tmp_path / "t.parquet")
+    assert hl.query(tmp_path / "t.parquet").agg('sum("a.b")').rows[0].popitem()[1] == 30

@@ -131,3 +131,10 @@ def test_a_number_by_itself_is_an_int_or_a_float(tmp_path, asked, wanted, device
     assert (found[asked], type(found[asked])) == (wanted, type(wanted))
     assert (found["0.1 * sum(x)"], type(found["0.1 * sum(x)"])) == (1, int)
     assert [row[asked] for row in query.group_by("k").agg(asked).rows] == [wanted] * 2
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("test", "matched"), [("> 3.4028235e38", 1), (">= 340282346638528859811704183484516925441", 1)])
+def test_bounds_beyond_what_a_column_holds(test, matched, tmp_path):
+    file = write(pa.table({"f": pa.array([1.0, float("inf")], "float32")}), tmp_path / "t", "arrow", 10)
+    assert hl.query(file).filter(f"f {test}").agg("count()").rows == [{"count()": matched}]

@@ -60,3 +60,9 @@ def test_the_hottest_rows_lie_nearest(tmp_path, rows):
 def test_what_does_not_go_together_is_refused(tmp_path, rows, asked):
     with pytest.raises(ConfigError, match="lately|recent"):
         opened(tmp_path).place(**{"gpu": 9000 if asked else None, "hot": "recent", **asked})
+
+
+@pytest.mark.parametrize("hot", ["recent", None])
+def test_devices_that_are_none_are_refused(tmp_path, rows, hot):
+    with pytest.raises(ConfigError, match="devices"):
+        opened(tmp_path).place(gpu=9000, hot=hot, devices=3.5)

@@ -220,9 +220,9 @@ def _float_bounds(kind: Kind, order: str, exact: Fraction, whole: bool) -> tuple
     if kind.bits < 64:  # the least float32 not below, and the greatest not above
         with np.errstate(over="ignore"):
             narrow_low, narrow_high = np.float32(low), np.float32(high)
-        if float(narrow_low) < low:  # as float64: NumPy 2 rounds a float of Python's to float32 before it compares
-            narrow_low = np.nextafter(narrow_low, np.float32(endless))
-        if float(narrow_high) > high:
-            narrow_high = np.nextafter(narrow_high, np.float32(-endless))
+            if float(narrow_low) < low:  # as float64: NumPy 2 rounds a float of Python's to float32 before it compares
+                narrow_low = np.nextafter(narrow_low, np.float32(endless))
+            if float(narrow_high) > high:
+                narrow_high = np.nextafter(narrow_high, np.float32(-endless))
         low, high = float(narrow_low), float(narrow_high)
     return (low, high) if low <= high else (endless, -endless)

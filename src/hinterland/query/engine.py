@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
 from .. import _core
@@ -16,15 +18,16 @@ _CONFIG = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",  # names in SQL are never variables of Python's
     "temp_directory": "",
+    "allocator_background_threads": "true",  # gives back what many groups took
 }
 _lock = threading.Lock()
 _opened: Any = None
-_of_parents: list[Any] = []  # whose threads are not in this process: to close one would wait for them
 
 
 def _anew_in_child() -> None:
+    """What the parent opened is never closed here, not even as the process ends: its threads are not in it."""
     global _lock, _opened
-    _of_parents.append(_opened)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_opened))
     _lock, _opened = threading.Lock(), None
 
 
@@ -54,23 +57,36 @@ def ask(path: str, sql: str, values: Sequence[str], schema: Any, batches: Iterat
     raised: list[BaseException] = []
 
     def taken() -> Iterator[Any]:
+        _core.set_num_threads(threads)  # of whichever thread reads
         try:
             yield from batches
         except BaseException as error:
             raised.append(error)
             raise
 
-    cursor = _cursor(duckdb)
-    try:
-        cursor.execute(f"set threads = {_core.num_threads()}")
+    def answer() -> list[tuple[Any, ...]]:
+        cursor.execute(f"set threads = {threads}")
         cursor.register(ROWS, pyarrow.RecordBatchReader.from_batches(schema, taken()))
         found: list[tuple[Any, ...]] = cursor.execute(sql, list(values)).fetchall()
         return found
+
+    cursor, threads = _cursor(duckdb), _core.num_threads()
+    try:
+        with ThreadPoolExecutor(1) as beside:  # DuckDB sees signals seconds late, and makes an error of its own of them
+            coming = beside.submit(answer)
+            try:
+                wait([coming])
+            except BaseException:
+                while not coming.done():  # an interrupt before the question has begun ends nothing
+                    cursor.interrupt()
+                    wait([coming], 0.05)
+                raise
+            return coming.result()
     except duckdb.Error as error:
         if raised:
             raise raised[0] from None
         if isinstance(error, duckdb.OutOfMemoryException):
-            raise MemoryError(str(error)) from error
+            raise MemoryError(str(error).partition("\n")[0]) from error
         raise
     finally:
         cursor.close()

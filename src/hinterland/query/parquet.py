@@ -97,7 +97,8 @@ class ParquetFile:
     def _read(self, part: Part, names: list[str], threads: bool) -> list[Any]:
         self._ask_for(part, names)
         try:
-            table = self._reader.read_row_group(part.group, columns=names, use_threads=threads)
+            # A name with a dot is also that of a field of a struct.
+            table = self._reader.read_row_group(part.group, columns=names, use_threads=threads).select(names)
         except OSError as error:
             raise self._refusal(part, names, error) from error
         if table.num_rows != part.end - part.begin:

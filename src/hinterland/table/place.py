@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-from ..runtime.arguments import one_of
+from ..runtime.arguments import one_of, shown
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
@@ -18,7 +18,7 @@ from .tiered import Devices
 from .unified import UnifiedTensor
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class OpenTable(Shown):
     """A table of which nothing has been read yet. ``hl.open_table(path)`` makes one.
 
@@ -60,7 +60,10 @@ class OpenTable(Shown):
                     "rows that were asked for lately are kept in one GPU, of a table that is whole in host memory: say gpu=, "
                     "leave out peers= and host=, or give scores instead of hot='recent'"
                 )
-            listed = [devices] if devices is None or isinstance(devices, str | int | torch.device) else list(devices)
+            try:
+                listed = [devices] if devices is None or isinstance(devices, str | int | torch.device) else list(devices)
+            except (TypeError, RuntimeError):
+                raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
             if len(listed) != 1:
                 raise ConfigError(f"hot='recent' keeps rows in one GPU, and devices names {len(listed)}; name one")
             return UnifiedTensor.holding(array).cached(gpu, listed[0])
