@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "query/varint.hpp"
-
 namespace hinterland::native {
 
 class Compact {
@@ -69,9 +67,14 @@ class Compact {
   }
   uint8_t byte() { return pass(1) ? at_[-1] : 0; }
 
+  // Groups of seven bits, the lowest first; ten at most.
   uint64_t varint() {
-    uint64_t value;
-    if (read_varint(at_, end_, 10, value)) return value;
+    uint64_t value = 0;
+    for (int shift = 0; shift < 70 && at_ != end_; shift += 7) {
+      const uint8_t group = *at_++;
+      value |= static_cast<uint64_t>(group & 127) << shift;
+      if (group < 128) return value;
+    }
     ok_ = false;
     return 0;
   }

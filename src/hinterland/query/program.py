@@ -45,7 +45,6 @@ class Program:
         self.tests: list[Test] = []
         self.steps: list[int] = []
         self.depth = self._add(predicate, kinds)
-        self.predicate = predicate
 
     @property
     def columns(self) -> list[str]:
@@ -87,7 +86,7 @@ def _one_of(what: Any, kinds: dict[str, Kind]) -> Test | None:
         return Test("table", name, text=("==", tuple(text for test in tests if test.text is not None for text in test.text[1])))
     ranges = [test.range for test in tests if test.range is not None]
     numbers = tuple(sorted({one.low for one in ranges if one.low == one.high}))
-    return Test("set", name, numbers=numbers, orders=len(numbers))
+    return Test("set", name, numbers=numbers)
 
 
 def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:

@@ -18,7 +18,7 @@ class Segment(NamedTuple):
         values: the address of the first row's value; of bits the byte that bit ``value_at``, the first row's, counts from.
         valid: the address of a bit for each row, from bit ``valid_at`` on; 0 where all have a value.
         codes: of texts, the address of the code of each of ``entries`` of a dictionary, int32.
-        element, bits: of a value.
+        element: the type of a value.
     """
 
     begin: int
@@ -30,7 +30,6 @@ class Segment(NamedTuple):
     codes: int
     entries: int
     element: str
-    bits: int
     keeps: Any
 
 
@@ -66,7 +65,7 @@ def segment_of(what: str, array: Any, begin: int, kind: Kind, texts: Numbers) ->
             address = taken.ctypes.data
     return Segment(
         begin, begin + rows, address, first_bit, valid.address if valid is not None else 0, at, codes.ctypes.data, entries,
-        element, bits, keeps,
+        element, keeps,
     )  # fmt: skip
 
 
@@ -131,7 +130,7 @@ def _of_texts(array: Any, begin: int, texts: Numbers) -> Segment:
     themselves = texts.themselves
     return Segment(
         begin, begin + len(array), codes.ctypes.data, 0, valid.address if valid is not None else 0, array.offset,
-        themselves.ctypes.data, len(themselves), "int32", 32, [array, codes, themselves],
+        themselves.ctypes.data, len(themselves), "int32", [array, codes, themselves],
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ def statistics_of(
     kind: Kind, descriptor: Any, file: Any, least: np.ndarray, greatest: np.ndarray, nulls: np.ndarray, rows: np.ndarray
 ) -> Statistics:  # fmt: skip
     """From where bounds are stored in a file, a buffer of pyarrow's: [n, 2], their first bytes and sizes; -1: there is none."""
-    physical = descriptor.physical_type if width_of(kind, descriptor) is not None else None
+    physical = descriptor.physical_type if _is_plain(kind, descriptor) else None
     (lows, first), (highs, second) = (_values(kind, physical, file, places) for places in (least, greatest))
     known = first & second & (lows <= highs).astype(bool)
     nothing = b"" if kind.family == "text" else 0
@@ -43,17 +43,16 @@ def statistics_of(
     return Statistics(known, made[0], made[1], nulls.astype(np.int64), rows.astype(np.int64))
 
 
-def width_of(kind: Kind, descriptor: Any) -> int | None:
-    """Bytes of a value in memory, of columns that are stored as what they are or narrower; None of others."""
+def _is_plain(kind: Kind, descriptor: Any) -> bool:
+    """Whether values are stored as what they are, or narrower."""
     physical, family = descriptor.physical_type, kind.family
     if family == "decimal":
-        fits = physical in ("INT32", "INT64") or (physical == "FIXED_LEN_BYTE_ARRAY" and 0 < descriptor.length <= 16)
-        return 16 if fits else None
+        return physical in ("INT32", "INT64") or (physical == "FIXED_LEN_BYTE_ARRAY" and 0 < descriptor.length <= 16)
     if family == "float" and kind.bits == 16:
-        return 2 if physical == "FIXED_LEN_BYTE_ARRAY" and descriptor.length == 2 else None
+        return physical == "FIXED_LEN_BYTE_ARRAY" and descriptor.length == 2
     if family == "time" and kind.bits == 64:
         logical = json.loads(descriptor.logical_type.to_json())
-        return 8 if physical == "INT64" and logical.get("timeUnit") == _UNITS.get(getattr(kind.arrow, "unit", "")) else None
+        return physical == "INT64" and logical.get("timeUnit") == _UNITS.get(getattr(kind.arrow, "unit", ""))
     wanted = {
         "text": "BYTE_ARRAY",
         "bool": "BOOLEAN",
@@ -61,7 +60,7 @@ def width_of(kind: Kind, descriptor: Any) -> int | None:
         "integer": "INT64" if kind.bits == 64 else "INT32",
         "time": "INT32",
     }[family]
-    return max(kind.bits // 8, 1) if physical == wanted else None
+    return physical == wanted
 
 
 def _values(kind: Kind, physical: str | None, file: Any, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,6 @@ import torch
 
 from .. import _core
 from ..memory import TierCount, faults
-from ..memory.count import COUNTS, TIERS
 from ..runtime import arguments
 from ..runtime.errors import HinterlandError, StorageError
 from ..runtime.files import refused
@@ -364,7 +363,7 @@ class StorageArray(StoredTable):
         rows = rows.cpu()
         pages = self._table.count_pages(rows.data_ptr(), rows.numel())
         asked = {"bytes": pages * self.line_bytes, "requests": pages, "hits": rows.numel()}
-        return TierCount({**{tier: dict.fromkeys(COUNTS, 0) for tier in TIERS}, "storage": asked}, self._row_bytes)
+        return TierCount({**TierCount.of({}, self._row_bytes).tiers, "storage": asked}, self._row_bytes)
 
     def tiered(
         self,
