@@ -301,7 +301,7 @@ def _for_threads(prepared: Prepared, sources: list[int]) -> Prepared | None:
     graph, on_cpu, threads = prepared.graph, prepared.device.type == "cpu", _core.num_threads()
     most = _SHORT if on_cpu else min(_SHORT, _SHORT_OF_THREAD * threads)
     least = threads if on_cpu else threads * _core.BC_SOURCES_TOGETHER
-    if graph.neighbor_lists.caches or graph.num_vertices + graph.num_edges > most or len(sources) < least:
+    if graph.neighbor_lists.stored or graph.num_vertices + graph.num_edges > most or len(sources) < least:
         return None
     return prepared if on_cpu else prepared_for(graph, "bc", None, "cpu")
 

@@ -14,7 +14,6 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
-from ..storage.cache import reading
 from . import passes
 from .algorithms import Algorithm, register
 from .graph import Graph, require_graph, require_result
@@ -207,7 +206,7 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
     if labels.shape != (graph.num_vertices,):
         raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {graph.num_vertices} vertices")
     view = checked_view(restored(graph).neighbor_lists)
-    with reading(view.caches):
+    with view.reading():
         rule, at = _core.verify_components(view.words, labels.data_ptr())
     if rule == _core.COMPONENTS_RULES["smallest"]:
         raise VerificationError(

@@ -247,7 +247,7 @@ class Graph(OverLists, Shown):
     def __getstate__(self) -> dict[str, Any]:
         """Its arrays, those on storage by their paths, and what it remembers, but no transpose in memory: it is built anew."""
         turned = None if isinstance(self._transposed, weakref.ref) else self._transposed()
-        return {**self.__dict__, "_transposed": turned if turned is not None and turned.neighbor_lists.caches else None}
+        return {**self.__dict__, "_transposed": turned if turned is not None and turned.neighbor_lists.stored else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _transposed=_no_graph)

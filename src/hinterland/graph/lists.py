@@ -11,8 +11,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
-from ..storage import StorageCache
-from ..table import StorageArray
+from ..table.device import StoredArrays
 from . import arrays
 from .arrays import Array
 from .packed import PackedLists, pack
@@ -163,14 +162,9 @@ class NeighborLists:
         return isinstance(self._listed, torch.Tensor) and self._listed.is_cuda
 
     @property
-    def stored(self) -> list[StorageArray]:
+    def stored(self) -> StoredArrays:
         """The arrays that lie on storage."""
-        return [file for array in self.arrays.values() if (file := arrays.file_of(array)) is not None]
-
-    @property
-    def caches(self) -> list[StorageCache]:
-        """The caches of the arrays that lie on storage, each once; none where all are in memory."""
-        return list(dict.fromkeys(array.cache for array in self.stored))
+        return StoredArrays(file for array in self.arrays.values() if (file := arrays.file_of(array)) is not None)
 
     @property
     def placement(self) -> dict[str, str]:
@@ -207,7 +201,7 @@ class NeighborLists:
         """Offsets, neighbours and weights on the CPU, once the offsets are known to be right still; see
         :meth:`.Graph.checked_rows`. What lies on storage is read whole, and a warning says so."""
         indptr = self.checked_offsets()
-        for cache in self.caches:
+        for cache in self.stored.caches:
             path, taken = self.stored[0].path, format_bytes(sum(array.nbytes for array in self.stored))
             warn_once(
                 f"{path} in memory",

@@ -16,7 +16,6 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
-from ..storage.cache import reading
 from ..table import UnifiedTensor
 from . import passes
 from .algorithms import Algorithm, register
@@ -296,7 +295,7 @@ def verify_pagerank(
     degrees = graph.degrees().cpu()
     shares = torch.where(degrees > 0, damping * scores / degrees.clamp(min=1), 0.0)
     after = ((1 - damping) + damping * float(scores[degrees == 0].sum())) * p
-    with reading(view.caches):
+    with view.reading():
         broken, at = _core.follow_walk(view.words, shares.data_ptr(), after.data_ptr())
     if broken:
         raise VerificationError(f"the graph is broken: {edge_at(view, at)[2]} leads to no vertex")

@@ -13,15 +13,14 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
 from ..runtime.warned import warn_once
-from ..storage import StorageCache
-from ..storage.on_device import DeviceStore
+from ..table.device import Through
 from .algorithms import named
 from .arrays import index_dtype
 from .graph import Graph, require_graph
 from .lists import NeighborLists
 from .plan import BESIDE, GraphPlan, plan_graph, room_within
 from .room import is_little
-from .view import WORDS_BYTES, View, allocated, least_lines_bytes
+from .view import WORDS_BYTES, View, all_through, allocated
 
 _CLOSED = "the prepared graph has been closed; prepare it again"
 _CONVERT = "hinterland convert IN.hl OUT.hl --placement storage writes lists of in-neighbours into a file"
@@ -50,7 +49,7 @@ class Prepared(Shown):
         words = 2 * allocated(WORDS_BYTES)
         least = words + max((algorithm.state_bytes(graph) for algorithm in wanted), default=0)
         ample = words + max((algorithm.ample(graph) for algorithm in wanted), default=0)
-        lines = least_lines_bytes(graph.neighbor_lists)
+        lines = graph.neighbor_lists.stored.least_bytes
         if budget is not None and least + lines > budget:
             device = _without_gpu(device, budget, least + lines, algorithms)
         lines = 0 if device.type == "cpu" else lines
@@ -60,7 +59,7 @@ class Prepared(Shown):
         room += lines - min(room, reserved - least)
         self.reserved = reserved - words
         incoming_only = any(algorithm.incoming_only for algorithm in wanted)
-        on_storage = bool(graph.neighbor_lists.caches)
+        on_storage = bool(graph.neighbor_lists.stored)
         if incoming_only and on_storage:
             _require_transpose(graph)
         known = graph.transpose() if incoming_only or not graph.directed else graph.known_transpose
@@ -97,16 +96,9 @@ class Prepared(Shown):
         return {"graph": self.graph, "device": str(self.device), "held": Size(self.held)}
 
     @property
-    def caches(self) -> list[StorageCache]:
-        """Those through which a run reads what lies on storage, each once."""
-        views = [view for view in (self.out, self.incoming) if view is not None]
-        return list(dict.fromkeys(cache for view in views for cache in view.caches))
-
-    @property
-    def stores(self) -> list[DeviceStore]:
-        """Those through which a GPU's kernels do."""
-        views = [view for view in (self.out, self.incoming) if view is not None]
-        return list(dict.fromkeys(view.store for view in views if view.store is not None))
+    def through(self) -> list[Through]:
+        """What a run reads through what lies on storage, each once."""
+        return all_through(view for view in (self.out, self.incoming) if view is not None)
 
     @property
     def held(self) -> int:
@@ -283,7 +275,7 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int, share
     Raises:
         OutOfMemory: the state exceeds the free GPU memory.
     """
-    lines = 0 if device.type == "cpu" else least_lines_bytes(lists)
+    lines = 0 if device.type == "cpu" else lists.stored.least_bytes
     room = lines + room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES) + lines, lists.num_lists)
     view = View(lists, device, shares=shares)
     plan = GraphPlan(max(0, room - view.held))

@@ -11,7 +11,6 @@ import torch
 
 from .. import _core
 from ..runtime.errors import GraphError
-from ..storage.cache import reading
 from . import arrays
 from .lists import NeighborLists
 from .view import View
@@ -35,7 +34,7 @@ class Turned:
     def __init__(self, lists: NeighborLists, budget: int) -> None:
         self._view, self._weight_type = View(lists, torch.device("cpu")), lists.weight_type
         self.offsets = torch.zeros(lists.num_lists + 1, dtype=torch.int64)
-        with reading(self._view.caches):
+        with self._view.reading():
             bad = _core.count_listed(self._view.words, self.offsets[1:].data_ptr())
         if bad >= 0:
             raise GraphError(f"indices[{bad}] is no vertex: the file that it came from is damaged; restore it")
@@ -63,7 +62,7 @@ class Turned:
             weights, kind = found["weights"].data_ptr(), arrays.WEIGHT_TYPES[self._weight_type]
         taken = torch.zeros(last - first, dtype=torch.int64)
         neighbors = found["indices"].data_ptr()
-        with reading(self._view.caches):
+        with self._view.reading():
             place = (self._view.words, kind.bytes, first, last, self.offsets.data_ptr(), taken.data_ptr())
             _core.list_in_neighbors(*place, neighbors, weights)
         if not torch.equal(taken, own.diff()):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,8 +14,7 @@ from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, leaves, struct
-from ..storage import StorageCache
-from ..storage.cache import reading
+from ..table.device import reading
 from . import passes
 from .graph import Graph
 from .prepare import Prepared
@@ -56,7 +54,7 @@ def id_bytes(num_vertices: int) -> int:
 def graph_type(prepared: Prepared, weight: str | None = None, metered: bool = False) -> str:
     """The C++ type through which kernels see the graph. ``metered``: it counts what it reads, which costs registers."""
     family = "memory::Metered" if metered else None
-    if prepared.stores:
+    if prepared.through:
         family = on_storage(metered)
     return csr_type(prepared.out.edge_type.itemsize, weight, prepared.graph.is_compressed, family)
 
@@ -187,7 +185,12 @@ def runner(
         items: what the loop goes over, a thread each; None for a traversal, which goes over the edges.
     """
     if prepared.device.type == "cpu":
-        return lambda params: run_on_cpu(on_cpu, params, prepared.caches)
+
+        def run_on_cpu(params: Params) -> None:
+            with reading(prepared.through):
+                on_cpu(params.address)
+
+        return run_on_cpu
     device, of = prepared.device, ", ".join((graph_type(prepared, weight, counts), *types))
     instance = _instance(kernels.path.removesuffix(".cu"), of)
     threads = prepared.graph.num_edges // _EDGES_OF_THREAD if items is None else items
@@ -195,18 +198,10 @@ def runner(
     grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + threads // BLOCK)
 
     def run(params: Params) -> None:
-        with ExitStack() as live:
-            for store in prepared.stores:
-                live.enter_context(store.live())
+        with reading(prepared.through):
             launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
 
     return run
-
-
-def run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Collection[StorageCache]) -> None:
-    """One run of a native loop that reads through ``caches``. StorageError where a page could not be read."""
-    with reading(caches):
-        on_cpu(params.address)
 
 
 class Finished(NamedTuple):

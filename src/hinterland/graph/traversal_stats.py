@@ -9,8 +9,7 @@ from ..machine import measured_link
 from ..memory.count import COUNTS, METERED, TIERS, Metered, no_requests
 from ..memory.gather_stats import amplification
 from ..runtime import arguments, devices
-from ..storage import StorageCache
-from ..storage.on_device import DeviceStore
+from ..table.device import moved
 from .prepare import Prepared
 from .traversal import FIELDS, Clock, Finished
 
@@ -122,7 +121,7 @@ def with_stats(
         summary: makes the stats; :func:`summarise_all` where ``run`` is several searches.
     """
     asked = arguments.switch("stats", asked)
-    if prepared.caches:
+    if prepared.through:
         return _with_storage(run, asked, prepared, mode, summary)
     with devices.on(prepared.device):
         counted = run(True)[1] if asked else None  # whose result goes before the next one is made
@@ -138,31 +137,18 @@ def _with_storage(
     summary: Callable[..., dict[str, Any]],
 ) -> tuple[Result, dict[str, Any] | None]:
     """The same of a graph on storage, where counting takes next to nothing beside reading: one run is timed and counts."""
-    through: Sequence[StorageCache | DeviceStore] = prepared.stores or prepared.caches
-    before = [one.stats() for one in through]
+    before = moved(prepared.through)
     with devices.on(prepared.device):
         result, timed = run(asked)
     if not asked:
         return result, None
     report = summary(timed, timed, prepared, mode)
-    moved = [(one.stats(), was) for one, was in zip(through, before, strict=True)]
-    requests = sum(now.reads - was.reads for now, was in moved)
-    cpu_seconds = sum(now.cpu_seconds - was.cpu_seconds for now, was in moved)
-    misses = sum(now.misses - was.misses for now, was in moved)
-    hits = sum(now.hits - was.hits for now, was in moved)  # some pages are read ahead and go unread
-    if prepared.stores:
-        hits = report["tiers"]["storage"]["requests"] - misses
-    moved_by_disk = sum(now.bytes_read - was.bytes_read for now, was in moved)
-    storage = {
-        "bytes": moved_by_disk,
-        "requests": requests,
-        "hits": max(0, hits),
-        "misses": misses,
-        "cpu_seconds": cpu_seconds,
-        "cpu_us_per_request": cpu_seconds * 1e6 / requests if requests else 0.0,
-    }
+    storage = moved(prepared.through).since(before).report()
+    if prepared.device.type == "cuda":
+        storage["hits"] = report["tiers"]["storage"]["requests"] - storage["misses"]
+    storage["hits"] = max(0, storage["hits"])  # some pages are read ahead and go unread
     report["storage"] = storage
-    report |= _amplified(moved_by_disk, report["useful_bytes"])
+    report |= _amplified(int(storage["bytes"]), report["useful_bytes"])
     report["tiers"]["storage"] = {name: storage[name] for name in COUNTS}
     return result, report
 

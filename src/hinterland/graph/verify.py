@@ -13,7 +13,6 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
-from ..storage.cache import reading
 from .bc import BetweennessResult, scales
 from .bfs import BfsResult
 from .graph import Graph, require_graph, require_result
@@ -59,7 +58,7 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
     if not 0 <= source < vertices:
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
     view = checked_view(graph.neighbor_lists)
-    with reading(view.caches):
+    with view.reading():
         rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), parents.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, levels, parents))
@@ -94,7 +93,7 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
     view = checked_view(restored(graph).neighbor_lists)
     for row, source in enumerate(listed):
         levels = result.levels[row].cpu().contiguous()
-        with reading(view.caches):
+        with view.reading():
             rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), 0)
         if rule:
             raise VerificationError(f"source {row}, vertex {source}: {_sentence(rule, at, view, levels, None)}")

@@ -7,7 +7,6 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
-from ..storage.cache import reading
 from . import arrays
 from .graph import Graph, require_graph, require_result
 from .reorder import restored
@@ -79,7 +78,7 @@ def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> Non
         raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
     graph = restored(graph)
     view, kind = checked_view(graph.neighbor_lists), arrays.WEIGHT_TYPES[dtype]
-    with reading(view.caches):
+    with view.reading():
         rule, at = _core.verify_paths(view.words, kind.bytes, kind.order, widest, source, found.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, found, name))

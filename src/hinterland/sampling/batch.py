@@ -11,21 +11,21 @@ import ctypes
 import functools
 import itertools
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import _core
-from ..graph.traversal import BLOCK, FORMS, csr_type, on_storage, run_on_cpu
-from ..graph.view import View, allocated, array_words
+from ..graph.traversal import BLOCK, FORMS, csr_type, on_storage
+from ..graph.view import View, all_through, allocated, array_words
 from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, address, struct
 from ..runtime.units import format_bytes
+from ..table.device import reading
 
 WEIGHT_KINDS = {getattr(torch, name): kind for name, kind in _core.SAMPLE_WEIGHTS.items() if name != "none"}
 NO_WEIGHTS: tuple[int, float] = (_core.SAMPLE_WEIGHTS["none"], 1.0)  # weight_kind and most_weight of a Relation
@@ -116,7 +116,7 @@ class Relation:
     @property
     def form(self) -> str:
         """The C++ type through which kernels see the lists."""
-        family = on_storage() if self.view.caches else None
+        family = on_storage() if self.view.stored else None
         return csr_type(self.view.edge_type.itemsize, packed=self.view.lists.is_compressed, family=family)
 
 
@@ -351,9 +351,10 @@ class Batch:
     def _launch(self, first: int, end: int, work: int, entering: int | None = None) -> None:
         """Halves [first, end) of the steps. ``entering``: the only type whose known vertices are entered."""
         params = self._params(first, end, entering)
+        through = all_through(r.view for r in self.relations)
         if self._on_cpu:
-            caches = itertools.chain.from_iterable(r.view.caches for r in self.relations)
-            return run_on_cpu(_core.sample_neighbors, params, dict.fromkeys(caches))
+            with reading(through):
+                return _core.sample_neighbors(params.address)
         size = (type(self._block).state if self._sent else type(self._block).sums).offset
         self._memory[:size].copy_(torch.frombuffer(self._block, dtype=torch.uint8, count=size), non_blocking=True)
         self._sent = True
@@ -363,9 +364,7 @@ class Batch:
         grid = min(resident_blocks(KERNELS, instance, self.device, BLOCK), 1 + work // BLOCK)
         if any(r.view.over_link for r in self.relations):
             grid = min(grid, devices.quarter(self.device))
-        with ExitStack() as live:
-            for store in dict.fromkeys(r.view.store for r in self.relations if r.view.store is not None):
-                live.enter_context(store.live())
+        with reading(through):
             launch(KERNELS, instance, self.device, grid, BLOCK, params, cooperative=True)
 
     def _params(self, first: int, end: int, entering: int | None) -> Params:

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from ..graph.view import View
+from ..graph.view import View, all_through
 from ..memory.count import Metered, TierCount, count_accesses
-from ..memory.gather_stats import add, report, require_dict, timed
-from ..storage import StorageCache
-from ..storage.on_device import DeviceStore
+from ..memory.gather_stats import report, require_dict, timed
+from ..table.device import moved
 
 S = TypeVar("S")
 
@@ -116,18 +115,13 @@ def with_stats(
     """
     require_dict(stats)
     found = list(views)
-    through: list[StorageCache | DeviceStore] = [
-        one for view in found for one in ([view.store] if view.store is not None else view.caches)
-    ]
-    through = list(dict.fromkeys(through))  # each once
-    before = [one.stats() for one in through]
+    through = all_through(found)
+    before = moved(through)
     with timed(device) as took:
         sample = draw()
     vertices, edges, drawn = taken(sample)
     read = read_of(drawn)
-    storage: dict[str, Any] | None = {} if through else None
-    for one, was in zip(through, before, strict=True):
-        add({} if storage is None else storage, one.stats().since(was).report())
+    storage = moved(through).since(before).report() if through else None
     counted = TierCount.of(read, 0)
     useful = sum(met.useful for tier, met in read.items() if tier != "local")
     if storage is not None:

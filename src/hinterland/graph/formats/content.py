@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +10,6 @@ import torch
 from ... import _core
 from ...runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory
 from ...runtime.units import format_bytes
-from ...storage import StorageCache
-from ...storage.cache import reading
 from ...table import StorageArray, UnifiedTensor
 from ..arrays import Array, host_place
 from ..graph import Graph
@@ -31,8 +29,8 @@ class Options:
 
     ``transpose``: whether to read the inverse lists that a file carries; None: where little of the free memory is enough.
     ``rules``: what becomes of an edge; ``mirrored``: of one that stands for both directions. None where readers must hand a
-    list over, in the file's order. ``cache``: of the pages of arrays that stay in the file, where any do; ``copies``: other
-    files with the same content, from which these pages are read as well. ``named``: vertices may be called anything.
+    list over, in the file's order. ``opener``: opens arrays that stay in the file, where any do; ``copies``: other files with
+    the same content, from which their pages are read as well. ``named``: vertices may be called anything.
     """
 
     placement: Mapping[str, str]
@@ -41,7 +39,7 @@ class Options:
     transpose: bool | None = False
     rules: _core.EdgeRules | None = None
     mirrored: _core.EdgeRules | None = None
-    cache: StorageCache | None = None
+    opener: Callable[..., StorageArray] | None = None
     copies: tuple[str, ...] = ()
     named: bool = False
 
@@ -208,7 +206,7 @@ def survey(graph: Graph) -> tuple[int, int, bool]:
         StorageError: lists on storage cannot be read.
     """
     view = checked_view(graph.neighbor_lists)
-    with reading(view.caches):
+    with view.reading():
         loops, lower, ascend, bad = _core.survey_graph(view.words)
     if bad >= 0:
         raise GraphError(f"{edge_at(view, bad)[2]} leads to no vertex: the file is damaged; restore it or convert it again")

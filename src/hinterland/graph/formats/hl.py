@@ -1,6 +1,6 @@
 """Hinterland's own graph files, ``.hl``: CSR arrays that can be mapped or read in place, with a version and checksums.
 
-``src/hinterland/storage/hl.py`` has their layout.
+``src/hinterland/memory/hl.py`` has their layout.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from ... import _core
+from ...memory.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
 from ...runtime.checksums import Running, checksums
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ...runtime.warned import warn
-from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
 from ...table import StorageArray, UnifiedTensor
 from ..arrays import index_dtype, pieces, tensor_of
 from ..graph import Graph
@@ -58,8 +58,8 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
                 continue
             own = name.removeprefix(INCOMING)
             place = "heap" if own in ("order", "names") else options.place(_HOMES.get(own, own))
-            if place == "storage" and options.cache is not None:
-                held[name] = StorageArray.open(**where, name=name, cache=options.cache)
+            if place == "storage" and options.opener is not None:
+                held[name] = options.opener(**where, name=name)
                 continue
             array = UnifiedTensor.empty((count,), dtype, place)
             read_into(path, at, array.cpu())

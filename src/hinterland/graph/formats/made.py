@@ -72,7 +72,7 @@ def _made(
             sort_neighbors=sort_neighbors is not False,
             placement=options.placement,
         )
-    graph = _held(content, options) if options.cache is None else _in_place(content)
+    graph = _held(content, options) if options.opener is None else _in_place(content)
     sort = isinstance(content, CsrArrays) and bool(sort_neighbors) and not content.sorted
     if not (symmetrize or remove_self_loops or remove_duplicates or sort):
         return graph
@@ -183,7 +183,7 @@ def _transposed(content: CsrArrays) -> EdgeList:
 
 def _redirected(graph: Graph, directed: bool) -> Graph:
     """The same arrays under another flag; undirected only if every edge has its reverse."""
-    if not directed and graph.neighbor_lists.caches:
+    if not directed and graph.neighbor_lists.stored:
         raise ConfigError(
             "directed=False of a directed graph on storage asks whether each edge has its reverse, for which all of it would "
             "be read; load it with placement='host', and save that with save_graph"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from ...memory import hl as ours
 from ...runtime.errors import FormatError, StorageError
-from ...storage import hl as ours
 from . import bel, gap, gr, metis, mtx
 from .arrays import MAGIC as NPY_MAGIC
 from .files import GZIP_MAGIC, open_text, read_head
