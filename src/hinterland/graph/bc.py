@@ -84,16 +84,11 @@ def betweenness_centrality(
             for both directions. Scores from a sample are scaled to estimate those from all vertices: those of the sources by
             one source less than the others, since no path from a vertex leads through it. A lone source's own is NaN.
         seed: draws the sources (Philox); the same ones on every machine.
-        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
-            is free. Where it has no room for the search's state, the CPU does the work.
-        device: where to run; None is the current GPU, or the CPU on a machine without one. Many searches of a small graph are
-            the CPU's in any case (docs/bc.md), and the scores lie on the device.
+        gpu_budget, device: as for :func:`pagerank`. Many searches of a small graph are the CPU's in any case (docs/bc.md), and
+            the scores lie on the device.
         stats: leave them to the device, and also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``,
             ``held``, and the same and more for each source (``searches``; see ``traversal_stats.summarise``; their levels are
             those on the way there, then those on the way back).
-
-    Returns:
-        ``BetweennessResult(scores float64 [V], sources int64 [k], stats)``.
 
     Raises:
         ConfigError: more sources than vertices or fewer than one to draw, a source twice, sources that are no integers, a
@@ -131,9 +126,6 @@ def edge_betweenness_centrality(
         graph, sources, seed, device: as of :func:`betweenness_centrality`. Of parallel edges each has its part.
         normalized: divides by the number of pairs of vertices; otherwise paths are counted, in undirected graphs once for both
             directions. Scores from a sample are scaled to estimate those from all vertices.
-
-    Returns:
-        ``EdgeBetweennessResult(scores float64 [num_edges], sources int64 [k])``.
 
     Raises:
         ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`betweenness_centrality`.

@@ -307,8 +307,3 @@ def require_graph(graph: object) -> None:
     """ConfigError unless ``graph`` is a Graph."""
     remedy = "make one with Graph(indptr, indices), from_edges or load_graph"
     arguments.instance("graph", graph, Graph, "pass its .graph" if hasattr(graph, "graph") else remedy)
-
-
-def require_result(result: object, kind: type) -> None:
-    """ConfigError unless ``result`` is what the algorithm gives whose results a verifier checks."""
-    arguments.instance("result", result, kind, "pass what the algorithm returned")

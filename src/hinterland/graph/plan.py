@@ -35,14 +35,11 @@ MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one giv
 
 
 class GraphPlan(Explained):
-    """What a device keeps of lists that lie elsewhere. Nothing is copied before :meth:`apply`.
-
-    Args:
-        room: bytes of the device's memory, given out in the order in which parts are asked for.
-        weighted: weights are kept along with the edges.
+    """What a device keeps of lists that lie elsewhere, with their weights if ``weighted``. Nothing is copied before
+    :meth:`apply`.
 
     Attributes:
-        budget: the room.
+        budget: bytes of the device's memory, given out in the order in which parts are asked for.
         left: bytes of it that are not given out.
         kept: what there is room for of each view's lists.
         order: whether the order of a reordered graph is kept.
@@ -153,13 +150,10 @@ def plan_graph(
     many_runs: bool,
     lines: int | None = None,
 ) -> GraphPlan:
-    """What is kept for runs of ``algorithms``.
+    """What is kept for runs of ``algorithms`` in ``room`` bytes, 0 where the CPU runs them.
 
     Args:
-        room: bytes; 0 where the CPU runs them.
         out, incoming: the lists, and those of in-neighbours, if they are known.
-        order: that of a reordered graph.
-        weighted: keep weights along with the edges.
         many_runs: keep what pays only over several runs, too.
         lines: the most bytes of a cache for what lies on storage; None is the room.
     """
@@ -192,11 +186,8 @@ def plan_graph(
 
 
 def room_within(device: torch.device, budget: int | None, reserved: int, num_vertices: int) -> int:
-    """Bytes that may be kept on ``device`` beside ``reserved``, which are left free; 0 on the CPU.
-
-    Raises:
-        OutOfMemory: ``reserved`` exceeds what is free.
-    """
+    """Bytes that may be kept on ``device`` beside ``reserved``, which are left free; 0 on the CPU. OutOfMemory where these
+    exceed what is free."""
     if device.type == "cpu":
         return 0
     free = devices.free_bytes(device)

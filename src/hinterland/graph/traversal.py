@@ -105,14 +105,9 @@ def clear(scratch: torch.Tensor, layout: ScratchLayout) -> None:
 
 
 def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = False) -> torch.Tensor:
-    """Per-vertex values ``[num_vertices]`` of a run, in the order of the graph before it was reordered.
-
-    Args:
-        order: int64 ``[num_vertices]`` on the device of the values (``Prepared.order_on``); None if the graph was not
-            reordered: the result is then ``values`` itself.
-        values: what the run found. ``Graph.to_outer`` does the same, but takes more memory.
-        vertices: the values are vertex numbers, from 0 on, which are renumbered too.
-    """
+    """Per-vertex values ``[num_vertices]`` of a run, in the order of the graph before it was reordered; ``vertices``: which are
+    vertex numbers, from 0 on, and renumbered too. ``order`` is int64 on their device (``Prepared.order_on``); with None they
+    are the result. ``Graph.to_outer`` does the same, but takes more memory."""
     if order is None:
         return values
     found = torch.empty_like(values)
@@ -125,13 +120,9 @@ def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = 
 
 
 def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor, room: torch.Tensor | None = None) -> torch.Tensor:
-    """Labels that are vertices, equal within a component, as the smallest vertex of each component before the reordering.
-
-    Args:
-        order: as for :func:`to_outer`, but on any device: a part of it is copied at a time.
-        labels: ``[num_vertices]``; they are overwritten, unless ``order`` is None: they are the result then.
-        room: as long and of the same type, for the result.
-    """
+    """Labels that are vertices, equal within a component, as the smallest vertex of each component before the reordering. They
+    are overwritten; ``room``, of their length and type, is for the result. ``order`` may be on any device: a part of it is
+    copied at a time."""
     if order is None:
         return labels
     parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(order), _AT_ONCE)]
@@ -177,11 +168,8 @@ def runner(
     kernel if need be, before any clock runs.
 
     Args:
-        prepared: the graph and the device.
-        on_cpu: the native loop.
         kernels: what :func:`kernel_file` made.
-        types: C++ types of the kernel's instance, after that of the graph.
-        weight, counts: of the graph's type (:func:`graph_type`).
+        types: C++ types of the kernel's instance, after that of the graph, which ``weight`` and ``counts`` decide.
         items: what the loop goes over, a thread each; None for a traversal, which goes over the edges.
     """
     if prepared.device.type == "cpu":
@@ -213,11 +201,7 @@ class Finished(NamedTuple):
 
 
 def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> Finished:
-    """Waits for a run and reads its control block.
-
-    Raises:
-        GraphError: a neighbour list that the run met is broken.
-    """
+    """Waits for a run and reads its control block. GraphError where a neighbour list that it met is broken."""
     control = _CONTROL.read(scratch, layout.control)
     depth, bad, end_ns = control.depth, control.bad, control.end_ns
     vertices, edges = prepared.graph.num_vertices, prepared.graph.num_edges

@@ -45,12 +45,8 @@ def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepare
 def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str, Any]:
     """The ``stats`` of a traversal.
 
-    Args:
-        run: that was timed; steps past the last record share it.
-        counted: one that counted what it read. Where that had more steps (those of shortest paths on a GPU are not always the
-            same), the last one has what is left.
-        prepared: what it ran on.
-        mode: the mode that was asked for.
+    ``run`` was timed, and steps past the last record share it; ``counted`` counted what it read. Where that had more steps
+    (those of shortest paths on a GPU are not always the same), the last one has what is left.
 
     Returns:
         A dict that JSON can take: ``device``, ``mode``, ``seconds``, ``levels`` (steps), ``reached``, ``edges`` (out of
@@ -112,14 +108,8 @@ def with_stats(
     mode: str,
     summary: Callable[..., dict[str, Any]] = summarise,
 ) -> tuple[Result, dict[str, Any] | None]:
-    """The result of ``run`` and, if they are asked for, its stats: of one run that counts what it reads, and one that is timed.
-
-    Args:
-        run: runs on the current device, and counts if its argument says so.
-        asked: the stats are wanted.
-        prepared, mode: as of :func:`summarise`.
-        summary: makes the stats; :func:`summarise_all` where ``run`` is several searches.
-    """
+    """The result of ``run`` and, if they are asked for, its stats: of one run that counts what it reads, as its argument says,
+    and one that is timed. ``summary`` makes them: :func:`summarise_all` where ``run`` is several searches."""
     asked = arguments.switch("stats", asked)
     if prepared.through:
         return _with_storage(run, asked, prepared, mode, summary)

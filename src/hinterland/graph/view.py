@@ -39,11 +39,8 @@ class Kept:
 
 
 def checked_view(lists: NeighborLists) -> View:
-    """The arrays as the CPU reads them, for those who go through all lists.
-
-    Raises:
-        GraphError: the arrays were changed since they were checked, and their offsets are wrong by now.
-    """
+    """The arrays as the CPU reads them, for those who go through all lists. GraphError where they were changed since they were
+    checked, and their offsets are wrong by now."""
     lists.checked_offsets()
     return View(lists, torch.device("cpu"))
 
@@ -51,12 +48,8 @@ def checked_view(lists: NeighborLists) -> View:
 class View:
     """Neighbour lists as a device reads them, and their addresses (``GraphWords`` of adjacency.hpp).
 
-    Args:
-        lists: of a graph, or others.
-        device: who reads them.
-        name: what a plan calls them.
-        shares: who reads through their cache, if they lie on storage, and gets as large a part of its host memory for pages on
-            their way to a GPU.
+    ``name`` is what a plan calls them; ``shares``: how many read through their cache, if they lie on storage, and get as large
+    a part of its host memory for pages on their way to a GPU.
     """
 
     def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists", shares: int = 1) -> None:
@@ -151,7 +144,7 @@ class View:
     def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
         held = self.lists.arrays.get(name)
         file = None if held is None else arrays.file_of(held)
-        return _array(home, kept, self.slots) if file is None else self.stored.words(file, self.through)
+        return array_words(home, kept, self.slots) if file is None else self.stored.words(file, self.through)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
         last = [self.lists.num_edges] if self.packed_offsets is None else [self.lists.num_edges, self.edges.nbytes]
@@ -177,15 +170,11 @@ class View:
         return offsets + heads + kept.lines + (self.pages_bytes(kept.pages, kept.weighted) if kept.pages else 0)
 
     def keep(self, kept: Kept, scores: torch.Tensor | None = None) -> None:
-        """Copies to the device what a plan found room for.
+        """Copies to the device what a plan found room for. GraphError where a neighbour among the heads is no vertex: the
+        arrays were changed.
 
-        Args:
-            kept: what that is.
-            scores: float64 ``[V]`` on the CPU, as the lists themselves are numbered: how often an element of each list is read,
-                by which pages are chosen. None is the length of the list.
-
-        Raises:
-            GraphError: a neighbour among the heads is no vertex: the arrays were changed.
+        ``scores``: float64 ``[V]`` on the CPU, as the lists themselves are numbered: how often an element of each list is read,
+        by which pages are chosen. None is the length of the list.
         """
         self._words = None
         if kept.lines:
@@ -199,10 +188,8 @@ class View:
             self.heads = self._first_neighbors(kept.heads)
         if kept.whole:
             self._whole = True
-            held = [copied(array, self.device) for array in self._edge_arrays(kept.weighted)]
-            self.edges = held[0]
-            if len(held) > 1:
-                self.weights = held[1]
+            self.edges, *weights = (copied(array, self.device) for array in self._edge_arrays(kept.weighted))
+            self.weights = weights[0] if weights else self.weights
         elif kept.pages:
             self._keep_pages(kept.pages, kept.weighted, scores)
         self.held += kept.nbytes
@@ -334,12 +321,8 @@ def allocated(size: int) -> int:
     return rounded if rounded <= 1 << 20 else rounded + (1 << 20)
 
 
-def array_words(home: torch.Tensor | None) -> Params:
-    """An array as native code reads it: none of it is kept elsewhere."""
-    return _array(home, None, None)
-
-
-def _array(home: torch.Tensor | None, kept: torch.Tensor | None, slots: torch.Tensor | None) -> Params:
+def array_words(home: torch.Tensor | None, kept: torch.Tensor | None = None, slots: torch.Tensor | None = None) -> Params:
+    """An array as native code reads it; ``slots``: where in ``kept`` its pages are, if some are kept."""
     width = 0 if home is None else home.element_size()
     return _ARRAY(home=address(home), kept=address(kept), slots=0 if kept is None else address(slots), bytes=width)
 
@@ -349,7 +332,6 @@ def _offsets(array: torch.Tensor | None) -> Params:
 
 
 def _offset_type(last: int) -> torch.dtype:
-    """The type of offsets up to ``last`` that are kept."""
     return torch.uint32 if last < 2**32 else torch.int64
 
 
