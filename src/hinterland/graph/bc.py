@@ -102,7 +102,8 @@ def betweenness_centrality(
     stats = arguments.switch("stats", stats)
     threads = None if stats else _for_threads(prepared, chosen)
     if threads is not None:
-        scores, report = _run_by_lists(threads, chosen).to(prepared.device), None
+        scores = to_outer(threads.order_on(threads.device), _search_by_lists(threads, chosen)).to(prepared.device)
+        report = None
     else:
         scores, report = with_stats(functools.partial(_run, prepared, chosen), stats, prepared, "auto", summarise_all)
     _rescale(scores, chosen, normalized, prepared.graph.directed)
@@ -227,16 +228,10 @@ ALGORITHM = register(
 
 
 class _Searches:
-    """Searches from one source after another, with memory for one.
+    """Searches from one source after another, with memory for one; ``scores``, float64 ``[num_vertices]``, are sums over all.
 
-    Args:
-        prepared: the graph and the device.
-        counts: what is read is counted.
-        keeps: of each search alone: ``levels``, ``sigma``, and in ``scores`` the header's c, 0 where nothing was reached.
-
-    Attributes:
-        scores: float64 ``[num_vertices]``, sums over all searches.
-        levels, sigma: int32 and float64 ``[num_vertices]``.
+    ``counts``: what is read is counted. ``keeps``: of each search alone, with its ``levels`` and ``sigma``, int32 and float64;
+    in ``scores`` is the header's c then, 0 where nothing was reached.
     """
 
     def __init__(self, prepared: Prepared, counts: bool = False, keeps: bool = False) -> None:
@@ -329,10 +324,6 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
     scores = searches.scores
     del searches
     return to_outer(prepared.order_on(prepared.device), scores), runs
-
-
-def _run_by_lists(prepared: Prepared, sources: list[int]) -> torch.Tensor:
-    return to_outer(prepared.order_on(prepared.device), _search_by_lists(prepared, sources))
 
 
 def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:

@@ -222,16 +222,12 @@ class Graph(OverLists, Shown):
         with _turning:
             known = self._transposed()
             if known is None:
-                known = self._turned()
+                turned = transposed(self.neighbor_lists)
+                packed = turned.packed(arrays.placements(turned.places)) if self.is_compressed else turned
+                assert packed is not None  # what is built is sorted
+                known = self.over(packed)
+                self._keep_transpose(known)
             return known
-
-    def _turned(self) -> Graph:
-        turned = transposed(self.neighbor_lists)
-        packed = turned.packed(arrays.placements(turned.places)) if self.is_compressed else turned
-        assert packed is not None  # what is built is sorted
-        built = self.over(packed)
-        self._keep_transpose(built)
-        return built
 
     def join(self, other: Graph, check: bool = True) -> None:
         """Takes a graph whose edges are said to be this one's turned round as the transpose.

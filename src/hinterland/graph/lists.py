@@ -29,12 +29,7 @@ class NeighborLists:
         held: the arrays by name: ``indptr``, ``indices``, perhaps ``weights``; or in place of ``indices`` those of packed
             lists, ``packed`` and ``packed_offsets`` (see :func:`.compress`).
         is_sorted: whether each list ascends, if that is known.
-        num_edges: of packed lists; None is what their offsets end with.
-
-    Attributes:
-        arrays: as given.
-        num_edges: what all lists hold together.
-        known_sorted: as given, or found out since.
+        num_edges: what all lists hold together; of packed ones None is what their offsets end with.
     """
 
     def __init__(self, held: Mapping[str, Array], is_sorted: bool | None = None, num_edges: int | None = None) -> None:
@@ -54,15 +49,11 @@ class NeighborLists:
         num_sources: int | None = None,
         mirrored: bool = False,
     ) -> NeighborLists:
-        """Plain lists of arrays from elsewhere, once they are known to be right, each in its place.
+        """Plain lists of arrays from elsewhere, once they are known to be right, each in its place; arguments and errors as for
+        :class:`Graph`.
 
-        Args:
-            indptr, indices, weights, placement: as for :class:`Graph`.
-            num_sources: how many vertices can be listed; None are those that have lists.
-            mirrored: the reverse of every edge must be there, with the same weight.
-
-        Raises:
-            GraphError, ConfigError, DeviceError, OutOfMemory: as :class:`Graph`.
+        ``num_sources``: how many vertices can be listed; None are those that have lists. ``mirrored``: the reverse of every
+        edge must be there, with the same weight.
         """
         places = arrays.placements(placement)
         indptr, indices = arrays.integers("indptr", indptr), arrays.integers("indices", indices)

@@ -200,23 +200,14 @@ def bucket_width(mode: str, delta: float | None, first: float) -> BucketWidth:
 
 
 class Paths(NamedTuple):
-    """What a search for shortest or widest paths has of its own.
+    """What a search for shortest or widest paths has of its own. Keys are signed numbers here."""
 
-    Attributes:
-        name: of the algorithm.
-        kernels: its kernels.
-        on_cpu: its native loop.
-        unset: the key of vertices that no path leads to, by the type of the weights, as a signed number of the key's width.
-        values: makes the result of keys, signed numbers, and the type of the weights; in place as far as that goes.
-        unreachable: the value of vertices that no path leads to, by the values.
-    """
-
-    name: str
+    name: str  # of the algorithm
     kernels: KernelFile
     on_cpu: Callable[..., None]
-    unset: Callable[[torch.dtype], int]
-    values: Callable[[torch.Tensor, torch.dtype], torch.Tensor]
-    unreachable: Callable[[torch.Tensor], float]
+    unset: Callable[[torch.dtype], int]  # the key of vertices that no path leads to, by the type of the weights
+    values: Callable[[torch.Tensor, torch.dtype], torch.Tensor]  # of keys and that type; in place as far as that goes
+    unreachable: Callable[[torch.Tensor], float]  # the value of vertices that no path leads to, by the values
 
 
 def search(

@@ -17,18 +17,10 @@ from .view import View
 
 
 class Turned:
-    """The lists of in-neighbours of plain lists of a graph, sorted by (number, weight), in the lists' own types.
+    """The lists of in-neighbours of plain, checked lists of a graph, sorted by (number, weight), in the lists' own types. Those
+    on storage are all read once here, and once for each part, of so many bytes of host memory, but at least one vertex's list.
 
-    Args:
-        lists: of a graph, checked; on storage all of them are read once here, and once for each part.
-        budget: bytes of host memory for a part, but at least one vertex's list.
-
-    Attributes:
-        offsets: int64 ``[num_lists + 1]``: where the list of each vertex begins.
-
-    Raises:
-        GraphError: a neighbour is no vertex.
-        StorageError: the lists cannot be read.
+    ``offsets``: int64 ``[num_lists + 1]``, where the list of each vertex begins. Raises GraphError: a neighbour is no vertex.
     """
 
     def __init__(self, lists: NeighborLists, budget: int) -> None:

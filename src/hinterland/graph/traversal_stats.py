@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..machine import measured_link
 from ..memory.count import COUNTS, METERED, TIERS, Metered, no_requests
-from ..memory.gather_stats import amplification
+from ..memory.gather_stats import amplification, link
 from ..runtime import arguments, devices
 from ..table.device import moved
 from .prepare import Prepared
@@ -166,16 +166,12 @@ def _sum_read(parts: Sequence[dict[str, Any]], moved: int) -> dict[str, Any]:
     """What levels or searches read together; they moved so many bytes."""
     requests = {size: sum(part["requests"][size] for part in parts) for size in no_requests()}
     useful = sum(part["useful_bytes"] for part in parts)
-    return {**_amplified(moved, useful), "requests": requests, "tiers": _sum_tiers([part["tiers"] for part in parts])}
-
-
-def _sum_tiers(parts: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    tiers = dict.fromkeys([*TIERS, *(tier for part in parts for tier in part)])
-    return {tier: {count: sum(part[tier][count] for part in parts) for count in COUNTS} for tier in tiers}
+    names = dict.fromkeys([*TIERS, *(tier for part in parts for tier in part["tiers"])])
+    tiers = {tier: {count: sum(part["tiers"][tier][count] for part in parts) for count in COUNTS} for tier in names}
+    return {**_amplified(moved, useful), "requests": requests, "tiers": tiers}
 
 
 def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str, Any]:
-    ceiling = link_ceiling()
     heavy: list[dict[str, Any]] = []
     heavy_bytes = 0
     for level in sorted(levels, key=lambda level: -level["bytes"]):
@@ -183,20 +179,6 @@ def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str,
             break
         heavy.append(level)
         heavy_bytes += level["bytes"]
-    heavy_seconds = sum(level["seconds"] for level in heavy)
-    return {
-        "bytes": moved,
-        **_rate(moved, seconds, ceiling),
-        "ceiling": ceiling,
-        "heavy": {
-            "levels": sorted(level["level"] for level in heavy),
-            "bytes": heavy_bytes,
-            "seconds": heavy_seconds,
-            **_rate(heavy_bytes, heavy_seconds, ceiling),
-        },
-    }
-
-
-def _rate(moved: int, seconds: float, ceiling: float | None) -> dict[str, float | None]:
-    bandwidth = moved / seconds if seconds > 0 else 0.0
-    return {"bandwidth": bandwidth, "share": bandwidth / ceiling if ceiling else None}
+    took = sum(level["seconds"] for level in heavy)
+    rates = {name: value for name, value in link(heavy_bytes, took).items() if name != "ceiling"}
+    return {**link(moved, seconds), "heavy": {"levels": sorted(level["level"] for level in heavy), "seconds": took, **rates}}

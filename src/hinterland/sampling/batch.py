@@ -50,19 +50,12 @@ KERNELS = KernelFile("sampling/neighbor.cu", _INSTANCES, apart=True)
 
 @dataclass
 class VertexSet:
-    """Vertices of one type: what a sampler knows of them, and those of the batch.
+    """Vertices of one type: what a sampler knows of them, and those of the batch."""
 
-    Attributes:
-        num_vertices: of the type.
-        seeds: int64 ``[s]``, on the device.
-        trees: int64 ``[s]``: the number of each seed among those of all types; None where subtrees share vertices.
-        times: int64 ``[num_vertices]`` as the device reads it, or None.
-    """
-
-    num_vertices: int
-    seeds: torch.Tensor
-    trees: torch.Tensor | None = None
-    times: torch.Tensor | None = None
+    num_vertices: int  # of the type
+    seeds: torch.Tensor  # int64 [s], on the device
+    trees: torch.Tensor | None = None  # int64 [s]: of each seed among those of all types; None where subtrees share vertices
+    times: torch.Tensor | None = None  # int64 [num_vertices] as the device reads it
     node: torch.Tensor = field(init=False)
     tree: torch.Tensor | None = field(init=False, default=None)
     entries: torch.Tensor = field(init=False)
@@ -86,23 +79,15 @@ class VertexSet:
 
 @dataclass
 class Relation:
-    """Lists of neighbours of one type for vertices of another, and the edges sampled from them.
-
-    Attributes:
-        view: the lists as the device reads them.
-        source, target: the types, by position among the batch's vertex sets: whose vertices are listed, and who has the lists.
-        fanouts: for each hop how many neighbours a vertex draws; -1 is all.
-        weight_kind, most_weight: how weights are stored (``SAMPLE_WEIGHTS``), and the largest one.
-        times: int64 ``[edges of the lists]`` as the device reads it, or None.
-    """
+    """Lists of neighbours of one type for vertices of another, and the edges sampled from them."""
 
     view: View
-    source: int
-    target: int
-    fanouts: Sequence[int]
-    weight_kind: int
-    most_weight: float
-    times: torch.Tensor | None = None
+    source: int  # the type of those that are listed, by its position among the batch's vertex sets
+    target: int  # and of those that have the lists
+    fanouts: Sequence[int]  # for each hop how many neighbours a vertex draws; -1 is all
+    weight_kind: int  # how weights are stored (SAMPLE_WEIGHTS)
+    most_weight: float  # the largest one
+    times: torch.Tensor | None = None  # int64 [edges of the lists] as the device reads it
     edges: torch.Tensor = field(init=False)  # [3, capacity]: row, col and edge of a Sample
     count: int = field(init=False, default=0)  # edges so far
 
@@ -142,13 +127,8 @@ class Bound(NamedTuple):
 def bound(
     seeds: tuple[int, ...], limits: tuple[int, ...], relations: tuple[tuple[int, int, tuple[int, ...]], ...]
 ) -> Bound | None:
-    """The most that a batch can come to, or None where a step takes whole lists.
-
-    Args:
-        seeds: seeds of each type.
-        limits: vertices of each type that can be found besides them.
-        relations: of each (source, target, fanouts).
-    """
+    """The most that a batch can come to, or None where a step takes whole lists. ``seeds`` are those of each type, ``limits``
+    the vertices that can be found besides them; ``relations``: of each (source, target, fanouts)."""
     frontier, vertices = list(seeds), list(seeds)
     edges = [0] * len(relations)
     most = [0, 0, 0]
@@ -240,12 +220,8 @@ class Batch:
         )
 
     def begin(self) -> None:
-        """Samples, but does not wait for the counts where all hops are one launch.
-
-        Raises:
-            IndexOutOfRange, GraphError: as :meth:`finish`, where there are several launches.
-            OutOfMemory: the batch does not fit on the device.
-        """
+        """Samples, but does not wait for the counts where all hops are one launch. Raises IndexOutOfRange, GraphError: as
+        :meth:`finish`, where there are several launches; OutOfMemory: the batch does not fit on the device."""
         seeds = tuple(len(t.seeds) for t in self.types)
         trees = sum(seeds) if self._disjoint else 1
         limits = tuple(t.num_vertices * trees for t in self.types)
@@ -266,12 +242,8 @@ class Batch:
         return self._counts is None or self._counts.are_there()
 
     def finish(self) -> None:
-        """Waits for the counts, if they have not been read.
-
-        Raises:
-            IndexOutOfRange: a seed is no vertex.
-            GraphError: a list that the sample met is broken.
-        """
+        """Waits for the counts, if they have not been read. Raises IndexOutOfRange: a seed is no vertex; GraphError: a list
+        that the sample met is broken."""
         if self._counts is not None:
             self._take(self._counts.read())
 
@@ -416,11 +388,8 @@ class Batch:
         )
 
     def _read(self) -> int:
-        """Waits for what was launched, and takes the counts. Returns the edges of the step under way.
-
-        Raises:
-            IndexOutOfRange, GraphError: as :meth:`finish`.
-        """
+        """Waits for what was launched, and takes the counts. Returns the edges of the step under way. Raises IndexOutOfRange,
+        GraphError: as :meth:`finish`."""
         return self._take(self._state)
 
     def _take(self, counts: torch.Tensor) -> int:

@@ -220,11 +220,8 @@ class PendingSample:
 
     def finish(self) -> Sample:
         """The sample, once the GPU is done with it. On another stream than that of ``begin()`` it is like any tensor of another
-        stream: this must be kept, or the tensors recorded there (``Tensor.record_stream``), until that stream is done.
-
-        Raises:
-            IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`.
-        """
+        stream: this must be kept, or the tensors recorded there (``Tensor.record_stream``), until that stream is done. Raises
+        IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`."""
         run = self._run
         with devices.on(run.device):
             run.finish()

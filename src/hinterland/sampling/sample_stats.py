@@ -29,19 +29,12 @@ class Taken(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What was drawn from the lists of one relation.
-
-    Attributes:
-        view: the lists as the device reads them.
-        owners: int64 ``[v]``: the lists, by their numbers, that vertices drew from.
-        edge: int64 ``[e]``: the places in the lists that were drawn.
-        col: int64 ``[e]``: which of ``owners`` drew each.
-    """
+    """What was drawn from the lists of one relation."""
 
     view: View
-    owners: torch.Tensor
-    edge: torch.Tensor
-    col: torch.Tensor
+    owners: torch.Tensor  # int64 [v]: the lists, by their numbers, that vertices drew from
+    edge: torch.Tensor  # int64 [e]: the places in the lists that were drawn
+    col: torch.Tensor  # int64 [e]: which of `owners` drew each
 
     def edges(self) -> dict[str, Metered]:
         """Reads of neighbours by tier. Of packed lists the place of a neighbour is taken to be as far along its list's bytes as
@@ -102,17 +95,9 @@ def with_stats(
     taken: Callable[[S], Taken],
     exact: bool,
 ) -> S:
-    """The sample that ``draw()`` gives; ``stats`` is filled (docs/sampling.md says which fields).
-
-    Args:
-        device: that samples; it is waited for.
-        views: all lists that it draws from.
-        taken: what a sample has.
-        exact: whether nothing but neighbours and offsets is read.
-
-    Raises:
-        ConfigError: ``stats`` is no dict.
-    """
+    """The sample that ``draw()`` gives; ``stats`` is filled (docs/sampling.md says which fields), or ConfigError if it is no
+    dict. The device is waited for. ``views``: all lists that are drawn from; ``exact``: nothing but neighbours and offsets is
+    read."""
     require_dict(stats)
     found = list(views)
     through = all_through(found)

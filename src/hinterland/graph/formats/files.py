@@ -22,11 +22,7 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def size_of(path: str | Path) -> int:
-    """Bytes in a regular file.
-
-    Raises:
-        StorageError: it is missing, cannot be read, or is no regular file.
-    """
+    """Bytes in a regular file. Raises StorageError: it is missing, cannot be read, or is no regular file."""
     try:
         info = os.stat(path)
     except OSError as error:

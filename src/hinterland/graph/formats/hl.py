@@ -75,12 +75,8 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
 
 
 def check(path: str) -> None:
-    """Looks at every checksum, a few MiB at a time.
-
-    Raises:
-        FormatError: names the array, and where it is damaged.
-        StorageError: the file cannot be read.
-    """
+    """Looks at every checksum, a few MiB at a time. Raises FormatError: names the array, and where it is damaged; StorageError:
+    the file cannot be read."""
     header = read_header(path)
     block = torch.empty(_BLOCKS * _core.CHECKSUM_BLOCK, dtype=torch.uint8)
     with progress(f"reading {path}", header.sections()[-1][0]) as step:
@@ -178,14 +174,9 @@ class _Section:
 
 
 def write(graph: Graph, path: str, transpose_in: int | None = None) -> None:
-    """Writes the graph as it is: the arrays that it has, in their types, and its order.
-
-    Args:
-        graph: what lies on storage passes through memory a piece at a time.
-        path: the file.
-        transpose_in: the lists of in-neighbours of a directed graph as well. They are built a part at a time, in about so many
-            bytes of host memory; those of a compressed graph whole.
-    """
+    """Writes the graph as it is: the arrays that it has, in their types, and its order. What lies on storage passes through
+    memory a piece at a time. ``transpose_in``: the lists of in-neighbours of a directed graph as well, built a part at a time
+    in about so many bytes of host memory; those of a compressed graph whole."""
     lists = graph.neighbor_lists
     turns = transpose_in is not None and graph.directed
     packed = graph.transpose().neighbor_lists if turns and graph.is_compressed else None

@@ -19,6 +19,7 @@ from ...memory.limits import require_host_memory
 from ...runtime.errors import FormatError
 from ...runtime.files import refused, replacing
 from ...runtime.progress import progress
+from ..arrays import rows_of
 from ..graph import Graph
 from .content import EdgeList, EdgeRuns, check_sparsity, csr
 from .files import GZIP_MAGIC, open_text, read_head, size_of
@@ -204,20 +205,8 @@ def edge_text(
                 part = convert(held[begin:end])
                 part = part.to(torch.float64 if part.is_floating_point() else torch.int64).contiguous()
                 integers, reals = (0, part.data_ptr()) if part.is_floating_point() else (part.data_ptr(), 0)
-            yield from _core.format_edges(
-                indptr.data_ptr(),
-                graph.num_vertices,
-                indices.data_ptr(),
-                indices.element_size(),
-                integers,
-                reals,
-                begin,
-                end,
-                start=start,
-                separator=separator,
-                base=base,
-                lower_only=lower_only,
-            )
+            part_of = (*rows_of(indptr, indices), integers, reals, begin, end)
+            yield from _core.format_edges(*part_of, start=start, separator=separator, base=base, lower_only=lower_only)
             step(end - begin)
 
 
