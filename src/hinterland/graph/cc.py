@@ -113,10 +113,6 @@ def _state_bytes(graph: Graph) -> int:
     return allocated(2 * _half_bytes(vertices)) + max(scratch, widening, renumbering_bytes(graph, width))
 
 
-def _sizes(result: ComponentsResult) -> dict[str, int]:
-    return {"components": result.count, "largest": int(result.labels.cpu().bincount(minlength=1).max())}
-
-
 ALGORITHM = register(
     Algorithm(
         "cc",
@@ -134,7 +130,7 @@ ALGORITHM = register(
         array="labels",
         columns={"component": "labels"},
         found=lambda run: f"{run['components']:,} components, the largest of {run['largest']:,} vertices",
-        fields=_sizes,
+        fields=lambda result: {"components": result.count, "largest": int(result.labels.cpu().bincount(minlength=1).max())},
     )
 )
 

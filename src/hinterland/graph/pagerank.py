@@ -166,10 +166,6 @@ def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
     return real + max((1 if graph.directed else 2) * real + allocated(scratch), outer_bytes(graph, dtype.itemsize))
 
 
-def _text(run: Mapping[str, Any]) -> str:
-    return f"{run['iterations']} iterations, error {run['error']:.2e}" + ("" if run["converged"] else ", did not converge")
-
-
 ALGORITHM = register(
     Algorithm(
         "pagerank",
@@ -192,7 +188,9 @@ ALGORITHM = register(
         },
         array="scores",
         columns={"score": "scores"},
-        found=_text,
+        found=lambda run: (
+            f"{run['iterations']} iterations, error {run['error']:.2e}" + ", did not converge" * (not run["converged"])
+        ),
         fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
     )
 )

@@ -288,11 +288,7 @@ def unset_key(weights: torch.dtype) -> int:
     return arrays.WEIGHT_TYPES[weights].infinity if weights.is_floating_point else -1
 
 
-def _unreachable(distances: torch.Tensor) -> float:
-    return float("inf") if distances.is_floating_point() else -1
-
-
-_PATHS = Paths("sssp", KERNELS, _core.sssp, unset_key, distances_of, _unreachable)
+_PATHS = Paths("sssp", KERNELS, _core.sssp, unset_key, distances_of, lambda d: float("inf") if d.is_floating_point() else -1)
 ALGORITHM = register(
     Algorithm(
         "sssp",
