@@ -124,9 +124,6 @@ class NeighborSampler:
             stats: a dict that is filled with what was sampled and read, and how long it took (docs/sampling.md); the GPU
                 is waited for.
 
-        Returns:
-            A :class:`Sample` on the sampler's device.
-
         Raises:
             ConfigError: seeds or their times have another type or shape; the graph was prepared and closed; ``stats`` is
                 no dict.
