@@ -21,13 +21,13 @@ from unittest.mock import patch
 import torch
 
 import hinterland as hl
-from hinterland.graph import formats
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.prepare import Prepared, graph_of
 from hinterland.probe.storage import compare
 from hinterland.runtime import devices
 from hinterland.runtime.units import parse_bytes
 from hinterland.sampling import NeighborSampler, Sample
+from hinterland.table import device as tables
 
 from ._rows import Rows
 
@@ -102,7 +102,7 @@ def _on_storage(
     for line in LINES:
         disk = compare(path, block_bytes=line, blocks=min(20_000, edges // line), pairs=3)
         for name, (algorithm, run) in RUNS.items():
-            with patch.object(formats, "_LINES", ((0, line),)):
+            with patch.object(tables, "_LINES", ((0, line),)):
                 stored = hl.load_graph(path, "storage", host_budget=lines * (2 if device.type == "cuda" else 1))
             budget = state_bytes(algorithm, graph) + lines + (8 << 20) if device.type == "cuda" else None
             with hl.prepare(stored, gpu_budget=budget, device=device, algorithms=algorithm) as prepared:
@@ -129,7 +129,7 @@ def _all_hits(
     path: Path, line: int, run: Callable[..., Any], source: int, algorithm: str, edges: int, device: torch.device
 ) -> float:
     """Seconds through a cache with room for all, once all is there: four times that on a CPU, a GPU's twice by default."""
-    with patch.object(formats, "_LINES", ((0, line),)):
+    with patch.object(tables, "_LINES", ((0, line),)):
         stored = hl.load_graph(path, "storage", host_budget=1 << 30 if device.type == "cuda" else 4 * edges)
     with hl.prepare(stored, device=device, algorithms=algorithm) as prepared:
         return median_seconds(lambda: run(prepared, source))
@@ -137,7 +137,7 @@ def _all_hits(
 
 def counted(run: Callable[[], Any], prepared: Any) -> tuple[float, float]:
     """Median seconds of runs that begin with what the last has left in the cache, and the lines that each read."""
-    through = prepared.stores or prepared.caches
+    through = prepared.through
     run()
     before = sum(one.stats().reads for one in through)
     took = median_seconds(run, warm=False)
@@ -148,7 +148,7 @@ def _whole(path: Path, line: int, run: Callable[..., Any], source: int, lines: i
     """Seconds from the file's name to the result, and of the same with all of it loaded first."""
 
     def stored() -> None:
-        with patch.object(formats, "_LINES", ((0, line),)):
+        with patch.object(tables, "_LINES", ((0, line),)):
             run(hl.load_graph(path, "storage", host_budget=2 * lines), source)
 
     def loaded() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -99,6 +99,35 @@ def test_arrows_between_wings_point_down():
     assert not unknown, f"{unknown}: give new wings their level in LEVELS, and in docs/architecture.md"
     up = [f"{name} imports {target}" for name, target, a, b in wings if a != b and height[a] <= height[b]]
     assert up == []
+
+
+def test_graphs_on_storage_go_through_the_table():
+    """Neither do they take from the table's modules what these have of storage."""
+    found, below = imports(ROOT), f"{ROOT.name}.storage"
+    above = {name: targets for name, targets in found.items() if name.split(".")[1:2] in (["graph"], ["sampling"])}
+    assert len(above) > 60
+    assert [(name, one) for name, targets in above.items() for one in targets if one.startswith(below)] == []
+    tables = [ast.walk(ast.parse(path.read_text())) for path in (ROOT / "table").rglob("*.py")]
+    of_storage = {name for nodes in tables for name in _taken(nodes, "storage")}
+    assert {"StorageCache", "DeviceStore", "Queues"} <= of_storage
+    by_graphs = [
+        (name, taken)
+        for name in above
+        for taken in _taken(ast.walk(ast.parse(_file(name).read_text())), "table")
+        if taken in of_storage
+    ]
+    assert by_graphs == []
+
+
+def _file(module: str) -> Path:
+    path = ROOT.parent.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _taken(nodes: Iterable[ast.AST], wing: str) -> set[str]:
+    """Names that a text imports from a wing."""
+    froms = [node for node in nodes if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == wing]
+    return {alias.name for node in froms for alias in node.names}
 
 
 def asked(root: Path) -> list[str]:

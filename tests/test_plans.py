@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.graph.algorithms import named
 from hinterland.graph.plan import GraphPlan, plan_graph
-from hinterland.graph.view import View, least_lines_bytes
+from hinterland.graph.view import View
 from hinterland.memory import plan_slots
 from hinterland.runtime.units import format_bytes
 from hinterland.table import plan_tiers
@@ -60,7 +60,7 @@ def test_lines_of_what_lies_on_storage(graph, tmp_path):
     """All of it in one cache, which is the first lists', and as much again; or what there is room for."""
     stored = on_storage(graph, tmp_path / "g.hl", 64 << 10, transpose=True)
     both = [stored.neighbor_lists, stored.transpose().neighbor_lists]
-    least, ample = least_lines_bytes(both[0]), 2 * sum(lists.arrays["indices"].nbytes for lists in both)
+    least, ample = both[0].stored.least_bytes, 2 * sum(lists.arrays["indices"].nbytes for lists in both)
     some = least + 5000
     for room, lines, kept in ((1 << 30, None, ample + 2 * least), (1 << 30, some, some), (some + 2 * 12_288, None, some)):
         out, incoming = View(both[0], CPU), View(both[1], CPU)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.graph import formats
+from hinterland.table import device
 
 SET = 8 * (512 + 64)  # holds one set of the smallest lines
 
@@ -19,5 +19,5 @@ def on_storage(
     """``graph`` by way of a file, with pages of ``line_bytes``; ``transpose``: and its lists of in-neighbours."""
     hl.save_graph(graph, path, transpose=transpose)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(formats, "_LINES", ((0, line_bytes),))
+        patch.setattr(device, "_LINES", ((0, line_bytes),))
         return hl.load_graph(path, placement, host_budget=budget << torch.cuda.is_available())  # half is for the way to a GPU

@@ -18,7 +18,6 @@ from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.arrays import WeightRange
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.plan import GraphPlan
-from hinterland.graph.view import least_lines_bytes
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
 from ..split import across_boundary
@@ -132,7 +131,7 @@ def keep_offsets(prepared):
 def on_gpu(form, algorithm, device):
     """Every budget, for one run and for many."""
     needed = state_bytes(algorithm.plan, form)
-    lines = least_lines_bytes(form.neighbor_lists)
+    lines = form.neighbor_lists.stored.least_bytes
     budgets = {"all memory": None, "room for pages": needed + lines + (4 << 20), "tight": needed + lines + 2048, "none": 0}
     if lines:
         budgets = {"tight": budgets["tight"]}

@@ -225,8 +225,8 @@ def test_a_graph_on_storage_is_pickled_by_its_path(tmp_path, names):
         assert other.known_transpose.placement == stored.transpose().placement
         assert other.transpose().indices.tolist() == graph.transpose().indices.tolist()
         assert other.transpose().transpose() is other
-        (cache,) = other.neighbor_lists.caches
-        assert cache.host_budget == stored.neighbor_lists.caches[0].host_budget
+        (cache,) = other.neighbor_lists.stored.caches
+        assert cache.host_budget == stored.neighbor_lists.stored.caches[0].host_budget
     held = pickle.dumps(stored)
     hl.save_graph(Graph(torch.tensor([0, 1]), torch.tensor([0]), torch.tensor([1.0])), tmp_path / "g.hl", transpose=True)
     with pytest.raises(ConfigError, match=r"g\.hl"):

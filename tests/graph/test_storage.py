@@ -16,7 +16,6 @@ from hinterland.graph import arrays
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.formats import hl as format_hl
 from hinterland.graph.lists import NeighborLists
-from hinterland.graph.view import least_lines_bytes, queues_of
 from hinterland.machine.model import Disk
 from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory, StorageError, VerificationError
 from hinterland.storage import roofline
@@ -93,7 +92,7 @@ def test_a_directed_graph(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make", [lambda g: hl.reorder(g, "rcm"), hl.compress, lambda g: hl.compress(g, reorder="degree")])
 def test_every_form_of_a_file(graph: hl.Graph, tmp_path: Path, make) -> None:
     stored = on_storage(make(graph), tmp_path / "g.hl", 64 << 10, 4096)
-    assert stored.neighbor_lists.caches
+    assert stored.neighbor_lists.stored.caches
     for name, run in RUNS.items():
         torch.testing.assert_close(run(stored), run(graph), rtol=1e-5, atol=1e-9, msg=name)
 
@@ -156,7 +155,7 @@ def test_several_files_share_a_cache(graph: hl.Graph, file: Path, tmp_path: Path
     hl.save_graph(hl.compress(graph), tmp_path / "h.hl")
     cache = hl.StorageCache("256KiB")
     both = [hl.load_graph(path, "storage", cache=cache) for path in (file, tmp_path / "h.hl")]
-    assert all(one.neighbor_lists.caches == [cache] for one in both)
+    assert all(one.neighbor_lists.stored.caches == [cache] for one in both)
     for name, run in RUNS.items():
         for one in both:
             torch.testing.assert_close(run(one), run(graph), rtol=1e-5, atol=1e-9, msg=name)
@@ -169,7 +168,7 @@ def test_several_files_share_a_cache(graph: hl.Graph, file: Path, tmp_path: Path
 
 def test_the_budget_is_kept(graph: hl.Graph, file: Path) -> None:
     stored = hl.load_graph(file, "storage", host_budget="100KiB")
-    [cache] = stored.neighbor_lists.caches
+    [cache] = stored.neighbor_lists.stored.caches
     assert cache.native.bytes == 100 << 10
     assert cache.native.num_slots * (cache.line_bytes + 12) <= 100 << 10
     stats = hl.bfs(stored, 5, device="cpu", stats=True).stats
@@ -189,11 +188,11 @@ def test_the_budget_is_kept(graph: hl.Graph, file: Path) -> None:
 
 def test_queues_are_as_deep_as_the_disk_needs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = hl.load_graph(file, "storage", host_budget="1GiB")
-    lists, (cache,) = stored.neighbor_lists, stored.neighbor_lists.caches
+    arrays, (cache,) = stored.neighbor_lists.stored, stored.neighbor_lists.stored.caches
     disk = Disk(str(file), True, 1e12, 1e12, {1: 5e4, 64: 230e3, 700: 250e3})
     for known, queues in ((disk, (16, 64)), (replace(disk, path="/proc"), (32, 256)), (None, (32, 256))):
         monkeypatch.setattr(roofline, "load", lambda known=known: known and SimpleNamespace(disk=known))
-        assert queues_of(lists, cache) == Queues(*queues)
+        assert arrays.queues(cache) == Queues(*queues)
 
 
 def test_options_that_cannot_be_used(file: Path, graph: hl.Graph, tmp_path: Path) -> None:
@@ -296,7 +295,7 @@ def test_opening_reads_offsets_alone(tmp_path: Path) -> None:
     began = time.perf_counter()
     stored = hl.load_graph(tmp_path / "g.hl", "storage", host_budget="1MiB")
     assert time.perf_counter() - began < 1  # 0.01 where the machine does nothing else
-    assert stored.neighbor_lists.caches[0].stats().reads == 0
+    assert stored.neighbor_lists.stored.caches[0].stats().reads == 0
 
 
 def same(found: torch.Tensor, wanted: torch.Tensor, name: str) -> None:
@@ -312,7 +311,7 @@ def test_a_gpu_finds_the_same(graph: hl.Graph, tmp_path: Path, placement, line_b
     for name, run in RUNS.items():
         wanted = run(graph)
         same(run(stored, {"device": "cuda"}), wanted, name)
-        least = least_lines_bytes(stored.neighbor_lists) + state_bytes(name, stored) + 4096
+        least = stored.neighbor_lists.stored.least_bytes + state_bytes(name, stored) + 4096
         same(run(stored, {"device": "cuda", "gpu_budget": least}), wanted, name)
 
 

@@ -185,7 +185,7 @@ def test_a_gpu_reads_both_through_one_cache(tmp_path: Path, form: str) -> None:
     assert hl.load_graph(tmp_path / "g.hl").known_transpose is not None
     for algorithm in ("bfs", "pagerank", "cc", "msbfs"):
         with hl.prepare(stored, device="cuda", algorithms=algorithm) as prepared:
-            assert len(prepared.stores) == 1 and prepared.incoming is not prepared.out
+            assert len(prepared.through) == 1 and prepared.incoming is not prepared.out
     torch.testing.assert_close(hl.pagerank(stored, device="cuda").scores.cpu(), hl.pagerank(graph, device="cpu").scores)
     wanted = hl.bfs(graph, 3, device="cpu")
     found = hl.bfs(stored, 3, device="cuda")

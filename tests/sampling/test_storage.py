@@ -135,7 +135,7 @@ def test_samples_are_those_of_memory(graph: hl.Graph, tmp_path: Path, form: str,
         for count, held in ((3, stored), (1, roomy), (2, roomy)):
             threads(count)
             same(sample(held), wanted, f"{name}, {count} threads")
-    assert stored.neighbor_lists.caches[0].stats().bytes_read > 0
+    assert stored.neighbor_lists.stored.caches[0].stats().bytes_read > 0
 
 
 @pytest.mark.parametrize("name", SAMPLERS)
@@ -147,7 +147,7 @@ def test_what_a_gpu_s_kernels_read(graph: hl.Graph, tmp_path: Path, form: str, n
     stored = on_storage(made, tmp_path / "g.hl", 4 * SET)
     with hl.prepare(stored, device="cpu", algorithms="sampling", weighted=True) as prepared:
         store = DeviceStore(Backing(path=str(tmp_path / "g.hl")), torch.device("cpu"), 5 * SET, 512, channels=2, depth=32)
-        prepared.out.store = store
+        prepared.out.through = [store]
         lanes()
         walk_lanes()
         try:
@@ -156,7 +156,7 @@ def test_what_a_gpu_s_kernels_read(graph: hl.Graph, tmp_path: Path, form: str, n
             assert store.counts()["reads"] > 0
         finally:
             store.close()
-    assert stored.neighbor_lists.caches[0].stats().reads == 0
+    assert stored.neighbor_lists.stored.caches[0].stats().reads == 0
 
 
 def relations(graph: hl.Graph, cites: hl.Graph):
@@ -186,7 +186,7 @@ def test_a_sample_reads_the_pages_that_it_names(tmp_path: Path) -> None:
     """Of a graph sixty times as large as the budget, which is never held: each page once in a hop."""
     large = hl.generate("uniform", scale=14, edge_factor=64, seed=1)
     stored = on_storage(large, tmp_path / "g.hl", 128 << 10, 512)
-    [cache] = stored.neighbor_lists.caches
+    [cache] = stored.neighbor_lists.stored.caches
     assert stored.nbytes > 60 * cache.host_budget > cache.native.num_slots * cache.line_bytes
     sampler = NeighborSampler(stored, [10, 5], seed=1, device="cpu")
     for number in range(3):

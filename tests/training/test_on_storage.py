@@ -33,7 +33,7 @@ def test_training_is_the_same(folder, device):
     assert stored.graph.placement["indices"] == "storage" and stored.graph.placement["indptr"] != "storage"
     halves = 1 + torch.cuda.is_available()  # the other one is for the way to a GPU
     assert (
-        stored.graph.neighbor_lists.caches == [stored.features.cache]
+        stored.graph.neighbor_lists.stored.caches == [stored.features.cache]
         and stored.features.cache.host_budget == (1 << 20) // halves
     )
     results = [train(ds, "sage", [5, 5], epochs=1, hidden=16, device=device, seed=3) for ds in (held, stored)]
@@ -79,7 +79,7 @@ def test_several_types(tmp_path, device, monkeypatch):
         patched.setattr(hl.StorageArray, "read_into", None)  # nothing is read whole
         stored = datasets.open(tmp_path / "mag", placement={"graph": "storage"}, host_budget="1MiB")
     assert all(graph.placement["indices"] == "storage" for graph in stored.graphs.values())
-    assert len({id(graph.neighbor_lists.caches[0]) for graph in stored.graphs.values()}) == 1
+    assert len({id(graph.neighbor_lists.stored.caches[0]) for graph in stored.graphs.values()}) == 1
     found = []
     for ds in (made, stored):
         lists = {

@@ -24,12 +24,12 @@ import hinterland as hl
 from benchmarks._rows import Rows
 from benchmarks.storage_graphs import RUNS as _TRAVERSALS
 from benchmarks.storage_graphs import counted, median_seconds
-from hinterland.graph import formats
 from hinterland.graph.algorithms import state_bytes
-from hinterland.graph.view import View
 from hinterland.memory.allocator import allocate
 from hinterland.runtime import devices
 from hinterland.storage.on_device import Backing, DeviceStore, Queues
+from hinterland.table import device as tables
+from hinterland.table.device import StoredArrays
 from hinterland_papers.bam import stored as emogi_stored
 from hinterland_papers.bam.plan import WAYS, Case, Measured, Way, choose, rank
 from hinterland_papers.bam.stored import StoredEdges
@@ -216,16 +216,16 @@ class _Bench:
             in_memory = lambda array: Backing(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
             on_gpu = self.device.type == "cuda"
             with (
-                patch.object(formats, "_LINES", ((0, line),)),
+                patch.object(tables, "_LINES", ((0, line),)),
                 patch.object(Backing, "of", in_memory),
-                patch.object(View, "most_lines_bytes", lambda view: room + QUEUES.device_bytes),
+                patch.object(StoredArrays, "most_bytes", room + QUEUES.device_bytes),
                 patch.dict(DeviceStore.__init__.__kwdefaults__, threads=THREADS),
             ):
                 stored = hl.load_graph(path, "storage", host_budget=1 << 30 if on_gpu else max(room, 8 * (line + 64)))
                 budget = state_bytes(algorithm, self.graph) + 2 * self.nbytes + (1 << 30) if on_gpu else None
                 with hl.prepare(stored, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
                     if on_gpu:
-                        (store,) = prepared.stores
+                        (store,) = prepared.through
                         assert store.budget == room, "another cache is compared"
                     return counted(lambda: run(prepared, self.source), prepared)
 

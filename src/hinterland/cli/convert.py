@@ -82,7 +82,7 @@ def convert(
     if placement and graph.directed:
         what = "whole, in memory" if graph.is_compressed else f"within {format_bytes(budget)}"
         print(f"hinterland: lists of in-neighbours are built {what}, and written beside the others", file=sys.stderr)
-    taken = sum(cache.host_budget for cache in graph.neighbor_lists.caches)
+    taken = sum(cache.host_budget for cache in graph.neighbor_lists.stored.caches)
     save_graph(graph, target, format, transpose=placement is not None, host_budget=max(budget - taken, 0))
     saved = time.perf_counter()
     written = sum(Path(path).stat().st_size for path in formats.files_of(target))

@@ -164,7 +164,7 @@ def say_weights_are_unused(graph: Graph, name: str) -> None:
 
 def _on_storage(graph: Graph) -> dict[str, int] | None:
     """Of a graph on storage: bytes that stay in the file, those that bound their pages, and those of arrays in memory."""
-    caches = graph.neighbor_lists.caches
+    caches = graph.neighbor_lists.stored.caches
     if not caches:
         return None
     transpose = graph.known_transpose

@@ -216,7 +216,7 @@ class Source:
             raise FormatError(f"{path}: a graph of {graph.num_vertices} vertices, but the data set has {larger}")
         if int(graph.indptr[targets]) != graph.num_edges:
             raise FormatError(f"{path}: a target is not below {targets}, the number of its type's vertices")
-        if graph.neighbor_lists.caches:  # a sampler looks at what it reads
+        if graph.neighbor_lists.stored:  # a sampler looks at what it reads
             return
         if sources < larger and graph.num_edges and int(graph.indices.max()) >= sources:
             raise FormatError(f"{path}: a source is {int(graph.indices.max())}, but its type has {sources} vertices")

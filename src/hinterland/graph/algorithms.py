@@ -18,50 +18,33 @@ class Algorithm:
     The command line answers ``--help`` before torch is there, so it reads ``name``, ``run``, ``help``, ``options`` and
     ``weights`` from the text of the file: there the record is called ``ALGORITHM``, ``run`` is a function of that file, and
     the others are literals.
-
-    Attributes:
-        name: of the command, and by which :func:`prepare` knows it.
-        state_bytes: GPU memory that it takes besides a graph at least, its result included.
-        searching: it looks for one neighbour in the lists of in-neighbours, so their heads help.
-        incoming_only: it reads the lists of in-neighbours only, all of them and several times in one run.
-        ample_bytes: the same with which the result stays there, as its users get it; None where ``state_bytes`` is that.
-        beside: it runs beside others, as a sampler does beside training, and leaves them memory that it is not given.
-        run: what users call, with a graph or what is prepared of it, and ``device``, ``gpu_budget`` and ``stats``. It begins at
-            a ``source``, at ``sources`` together, or nowhere. None for what is only planned for.
-        kernels: its kernels.
-        modes: what ``run`` takes for ``mode``.
-        weights: ``"needed"``; ``"unused"``, of which the command tells whoever has some; None where nobody expects any.
-        verify: the verifier, by its name in ``hinterland.graph``. It takes the graph, the result, and of what ``run`` was given
-            what has the same name.
-        help: what the command says of itself.
-        options: numbers that ``run`` takes and the command too, by name what it says of each. Of what is on by default: the
-            option that turns it off, and what the command says of that.
-        array: of the result, what the command writes as ``.npy``. If ``run`` takes a switch of this name, it is not made unless
-            it is looked at.
-        columns: of the result, what the command writes as a table, by the columns' names.
-        rows: what a row of the table is: a ``"vertex"``, or a ``"source"``.
-        found: what a run found, for people, from its object in the JSON.
-        fields: what the result adds to that object.
     """
 
-    name: str
-    state_bytes: Callable[[Graph], int]
-    searching: bool = False
-    incoming_only: bool = False
-    ample_bytes: Callable[[Graph], int] | None = None
-    beside: bool = False
+    name: str  # of the command, and by which prepare() knows it
+    state_bytes: Callable[[Graph], int]  # GPU memory that it takes besides a graph at least, its result included
+    searching: bool = False  # it looks for one neighbour in the lists of in-neighbours, so their heads help
+    incoming_only: bool = False  # it reads the lists of in-neighbours only, all of them and several times in one run
+    ample_bytes: Callable[[Graph], int] | None = None  # with which the result stays there; None where state_bytes is that
+    beside: bool = False  # it runs beside others, as a sampler does beside training, and leaves them memory
+    # What users call, with a graph or what is prepared of it, and `device`, `gpu_budget` and `stats`. It begins at a `source`,
+    # at `sources` together, or nowhere. None for what is only planned for.
     run: Callable[..., Any] | None = None
     kernels: KernelFile | None = None
-    modes: tuple[str, ...] = ("auto",)
-    weights: str | None = None
+    modes: tuple[str, ...] = ("auto",)  # what `run` takes for `mode`
+    weights: str | None = None  # "needed"; "unused", of which the command tells whoever has some; None: nobody expects any
+    # The verifier, by its name in hinterland.graph. It takes the graph, the result, and of what `run` was given what has the
+    # same name.
     verify: str = ""
-    help: str = ""
+    help: str = ""  # what the command says of itself
+    # Numbers that `run` takes and the command too, by name what it says of each. Of what is on by default: the option that
+    # turns it off, and what the command says of that.
     options: Mapping[str, str | tuple[str, str]] = field(default_factory=dict)
+    # Of the result, what the command writes as .npy. If `run` takes a switch of this name, it is made only to be looked at.
     array: str = ""
-    columns: Mapping[str, str] = field(default_factory=dict)
-    rows: str = "vertex"
-    found: Callable[[Mapping[str, Any]], str] = lambda _: ""
-    fields: Callable[[Any], dict[str, Any]] = lambda _: {}
+    columns: Mapping[str, str] = field(default_factory=dict)  # what it writes as a table, by the columns' names
+    rows: str = "vertex"  # what a row of the table is: a vertex, or a "source"
+    found: Callable[[Mapping[str, Any]], str] = lambda _: ""  # what a run found, for people, from its object in the JSON
+    fields: Callable[[Any], dict[str, Any]] = lambda _: {}  # what the result adds to that object
 
     def ample(self, graph: Graph) -> int:
         """GPU memory that it takes besides ``graph`` where there is room."""

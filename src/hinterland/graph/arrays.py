@@ -115,12 +115,8 @@ def place_like(array: Array) -> str:
 
 
 def in_memory(array: Array) -> UnifiedTensor | torch.Tensor:
-    """An array on storage read whole into host memory; any other as it is.
-
-    Raises:
-        StorageError: its file cannot be read, or is shorter than it was.
-        OutOfMemory: it does not fit.
-    """
+    """An array on storage read whole into host memory; any other as it is. Raises StorageError: its file cannot be read, or is
+    shorter than it was; OutOfMemory: it does not fit."""
     return array if isinstance(array, torch.Tensor) else UnifiedTensor.holding(array)
 
 
@@ -192,6 +188,16 @@ def integers(name: str, array: Array) -> Array:
     return tensor.to(torch.int64).contiguous()
 
 
+def rows_of(indptr: torch.Tensor, indices: torch.Tensor) -> tuple[int, int, int, int]:
+    """Plain lists on the CPU as native code takes them: offsets, how many lists, neighbours, bytes of one."""
+    return indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size()
+
+
+def weights_of(weights: torch.Tensor | None) -> tuple[int, int, int]:
+    """Weights on the CPU in the same way: address, bytes and order of one; zeros without any."""
+    return (0, 0, 0) if weights is None else (weights.data_ptr(), *WEIGHT_TYPES[weights.dtype][:2])
+
+
 def check_offsets(indptr: torch.Tensor, num_edges: int) -> None:
     """Raises GraphError unless ``indptr`` (int64) begins with 0, never falls and ends with ``num_edges``."""
     if indptr.numel() == 0:
@@ -236,8 +242,7 @@ def check_lists(indptr: torch.Tensor, indices: torch.Tensor, num_vertices: int) 
     ``indptr`` is right, int64, on the CPU.
     """
     if not indices.is_cuda:
-        rows = (indptr.data_ptr(), num_vertices, indices.data_ptr(), indices.element_size())
-        ascend = _core.check_rows(*rows, indices.numel())
+        ascend = _core.check_rows(*rows_of(indptr, indices), indices.numel())
         if ascend is not None:
             return ascend
     check_neighbors(indices, num_vertices)  # says which one is wrong
@@ -257,8 +262,7 @@ def lists_ascend(indptr: torch.Tensor, indices: torch.Tensor) -> bool:
     """Whether each vertex's neighbours ascend, where both arrays lie in order as CSR demands."""
     if not indices.is_cuda:
         indptr = indptr.cpu()
-        rows = (indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size())
-        return _core.rows_ascend(*rows, indices.numel())
+        return _core.rows_ascend(*rows_of(indptr, indices), indices.numel())
     indptr = indptr.to(indices.device)
     for begin in range(0, indices.numel() - 1, _CHECK_AT_ONCE):
         part = indices[begin : begin + _CHECK_AT_ONCE + 1]
@@ -290,11 +294,10 @@ def check_mirrored(indptr: torch.Tensor, indices: torch.Tensor, weights: torch.T
     """Raises GraphError unless each edge is there in both directions, with the same weight; in one parallel pass on the CPU."""
     indptr, indices = indptr.to("cpu", torch.int64), indices.cpu()
     weights = None if weights is None else weights.cpu()
-    vertices, kind = indptr.numel() - 1, WeightType(1, 0) if weights is None else WEIGHT_TYPES[weights.dtype]
-    rows = (indptr.data_ptr(), vertices, indices.data_ptr(), indices.element_size())
-    if _core.is_mirrored(*rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order, indices.numel()):
+    if _core.is_mirrored(*rows_of(indptr, indices), *weights_of(weights), indices.numel()):
         return
     check_offsets(indptr, indices.numel())
+    vertices = indptr.numel() - 1
     ends = torch.repeat_interleave(indptr.diff()), indices.long()
     one, other = ((u * vertices + v).sort().values for u, v in (ends, ends[::-1]))
     remedy = "pass symmetrize=True to from_edges or load_graph, or directed=True"
@@ -324,9 +327,7 @@ def _edge_sum(held: Mapping[str, Array], turned: bool) -> int:
     """The sum of a random number for each edge of plain lists, ``turned`` round or not, and its weight."""
     indptr, indices = (tensor_of(held[name]).cpu() for name in ("indptr", "indices"))
     weights = tensor_of(held["weights"]).cpu() if "weights" in held else None
-    kind = WeightType(1, 0) if weights is None else WEIGHT_TYPES[weights.dtype]
-    rows = (indptr.data_ptr(), indptr.numel() - 1, indices.data_ptr(), indices.element_size())
-    return _core.sum_edges(*rows, 0 if weights is None else weights.data_ptr(), kind.bytes, kind.order, indices.numel(), turned)
+    return _core.sum_edges(*rows_of(indptr, indices), *weights_of(weights), indices.numel(), turned)
 
 
 class WeightRange(NamedTuple):
@@ -338,11 +339,8 @@ class WeightRange(NamedTuple):
 
 
 def weight_range(weights: Array) -> WeightRange:
-    """Looks at all weights in parallel, where they lie; at those on storage a piece at a time.
-
-    Raises:
-        GraphError: a weight on storage is NaN. Others were looked at as their graph was made.
-    """
+    """Looks at all weights in parallel, where they lie; at those on storage a piece at a time. Raises GraphError: a weight on
+    storage is NaN; others were looked at as their graph was made."""
     if (file := file_of(weights)) is not None:
         return _stored_range(file)
     weights = tensor_of(weights)

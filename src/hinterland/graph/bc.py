@@ -84,16 +84,11 @@ def betweenness_centrality(
             for both directions. Scores from a sample are scaled to estimate those from all vertices: those of the sources by
             one source less than the others, since no path from a vertex leads through it. A lone source's own is NaN.
         seed: draws the sources (Philox); the same ones on every machine.
-        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
-            is free. Where it has no room for the search's state, the CPU does the work.
-        device: where to run; None is the current GPU, or the CPU on a machine without one. Many searches of a small graph are
-            the CPU's in any case (docs/bc.md), and the scores lie on the device.
+        gpu_budget, device: as for :func:`pagerank`. Many searches of a small graph are the CPU's in any case (docs/bc.md), and
+            the scores lie on the device.
         stats: leave them to the device, and also report ``device``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``,
             ``held``, and the same and more for each source (``searches``; see ``traversal_stats.summarise``; their levels are
             those on the way there, then those on the way back).
-
-    Returns:
-        ``BetweennessResult(scores float64 [V], sources int64 [k], stats)``.
 
     Raises:
         ConfigError: more sources than vertices or fewer than one to draw, a source twice, sources that are no integers, a
@@ -107,7 +102,8 @@ def betweenness_centrality(
     stats = arguments.switch("stats", stats)
     threads = None if stats else _for_threads(prepared, chosen)
     if threads is not None:
-        scores, report = _run_by_lists(threads, chosen).to(prepared.device), None
+        scores = to_outer(threads.order_on(threads.device), _search_by_lists(threads, chosen)).to(prepared.device)
+        report = None
     else:
         scores, report = with_stats(functools.partial(_run, prepared, chosen), stats, prepared, "auto", summarise_all)
     _rescale(scores, chosen, normalized, prepared.graph.directed)
@@ -131,9 +127,6 @@ def edge_betweenness_centrality(
         graph, sources, seed, device: as of :func:`betweenness_centrality`. Of parallel edges each has its part.
         normalized: divides by the number of pairs of vertices; otherwise paths are counted, in undirected graphs once for both
             directions. Scores from a sample are scaled to estimate those from all vertices.
-
-    Returns:
-        ``EdgeBetweennessResult(scores float64 [num_edges], sources int64 [k])``.
 
     Raises:
         ConfigError, IndexOutOfRange, GraphError, OutOfMemory: as :func:`betweenness_centrality`.
@@ -235,16 +228,10 @@ ALGORITHM = register(
 
 
 class _Searches:
-    """Searches from one source after another, with memory for one.
+    """Searches from one source after another, with memory for one; ``scores``, float64 ``[num_vertices]``, are sums over all.
 
-    Args:
-        prepared: the graph and the device.
-        counts: what is read is counted.
-        keeps: of each search alone: ``levels``, ``sigma``, and in ``scores`` the header's c, 0 where nothing was reached.
-
-    Attributes:
-        scores: float64 ``[num_vertices]``, sums over all searches.
-        levels, sigma: int32 and float64 ``[num_vertices]``.
+    ``counts``: what is read is counted. ``keeps``: of each search alone, with its ``levels`` and ``sigma``, int32 and float64;
+    in ``scores`` is the header's c then, 0 where nothing was reached.
     """
 
     def __init__(self, prepared: Prepared, counts: bool = False, keeps: bool = False) -> None:
@@ -301,7 +288,7 @@ def _for_threads(prepared: Prepared, sources: list[int]) -> Prepared | None:
     graph, on_cpu, threads = prepared.graph, prepared.device.type == "cpu", _core.num_threads()
     most = _SHORT if on_cpu else min(_SHORT, _SHORT_OF_THREAD * threads)
     least = threads if on_cpu else threads * _core.BC_SOURCES_TOGETHER
-    if graph.neighbor_lists.caches or graph.num_vertices + graph.num_edges > most or len(sources) < least:
+    if graph.neighbor_lists.stored or graph.num_vertices + graph.num_edges > most or len(sources) < least:
         return None
     return prepared if on_cpu else prepared_for(graph, "bc", None, "cpu")
 
@@ -337,10 +324,6 @@ def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Te
     scores = searches.scores
     del searches
     return to_outer(prepared.order_on(prepared.device), scores), runs
-
-
-def _run_by_lists(prepared: Prepared, sources: list[int]) -> torch.Tensor:
-    return to_outer(prepared.order_on(prepared.device), _search_by_lists(prepared, sources))
 
 
 def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:

@@ -19,15 +19,10 @@ _MOST = 2**62  # to which those of a path may sum, so that two sums are an int64
 
 
 class PathBetween(NamedTuple):
-    """What :func:`path_between` found.
+    """What :func:`path_between` found."""
 
-    Attributes:
-        vertices: the path's, from the source to the target.
-        length: its edges, or the sum of their weights; floats are added along the path, in float64.
-    """
-
-    vertices: list[int]
-    length: float
+    vertices: list[int]  # from the source to the target
+    length: float  # its edges, or the sum of their weights; floats are added along the path, in float64
 
 
 def path_between(graph: Graph, source: int, target: int, weighted: bool = True, from_both: bool = True) -> PathBetween | None:

@@ -86,9 +86,6 @@ def bfs(
         device: where to run; None is the current GPU, or the CPU on a machine without one.
         stats: also report seconds, edges, bytes read from the edge array, and the same for each level.
 
-    Returns:
-        ``BfsResult(levels int32 [V], parents int64 [V], stats)``, tensors on the device that ran it, or on the CPU (above).
-
     Raises:
         ConfigError: an unknown mode, a source that is no integer, a budget that is no size.
         IndexOutOfRange: ``source`` is no vertex.

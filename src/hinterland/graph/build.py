@@ -30,11 +30,8 @@ def transposed(lists: NeighborLists) -> NeighborLists:
 
 def rebuilt(lists: NeighborLists, rules: _core.EdgeRules, **options: Any) -> NeighborLists:
     """New lists of the edges of old ones, whose vertices are those that have lists; ``options`` are those of :func:`build`.
-
-    Raises:
-        GraphError: the arrays were changed since the lists were made.
-        OutOfMemory: the new arrays, or what building them needs, do not fit.
-    """
+    Raises GraphError: the arrays were changed since the lists were made; OutOfMemory: the new arrays, or what building them
+    needs, do not fit."""
     indptr, indices, weights = lists.checked_rows()
     vertices = lists.num_lists
     edges = _core.csr_edges(indptr.data_ptr(), indices.data_ptr(), vertices, lists.num_edges, indices.element_size())

@@ -14,10 +14,10 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
-from ..storage.cache import reading
 from . import passes
 from .algorithms import Algorithm, register
-from .graph import Graph, require_graph, require_result
+from .checks import require_each, require_result
+from .graph import Graph
 from .prepare import Prepared, prepared_for
 from .reorder import restored
 from .traversal import (
@@ -72,15 +72,10 @@ def connected_components(
         mode: ``"auto"`` links two neighbours of each vertex, and then reads only lists of vertices outside the largest
             component so far: in undirected graphs, and in directed ones whose ``transpose()`` has been made. Otherwise, and
             with ``"all-lists"``, every list is read.
-        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
-            is free. Where it has no room for labels and state, the CPU does the work.
-        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        gpu_budget, device: as for :func:`pagerank`.
         stats: also report seconds, edges, bytes read from the edge array, and the same for each step: linking first
             neighbours, lists of the rest, and, in directed graphs, their lists of in-neighbours. ``reached`` counts the
             vertices whose lists were visited.
-
-    Returns:
-        ``ComponentsResult(labels int64 [V], count, stats)``, labels on the device that ran it.
 
     Raises:
         ConfigError: an unknown mode, a budget that is no size.
@@ -118,10 +113,6 @@ def _state_bytes(graph: Graph) -> int:
     return allocated(2 * _half_bytes(vertices)) + max(scratch, widening, renumbering_bytes(graph, width))
 
 
-def _sizes(result: ComponentsResult) -> dict[str, int]:
-    return {"components": result.count, "largest": int(result.labels.cpu().bincount(minlength=1).max())}
-
-
 ALGORITHM = register(
     Algorithm(
         "cc",
@@ -139,7 +130,7 @@ ALGORITHM = register(
         array="labels",
         columns={"component": "labels"},
         found=lambda run: f"{run['components']:,} components, the largest of {run['largest']:,} vertices",
-        fields=_sizes,
+        fields=lambda result: {"components": result.count, "largest": int(result.labels.cpu().bincount(minlength=1).max())},
     )
 )
 
@@ -191,23 +182,17 @@ def verify_components(graph: Graph, result: ComponentsResult) -> None:
     3. Vertices of the same label are connected.
     4. ``count`` is the number of labels.
 
-    Args:
-        graph: the graph.
-        result: ``labels`` int64 ``[num_vertices]``, on any device, and ``count``.
-
     Raises:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: labels of another type.
     """
-    require_graph(graph)
-    require_result(result, ComponentsResult)
+    require_result(graph, result, ComponentsResult)
     labels = result.labels.cpu().contiguous()
     if labels.dtype != torch.int64:
         raise ConfigError(f"labels are {labels.dtype}, but must be int64")
-    if labels.shape != (graph.num_vertices,):
-        raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {graph.num_vertices} vertices")
+    require_each("labels", labels, graph)
     view = checked_view(restored(graph).neighbor_lists)
-    with reading(view.caches):
+    with view.reading():
         rule, at = _core.verify_components(view.words, labels.data_ptr())
     if rule == _core.COMPONENTS_RULES["smallest"]:
         raise VerificationError(

@@ -82,11 +82,8 @@ def from_packed(
     order: Order | None = None,
     placement: str | Mapping[str, str] = "host",
 ) -> Graph:
-    """A compressed graph of arrays from elsewhere, in host memory, once every list is known to be right.
-
-    Raises:
-        GraphError: names the array or the vertex whose list is damaged.
-    """
+    """A compressed graph of arrays from elsewhere, in host memory, once every list is known to be right. Raises GraphError:
+    names the array or the vertex whose list is damaged."""
     places = arrays.placements(placement)
     offsets = indptr.cpu()
     num_edges = int(offsets[-1]) if offsets.numel() else 0

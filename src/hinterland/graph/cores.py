@@ -10,8 +10,9 @@ import torch
 from .. import _core
 from ..runtime.errors import VerificationError
 from ..runtime.shown import Shown
+from .checks import require_each, require_result
 from .edges import from_edges
-from .graph import Graph, require_graph, require_result
+from .graph import Graph, require_graph
 from .rows import edge_list
 
 
@@ -33,9 +34,6 @@ def core_numbers(graph: Graph) -> CoresResult:
 
     Args:
         graph: the graph, in any place and form; about 60 bytes an edge of host memory are taken besides.
-
-    Returns:
-        ``CoresResult(cores int64 [V])``, on the CPU.
 
     Raises:
         GraphError: the graph's arrays were changed since it was made, and are none any more.
@@ -63,19 +61,13 @@ def verify_cores(graph: Graph, result: CoresResult) -> None:
     2. For k = 0, 1, ..., taking away vertices of at most k neighbours that are left takes all of core number k: none is too
        small.
 
-    Args:
-        graph: the graph.
-        result: what :func:`core_numbers` found.
-
     Raises:
         VerificationError: names the rule, the vertex and its number.
     """
-    require_graph(graph)
-    require_result(result, CoresResult)
+    require_result(graph, result, CoresResult)
     src, dst = _ends(graph)
     cores, vertices = result.cores.cpu(), graph.num_vertices
-    if cores.shape != (vertices,):
-        raise VerificationError(f"core numbers have shape {tuple(cores.shape)}, but the graph has {vertices} vertices")
+    require_each("core numbers", cores, graph)
     strong = torch.bincount(src[cores[dst] >= cores[src]], minlength=vertices)
     wrong = ((strong < cores) | (cores < 0)).nonzero()
     if len(wrong):

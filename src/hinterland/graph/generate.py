@@ -14,6 +14,7 @@ import torch
 from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
+from ..runtime.params import address
 from ..runtime.shown import type_name
 from ..table import UnifiedTensor
 from . import arrays
@@ -94,19 +95,8 @@ def random_weights(
     place = arrays.placements(placement)["weights"]
     held = UnifiedTensor.empty((graph.num_edges,), drawn, placement=arrays.host_place(place))
     indptr, indices, _ = graph.checked_rows()
-    kind = arrays.WEIGHT_TYPES[drawn]
-    _core.generate_weights(
-        indptr.data_ptr(),
-        graph.num_vertices,
-        indices.data_ptr(),
-        indices.element_size(),
-        graph.num_edges,
-        0 if graph.outer is None else graph.outer.data_ptr(),
-        seed,
-        held.cpu().data_ptr(),
-        kind.bytes,
-        kind.order,
-    )
+    names = (graph.num_edges, address(graph.outer), seed)
+    _core.generate_weights(*arrays.rows_of(indptr, indices), *names, *arrays.weights_of(held.cpu()))
     return graph.with_weights(arrays.placed(held.cpu(), drawn, "gpu") if place == "gpu" else held)
 
 

@@ -23,11 +23,7 @@ from .graph import Graph
 from .lists import NeighborLists
 from .recipe import CLASSES, Recipe
 
-WEIGHT_CLASSES = {
-    torch.uint8: "uint8_t",
-    torch.int32: "int32_t",
-    torch.float32: "float",
-}
+WEIGHT_CLASSES = {torch.uint8: "uint8_t", torch.int32: "int32_t", torch.float32: "float"}
 
 _KERNELS = KernelFile(
     "graph/generate.cu",
@@ -68,10 +64,8 @@ def on_gpu(
 def _piece_size(recipe: Recipe, weights: torch.dtype | None, place: Mapping[str, str], free: int) -> int | None:
     """How many entries are sorted at once so that all fits into ``free`` bytes of GPU memory; None if nothing does."""
     entries = recipe.entries
-    bytes_each = {
-        "indices": arrays.index_dtype(recipe.vertices).itemsize,
-        "weights": 0 if weights is None else weights.itemsize,
-    }
+    index = arrays.index_dtype(recipe.vertices)
+    bytes_each = {"indices": index.itemsize, "weights": 0 if weights is None else weights.itemsize}
     here = sum(size * entries for name, size in bytes_each.items() if place[name] == "gpu")
     there = sum(size * entries for name, size in bytes_each.items() if place[name] != "gpu")
     offsets = 8 * 2 * recipe.vertices  # degrees and their sums
@@ -95,9 +89,7 @@ def _in_pieces(
     if ends is None:
         return None
     total = int(ends[-1])
-    room = torch.empty(
-        min(piece, total) * _SORT_BYTES, dtype=torch.uint8, device=device
-    )  # so that mapped memory leaves it free
+    room = torch.empty(min(piece, total) * _SORT_BYTES, dtype=torch.uint8, device=device)  # that mapped memory leaves free
     indptr = _Filling((recipe.vertices + 1), torch.int64, place["indptr"], device)
     indices = _Filling(total, arrays.index_dtype(recipe.vertices), place["indices"], device)
     edge_weights = None if weights is None else _Filling(total, weights, place["weights"], device)

@@ -222,16 +222,12 @@ class Graph(OverLists, Shown):
         with _turning:
             known = self._transposed()
             if known is None:
-                known = self._turned()
+                turned = transposed(self.neighbor_lists)
+                packed = turned.packed(arrays.placements(turned.places)) if self.is_compressed else turned
+                assert packed is not None  # what is built is sorted
+                known = self.over(packed)
+                self._keep_transpose(known)
             return known
-
-    def _turned(self) -> Graph:
-        turned = transposed(self.neighbor_lists)
-        packed = turned.packed(arrays.placements(turned.places)) if self.is_compressed else turned
-        assert packed is not None  # what is built is sorted
-        built = self.over(packed)
-        self._keep_transpose(built)
-        return built
 
     def join(self, other: Graph, check: bool = True) -> None:
         """Takes a graph whose edges are said to be this one's turned round as the transpose.
@@ -247,7 +243,7 @@ class Graph(OverLists, Shown):
     def __getstate__(self) -> dict[str, Any]:
         """Its arrays, those on storage by their paths, and what it remembers, but no transpose in memory: it is built anew."""
         turned = None if isinstance(self._transposed, weakref.ref) else self._transposed()
-        return {**self.__dict__, "_transposed": turned if turned is not None and turned.neighbor_lists.caches else None}
+        return {**self.__dict__, "_transposed": turned if turned is not None and turned.neighbor_lists.stored else None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _transposed=_no_graph)
@@ -307,8 +303,3 @@ def require_graph(graph: object) -> None:
     """ConfigError unless ``graph`` is a Graph."""
     remedy = "make one with Graph(indptr, indices), from_edges or load_graph"
     arguments.instance("graph", graph, Graph, "pass its .graph" if hasattr(graph, "graph") else remedy)
-
-
-def require_result(result: object, kind: type) -> None:
-    """ConfigError unless ``result`` is what the algorithm gives whose results a verifier checks."""
-    arguments.instance("result", result, kind, "pass what the algorithm returned")

@@ -19,7 +19,8 @@ from . import passes
 from .algorithms import Algorithm, register
 from .bc import choose_sources
 from .bfs import MODES
-from .graph import Graph, require_graph, require_result
+from .checks import require_result
+from .graph import Graph
 from .msbfs import MOST_SOURCES, multi_source_bfs, to_inner
 from .prepare import Prepared, graph_of, prepared_for
 from .traversal import FORMS, Clock, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
@@ -66,13 +67,8 @@ def harmonic_centrality(
             others, since no vertex counts for itself. A lone source's own is NaN.
         seed: draws the sources (Philox); the same ones on every machine.
         mode: as of :func:`multi_source_bfs`.
-        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
-            is free. Where it has no room for the search's state, the CPU does the work.
-        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        gpu_budget, device: as for :func:`pagerank`.
         stats: also report what :func:`multi_source_bfs` does.
-
-    Returns:
-        ``HarmonicResult(scores float64 [V], sources int64 [k], stats)``.
 
     Raises:
         ConfigError: an unknown mode, more sources than vertices or fewer than one to draw, a source twice, sources that are no
@@ -164,16 +160,11 @@ def verify_harmonic(graph: Graph, result: HarmonicResult) -> None:
     2. A vertex's score is the sum of 1 / distance over the sources that reach it, scaled as :func:`harmonic_centrality` says
        (to nine digits).
 
-    Args:
-        graph: the graph.
-        result: scores float64 ``[num_vertices]``, on any device.
-
     Raises:
         VerificationError: names the rule, the vertex and the values.
         ConfigError: scores of another type or shape.
     """
-    require_graph(graph)
-    require_result(result, HarmonicResult)
+    require_result(graph, result, HarmonicResult)
     scores, sources = result.scores.cpu(), result.sources
     if scores.dtype != torch.float64 or scores.shape != (graph.num_vertices,):
         raise ConfigError(f"scores are {scores.dtype} {tuple(scores.shape)}, but must be float64 ({graph.num_vertices},)")

@@ -10,9 +10,10 @@ import torch
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.shown import Shown
+from .checks import require_result
 from .edges import from_edges
 from .export import module_of
-from .graph import Graph, require_graph, require_result
+from .graph import Graph, require_graph
 from .order import renumber
 from .rows import edge_list
 
@@ -40,9 +41,6 @@ def jaccard(graph: Graph, pairs: torch.Tensor) -> JaccardResult:
             once, weights nothing. In a directed graph a vertex has as neighbours those that its edges lead to.
         pairs: vertex numbers ``[P, 2]``, any integer type.
 
-    Returns:
-        ``JaccardResult(common int64 [P], scores float64 [P])``, on the CPU.
-
     Raises:
         ConfigError: pairs of another shape or type.
         IndexOutOfRange: one of them names no vertex.
@@ -62,17 +60,11 @@ def jaccard(graph: Graph, pairs: torch.Tensor) -> JaccardResult:
 def verify_jaccard(graph: Graph, pairs: torch.Tensor, result: JaccardResult) -> None:
     """Checks coefficients by the rows of the adjacency matrix, which scipy multiplies and adds element by element.
 
-    Args:
-        graph: the graph.
-        pairs: as :func:`jaccard` had them.
-        result: what it found.
-
     Raises:
         VerificationError: names the pair and the values.
         ConfigError: scipy is missing.
     """
-    require_graph(graph)
-    require_result(result, JaccardResult)
+    require_result(graph, result, JaccardResult)
     first, second = (side.numpy() for side in _ends(graph, pairs))
     if not result.common.shape == result.scores.shape == first.shape:
         shapes = f"{tuple(result.common.shape)} and {tuple(result.scores.shape)}"

@@ -40,9 +40,6 @@ def leiden(graph: Graph, resolution: float = 1, max_levels: int | None = None, s
         seed: draws the order in which vertices are looked at, and what they merge with. The same seed gives the same
             communities.
 
-    Returns:
-        ``CommunitiesResult(labels int64 [V], count, modularity)``, on the CPU.
-
     Raises:
         ConfigError: a number out of its range, a negative weight, an infinite one.
         GraphError: the graph's arrays were changed since it was made, and are none any more.
@@ -81,11 +78,6 @@ def verify_leiden(graph: Graph, result: CommunitiesResult, resolution: float = 1
     4. Each community is connected, by edges of any direction that weigh something.
     5. Where levels had no limit: no vertex raises modularity by moving to another community or out of its own, and no community
        by becoming one with another.
-
-    Args:
-        graph: the graph.
-        result: what :func:`leiden` found.
-        resolution, max_levels: as :func:`leiden` had them.
 
     Raises:
         VerificationError: names the rule and the values.

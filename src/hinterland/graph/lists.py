@@ -11,8 +11,7 @@ from ..runtime import arguments, devices
 from ..runtime.asked import Asked
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
-from ..storage import StorageCache
-from ..table import StorageArray
+from ..table.device import StoredArrays
 from . import arrays
 from .arrays import Array
 from .packed import PackedLists, pack
@@ -30,12 +29,7 @@ class NeighborLists:
         held: the arrays by name: ``indptr``, ``indices``, perhaps ``weights``; or in place of ``indices`` those of packed
             lists, ``packed`` and ``packed_offsets`` (see :func:`.compress`).
         is_sorted: whether each list ascends, if that is known.
-        num_edges: of packed lists; None is what their offsets end with.
-
-    Attributes:
-        arrays: as given.
-        num_edges: what all lists hold together.
-        known_sorted: as given, or found out since.
+        num_edges: what all lists hold together; of packed ones None is what their offsets end with.
     """
 
     def __init__(self, held: Mapping[str, Array], is_sorted: bool | None = None, num_edges: int | None = None) -> None:
@@ -55,15 +49,11 @@ class NeighborLists:
         num_sources: int | None = None,
         mirrored: bool = False,
     ) -> NeighborLists:
-        """Plain lists of arrays from elsewhere, once they are known to be right, each in its place.
+        """Plain lists of arrays from elsewhere, once they are known to be right, each in its place; arguments and errors as for
+        :class:`Graph`.
 
-        Args:
-            indptr, indices, weights, placement: as for :class:`Graph`.
-            num_sources: how many vertices can be listed; None are those that have lists.
-            mirrored: the reverse of every edge must be there, with the same weight.
-
-        Raises:
-            GraphError, ConfigError, DeviceError, OutOfMemory: as :class:`Graph`.
+        ``num_sources``: how many vertices can be listed; None are those that have lists. ``mirrored``: the reverse of every
+        edge must be there, with the same weight.
         """
         places = arrays.placements(placement)
         indptr, indices = arrays.integers("indptr", indptr), arrays.integers("indices", indices)
@@ -163,14 +153,9 @@ class NeighborLists:
         return isinstance(self._listed, torch.Tensor) and self._listed.is_cuda
 
     @property
-    def stored(self) -> list[StorageArray]:
+    def stored(self) -> StoredArrays:
         """The arrays that lie on storage."""
-        return [file for array in self.arrays.values() if (file := arrays.file_of(array)) is not None]
-
-    @property
-    def caches(self) -> list[StorageCache]:
-        """The caches of the arrays that lie on storage, each once; none where all are in memory."""
-        return list(dict.fromkeys(array.cache for array in self.stored))
+        return StoredArrays(file for array in self.arrays.values() if (file := arrays.file_of(array)) is not None)
 
     @property
     def placement(self) -> dict[str, str]:
@@ -207,7 +192,7 @@ class NeighborLists:
         """Offsets, neighbours and weights on the CPU, once the offsets are known to be right still; see
         :meth:`.Graph.checked_rows`. What lies on storage is read whole, and a warning says so."""
         indptr = self.checked_offsets()
-        for cache in self.caches:
+        for cache in self.stored.caches:
             path, taken = self.stored[0].path, format_bytes(sum(array.nbytes for array in self.stored))
             warn_once(
                 f"{path} in memory",

@@ -14,7 +14,8 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
-from .graph import Graph, require_graph, require_result
+from .checks import require_each, require_result, require_smallest
+from .graph import Graph, require_graph
 from .rows import edge_list
 
 _PARAMS, _MERGES, _ROWS = struct("LouvainParams"), struct("LeidenParams"), struct("WeightedRows")
@@ -53,9 +54,6 @@ def louvain(
         max_levels: the most levels; None is as many as it takes.
         seed: draws the order in which vertices are looked at. The same seed gives the same communities.
 
-    Returns:
-        ``CommunitiesResult(labels int64 [V], count, modularity)``, on the CPU.
-
     Raises:
         ConfigError: a number out of its range, a negative weight, an infinite one.
         GraphError: the graph's arrays were changed since it was made, and are none any more.
@@ -84,28 +82,16 @@ def verify_communities(graph: Graph, result: CommunitiesResult, resolution: floa
     2. ``modularity`` is that of the labels, by its definition.
     3. It is not below that of every vertex by itself.
 
-    Args:
-        graph: the graph.
-        result: what :func:`louvain` found.
-        resolution: as :func:`louvain` had it.
-
     Raises:
         VerificationError: names the rule and the values.
         ConfigError: as :func:`louvain`.
     """
+    require_result(graph, result, CommunitiesResult)
     edges = weighted_edges(graph)
-    require_result(result, CommunitiesResult)
     resolution = checked_resolution(resolution)
     labels, vertices = result.labels.cpu(), graph.num_vertices
-    if labels.shape != (vertices,):
-        raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {vertices} vertices")
-    everyone = torch.arange(vertices)
-    wrong = ((labels < 0) | (labels > everyone)).nonzero()[:, 0]
-    wrong = wrong if len(wrong) else (labels[labels] != labels).nonzero()[:, 0]
-    if len(wrong):
-        raise VerificationError(f"rule 1: vertex {int(wrong[0])} has label {int(labels[wrong[0]])}, not its smallest vertex")
-    if int((labels == everyone).sum()) != result.count:
-        raise VerificationError(f"rule 1: there are {int((labels == everyone).sum())} labels, but count is {result.count}")
+    require_each("labels", labels, graph)
+    require_smallest(labels, result.count)
     of = labels.numpy()
     found = modularity((of[edges[0]], of[edges[1]], edges[2]), vertices, resolution)
     rounding = 1e-9 * max(1.0, resolution)

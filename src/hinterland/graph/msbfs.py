@@ -72,15 +72,9 @@ def multi_source_bfs(
         levels: False leaves out the levels, which take 4 bytes for each source and vertex; the sums are found without them.
         mode: ``"top-down"``, or ``"auto"``, which also searches bottom-up where that reads less: in undirected graphs, and in
             directed ones whose ``transpose()`` has been made.
-        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
-            is free. Levels for which it has no room go to host memory, and where it has none for the search's state, the CPU
-            does the work.
-        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        gpu_budget, device: as for :func:`pagerank`. Levels for which there is no room go to host memory.
         stats: also report ``device``, ``mode``, ``seconds``, ``edges``, ``bytes``, ``cached``, ``tiers``, ``held``, and the
             same and more for each search of up to 64 sources (``searches``; see ``traversal_stats.summarise``).
-
-    Returns:
-        ``MultiBfsResult(levels int32 [S, V], reached int64 [S], distance_sum int64 [S], eccentricity int32 [S], stats)``.
 
     Raises:
         ConfigError: an unknown mode, sources that are no integers, a budget that is no size.

@@ -106,12 +106,9 @@ def checked(outer: torch.Tensor, num_vertices: int) -> Order:
 
 
 def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, str] | None) -> NeighborLists:
-    """The lists in which vertex i is vertex ``order.outer[i]`` of these: plain, sorted, by default placed as these are.
-
-    Raises:
-        GraphError: the arrays were changed since the lists were made.
-        OutOfMemory: the new arrays do not fit beside the old ones.
-    """
+    """The lists in which vertex i is vertex ``order.outer[i]`` of these: plain, sorted, by default placed as these are. Raises
+    GraphError: the arrays were changed since the lists were made; OutOfMemory: the new arrays do not fit beside the old
+    ones."""
     indptr, indices, weights = lists.checked_rows()
     places = arrays.placements(lists.places if placement is None else placement)
     host = arrays.host_places(places)
@@ -124,16 +121,14 @@ def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, 
     starts[0] = 0
     np.cumsum(np.diff(indptr.numpy())[order.outer.numpy()], out=starts.numpy()[1:])
     arrays.check_offsets(starts, edges)  # wrong if others are changing the graph's just now
-    kind, weights_from, weights_to = arrays.WeightType(0, 0), 0, 0
     if weights is not None:
         held["weights"] = UnifiedTensor.empty((edges,), weights.dtype, placement=host["weights"])
-        kind = arrays.WEIGHT_TYPES[weights.dtype]
-        weights_from, weights_to = weights.data_ptr(), held["weights"].cpu().data_ptr()
-    old = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), weights_from, *kind[:2], edges)
-    rows = (starts.data_ptr(), vertices, held["indices"].cpu().data_ptr(), dtype.itemsize)
-    if not _core.renumber_rows(*old, order.outer.data_ptr(), order.inner.data_ptr(), *rows, weights_to, *kind[:2]):
+    new_weights = arrays.weights_of(held["weights"].cpu() if "weights" in held else None)
+    old = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), *arrays.weights_of(weights), edges)
+    rows = arrays.rows_of(starts, held["indices"].cpu())
+    if not _core.renumber_rows(*old, order.outer.data_ptr(), order.inner.data_ptr(), *rows, *new_weights):
         arrays.check_neighbors(indices, vertices)
-    _core.sort_rows(*rows, weights_to, *kind[:2], 0)
+    _core.sort_rows(*rows, *new_weights, 0)
     return NeighborLists(held, is_sorted=True).moved(places)
 
 

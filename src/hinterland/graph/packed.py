@@ -16,26 +16,15 @@ from . import arrays
 
 
 class PackedLists(NamedTuple):
-    """Lists of ``num_edges`` vertices for as many vertices, in host memory.
+    """Lists of vertices for as many vertices, in host memory."""
 
-    Attributes:
-        offsets: neighbours before each list, int64 ``[num_vertices + 1]``.
-        starts: where each list begins in the stream, int64 ``[num_vertices + 1]``.
-        stream: the lists, uint8.
-        num_edges: neighbours of all lists together.
-    """
-
-    offsets: torch.Tensor
-    starts: torch.Tensor
-    stream: torch.Tensor
-    num_edges: int
+    offsets: torch.Tensor  # neighbours before each list, int64 [num_vertices + 1]
+    starts: torch.Tensor  # where each list begins in the stream, int64 [num_vertices + 1]
+    stream: torch.Tensor  # the lists, uint8
+    num_edges: int  # neighbours of all lists together
 
     def unpacked(self, placement: str = "heap") -> UnifiedTensor:
-        """The neighbours, ``[num_edges]``.
-
-        Raises:
-            GraphError: names the offset that is wrong, or the vertex whose list is.
-        """
+        """The neighbours, ``[num_edges]``. Raises GraphError: names the offset that is wrong, or the vertex whose list is."""
         arrays.check_offsets(self.offsets, self.num_edges)
         dtype = arrays.index_dtype(self._num_vertices)
         indices = UnifiedTensor.empty((self.num_edges,), dtype, placement=placement)
@@ -62,8 +51,7 @@ class PackedLists(NamedTuple):
         if directed:
             wrong, mirrored = _core.first_wrong_list(*self._rows()), True
         else:
-            values = (0, 0, 0) if weights is None else (weights.data_ptr(), *arrays.WEIGHT_TYPES[weights.dtype][:2])
-            wrong, mirrored = _core.check_undirected(*self._rows(), *values)
+            wrong, mirrored = _core.check_undirected(*self._rows(), *arrays.weights_of(weights))
         _refuse(wrong)
         if not mirrored:
             raise GraphError(

@@ -16,11 +16,11 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import Params, address, struct
 from ..runtime.shown import Shown
-from ..storage.cache import reading
 from ..table import UnifiedTensor
 from . import passes
 from .algorithms import Algorithm, register
-from .graph import Graph, require_graph, require_result
+from .checks import require_close, require_each, require_result
+from .graph import Graph
 from .prepare import Prepared, graph_of, prepared_for
 from .reorder import restored
 from .traversal import FORMS, Clock, ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
@@ -100,9 +100,6 @@ def pagerank(
         device: where to run; None is the current GPU, or the CPU on a machine without one.
         stats: also report seconds, edges, bytes read from the edge array, and the same for each iteration.
 
-    Returns:
-        ``PagerankResult(scores dtype [V], iterations, error, converged, stats)``, scores on the device that ran it.
-
     Raises:
         ConfigError: a number out of its range, a personalisation that is no distribution, a budget that is no size.
         GraphError: an offset or neighbour met on the way is out of range.
@@ -130,9 +127,8 @@ def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype:
     if not isinstance(dtype, torch.dtype) or dtype not in LEAST_TOLERANCE:
         raise ConfigError(f"scores are float32 or float64, not {arguments.shown(dtype)}")
     if not tolerance >= LEAST_TOLERANCE[dtype]:
-        remedy = (
-            "; ask for dtype=torch.float64" if dtype == torch.float32 and tolerance >= LEAST_TOLERANCE[torch.float64] else ""
-        )
+        wide = dtype == torch.float32 and tolerance >= LEAST_TOLERANCE[torch.float64]
+        remedy = "; ask for dtype=torch.float64" if wide else ""
         raise ConfigError(f"tolerance {tolerance} is below {LEAST_TOLERANCE[dtype]}, the least that {dtype} resolves{remedy}")
     return arguments.whole_number("max_iterations", max_iterations, 1, MOST_ITERATIONS)
 
@@ -170,10 +166,6 @@ def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
     return real + max((1 if graph.directed else 2) * real + allocated(scratch), outer_bytes(graph, dtype.itemsize))
 
 
-def _text(run: Mapping[str, Any]) -> str:
-    return f"{run['iterations']} iterations, error {run['error']:.2e}" + ("" if run["converged"] else ", did not converge")
-
-
 ALGORITHM = register(
     Algorithm(
         "pagerank",
@@ -196,7 +188,9 @@ ALGORITHM = register(
         },
         array="scores",
         columns={"score": "scores"},
-        found=_text,
+        found=lambda run: (
+            f"{run['iterations']} iterations, error {run['error']:.2e}" + ", did not converge" * (not run["converged"])
+        ),
         fields=lambda result: {"iterations": result.iterations, "error": result.error, "converged": result.converged},
     )
 )
@@ -267,22 +261,15 @@ def verify_pagerank(
     3. Following the walk by one more step changes them by less than ``tolerance``, summed over all vertices, and twice the
        ``eps`` of their type, for what rounding to it does.
 
-    Args:
-        graph: the graph.
-        result: ``scores`` floating ``[num_vertices]``, on any device.
-        damping, tolerance, personalization: as :func:`pagerank` had them.
-
     Raises:
         VerificationError: names the rule, the vertex and the values.
     """
-    require_graph(graph)
-    require_result(result, PagerankResult)
+    require_result(graph, result, PagerankResult)
     damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
     graph, vertices = restored(graph), graph.num_vertices
     view = checked_view(graph.neighbor_lists)
     scores = result.scores.cpu().to(torch.float64)
-    if scores.shape != (vertices,):
-        raise VerificationError(f"scores have shape {tuple(scores.shape)}, but the graph has {vertices} vertices")
+    require_each("scores", scores, graph)
     if vertices == 0:
         return
     wrong = torch.nonzero(~(scores >= 0) | scores.isinf())
@@ -296,14 +283,9 @@ def verify_pagerank(
     degrees = graph.degrees().cpu()
     shares = torch.where(degrees > 0, damping * scores / degrees.clamp(min=1), 0.0)
     after = ((1 - damping) + damping * float(scores[degrees == 0].sum())) * p
-    with reading(view.caches):
+    with view.reading():
         broken, at = _core.follow_walk(view.words, shares.data_ptr(), after.data_ptr())
     if broken:
         raise VerificationError(f"the graph is broken: {edge_at(view, at)[2]} leads to no vertex")
-    change = (after - scores).abs()
-    if float(change.sum()) >= tolerance + 2 * torch.finfo(result.scores.dtype).eps:
-        at = int(change.argmax())
-        raise VerificationError(
-            f"rule 3: a further step changes scores by {float(change.sum()):.3g}, not less than {tolerance}; vertex {at} most, "
-            f"from {float(scores[at]):.6g} to {float(after[at]):.6g}"
-        )
+    rounding = 2 * torch.finfo(result.scores.dtype).eps
+    require_close("rule 3: a further step changes scores", scores, after, tolerance, rounding)

@@ -30,8 +30,6 @@ def empty(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
 
 def full(count: int, value: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """``[count]`` elements of four or eight bytes, all ``value``."""
-    if device.type == "cuda":
-        return torch.full((count,), value, dtype=dtype, device=device)
     return fill(empty(count, dtype, device), value)
 
 

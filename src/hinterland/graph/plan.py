@@ -28,21 +28,18 @@ from ..runtime.budget import Explained, Part, share
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .algorithms import Algorithm
-from .view import Kept, View, allocated, least_lines_bytes
+from .view import Kept, View, allocated
 
 BESIDE = 8  # part of the free memory that a cache of storage takes beside others, if no budget says more: chosen, not measured
 MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
 
 class GraphPlan(Explained):
-    """What a device keeps of lists that lie elsewhere. Nothing is copied before :meth:`apply`.
-
-    Args:
-        room: bytes of the device's memory, given out in the order in which parts are asked for.
-        weighted: weights are kept along with the edges.
+    """What a device keeps of lists that lie elsewhere, with their weights if ``weighted``. Nothing is copied before
+    :meth:`apply`.
 
     Attributes:
-        budget: the room.
+        budget: bytes of the device's memory, given out in the order in which parts are asked for.
         left: bytes of it that are not given out.
         kept: what there is room for of each view's lists.
         order: whether the order of a reordered graph is kept.
@@ -91,21 +88,21 @@ class GraphPlan(Explained):
     def keep_lines(self, views: Sequence[View], room: int) -> None:
         """Lines of a cache for what lies on storage, all of it in one file: for all, or as many as ``room`` bytes hold, as far
         as there is as much. They count as the first view's."""
-        stored = [view for view in views if view.caches]
+        stored = [view for view in views if view.stored]
         if stored:
-            lines = min(self.left, room, sum(view.most_lines_bytes() for view in stored))
+            lines = min(self.left, room, sum(view.stored.most_bytes for view in stored))
             self._keep(stored[0], "lines of storage", format_bytes(lines), lines=lines)
 
     def keep_heads(self, view: View, room: int | None = None) -> None:
         """The first neighbours of every vertex, as many as there is room for, or as ``room`` bytes of it hold."""
         room = self.left if room is None else room
         count = max((k for k in range(MOST_HEADS + 1) if view.heads_bytes(k) <= room), default=0)
-        if count and view.lists.num_lists and not view.caches:
+        if count and view.lists.num_lists and not view.stored:
             self._keep(view, "heads", f"{count} of each", heads=count)
 
     def keep_edges(self, view: View) -> None:
         """All edges that lie in host memory, or as many pages of them as there is room for."""
-        if view.lists.on_gpu or view.caches or not view.lists.num_edges:
+        if view.lists.on_gpu or view.stored or not view.lists.num_edges:
             return
         if not self.keep_all_edges(view):
             self.keep_pages(view, view.pages_within(self.left, self.weighted))
@@ -125,9 +122,9 @@ class GraphPlan(Explained):
         """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`View.keep`."""
         for view, kept in self.kept.items():
             view.keep(kept, scores)
-        store = next((view.store for view in self.kept if view.store is not None), None)
-        for view in self.kept:
-            view.store = store if view.caches else None
+        lines = next((view.through for view, kept in self.kept.items() if kept.lines), None)
+        for view in self.kept:  # lists of in-neighbours, in the same file, are read through the cache of the others
+            view.through = lines if view.stored and lines else view.through
 
     def about(self) -> str:
         """The lists."""
@@ -153,13 +150,10 @@ def plan_graph(
     many_runs: bool,
     lines: int | None = None,
 ) -> GraphPlan:
-    """What is kept for runs of ``algorithms``.
+    """What is kept for runs of ``algorithms`` in ``room`` bytes, 0 where the CPU runs them.
 
     Args:
-        room: bytes; 0 where the CPU runs them.
         out, incoming: the lists, and those of in-neighbours, if they are known.
-        order: that of a reordered graph.
-        weighted: keep weights along with the edges.
         many_runs: keep what pays only over several runs, too.
         lines: the most bytes of a cache for what lies on storage; None is the room.
     """
@@ -173,7 +167,7 @@ def plan_graph(
     searching = incoming is not None and any(a.searching for a in algorithms)
     if searching and known[-1] not in read:
         read.append(known[-1])
-    least = max(least_lines_bytes(view.lists) for view in known)
+    least = max(view.stored.least_bytes for view in known)
     plan.left -= least
     for view in dict.fromkeys([*read, out]):  # degrees are asked for even where no list is read
         plan.keep_offsets(view)
@@ -192,11 +186,8 @@ def plan_graph(
 
 
 def room_within(device: torch.device, budget: int | None, reserved: int, num_vertices: int) -> int:
-    """Bytes that may be kept on ``device`` beside ``reserved``, which are left free; 0 on the CPU.
-
-    Raises:
-        OutOfMemory: ``reserved`` exceeds what is free.
-    """
+    """Bytes that may be kept on ``device`` beside ``reserved``, which are left free; 0 on the CPU. OutOfMemory where these
+    exceed what is free."""
     if device.type == "cpu":
         return 0
     free = devices.free_bytes(device)

@@ -13,15 +13,14 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
 from ..runtime.units import format_bytes, parse_bytes
 from ..runtime.warned import warn_once
-from ..storage import StorageCache
-from ..storage.on_device import DeviceStore
+from ..table.device import Through
 from .algorithms import named
 from .arrays import index_dtype
 from .graph import Graph, require_graph
 from .lists import NeighborLists
 from .plan import BESIDE, GraphPlan, plan_graph, room_within
 from .room import is_little
-from .view import WORDS_BYTES, View, allocated, least_lines_bytes
+from .view import WORDS_BYTES, View, all_through, allocated
 
 _CLOSED = "the prepared graph has been closed; prepare it again"
 _CONVERT = "hinterland convert IN.hl OUT.hl --placement storage writes lists of in-neighbours into a file"
@@ -50,7 +49,7 @@ class Prepared(Shown):
         words = 2 * allocated(WORDS_BYTES)
         least = words + max((algorithm.state_bytes(graph) for algorithm in wanted), default=0)
         ample = words + max((algorithm.ample(graph) for algorithm in wanted), default=0)
-        lines = least_lines_bytes(graph.neighbor_lists)
+        lines = graph.neighbor_lists.stored.least_bytes
         if budget is not None and least + lines > budget:
             device = _without_gpu(device, budget, least + lines, algorithms)
         lines = 0 if device.type == "cpu" else lines
@@ -60,7 +59,7 @@ class Prepared(Shown):
         room += lines - min(room, reserved - least)
         self.reserved = reserved - words
         incoming_only = any(algorithm.incoming_only for algorithm in wanted)
-        on_storage = bool(graph.neighbor_lists.caches)
+        on_storage = bool(graph.neighbor_lists.stored)
         if incoming_only and on_storage:
             _require_transpose(graph)
         known = graph.transpose() if incoming_only or not graph.directed else graph.known_transpose
@@ -81,10 +80,11 @@ class Prepared(Shown):
                 )
         self.out = View(graph.neighbor_lists, device)
         self.incoming = self.out if known is graph else None
-        if known is not None and known is not graph and _alike(known.neighbor_lists, graph.neighbor_lists):
-            self.incoming = View(known.neighbor_lists, device, "in-neighbours' lists")
-        views = {view for view in (self.out, self.incoming) if view is not None}
-        room = max(0, room - sum(view.held for view in views))  # arrays that lie on another GPU have come over whole
+        if known is not None and known is not graph:
+            lists, other = known.neighbor_lists, graph.neighbor_lists
+            if (lists.is_compressed, lists.listed_type) == (other.is_compressed, other.listed_type):  # a kernel reads both
+                self.incoming = View(lists, device, "in-neighbours' lists")
+        room = max(0, room - sum(view.held for view in self._views))  # arrays that lie on another GPU have come over whole
         shares = budget is None and any(algorithm.beside for algorithm in wanted)
         most = max(lines, room // BESIDE) if shares else None
         self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs, most)
@@ -97,22 +97,19 @@ class Prepared(Shown):
         return {"graph": self.graph, "device": str(self.device), "held": Size(self.held)}
 
     @property
-    def caches(self) -> list[StorageCache]:
-        """Those through which a run reads what lies on storage, each once."""
-        views = [view for view in (self.out, self.incoming) if view is not None]
-        return list(dict.fromkeys(cache for view in views for cache in view.caches))
+    def _views(self) -> set[View]:
+        return {view for view in (self.out, self.incoming) if view is not None}
 
     @property
-    def stores(self) -> list[DeviceStore]:
-        """Those through which a GPU's kernels do."""
-        views = [view for view in (self.out, self.incoming) if view is not None]
-        return list(dict.fromkeys(view.store for view in views if view.store is not None))
+    def through(self) -> list[Through]:
+        """Through which a run reads what lies on storage, each once."""
+        return all_through(self._views)
 
     @property
     def held(self) -> int:
         """Bytes of GPU memory kept until :meth:`close`."""
-        views, order = {id(v): v for v in (self.out, self.incoming) if v is not None}.values(), self._order
-        return sum(view.held for view in views) + (0 if order is None else allocated(order.nbytes))
+        order = self._order
+        return sum(view.held for view in self._views) + (0 if order is None else allocated(order.nbytes))
 
     def order_on(self, device: torch.device) -> torch.Tensor | None:
         """``graph.order`` on ``device``; the one that is kept there, if there is one."""
@@ -130,9 +127,7 @@ class Prepared(Shown):
         """``graph.order`` on the prepared device, for ``lookups`` of its numbers: the one that is kept there, or what
         :meth:`.Order.outer_on` gives."""
         order, kept = self.graph.numbering, self._order
-        if order is None or kept is not None:
-            return kept
-        return order.outer_on(self.device, lookups)
+        return kept if order is None or kept is not None else order.outer_on(self.device, lookups)
 
     def explain(self) -> str:
         """What is kept where, for people."""
@@ -147,11 +142,7 @@ class Prepared(Shown):
         return self.out is None
 
     def opened(self) -> Prepared:
-        """This as it is now, for one run: :meth:`close` takes nothing from it.
-
-        Raises:
-            ConfigError: it has been closed.
-        """
+        """This as it is now, for one run: :meth:`close` takes nothing from it. ConfigError if it has been closed."""
         run = Prepared.__new__(Prepared)
         run.__dict__ = self.__dict__.copy()  # in one step, as other threads see it
         if run.out is None:
@@ -208,9 +199,8 @@ def prepare(
     try:
         names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
     except (TypeError, RuntimeError):  # the last is a tensor's
-        raise ConfigError(
-            f"algorithms is a name or several, such as ('bfs', 'cc'), not {arguments.shown(algorithms)}"
-        ) from None
+        what = arguments.shown(algorithms)
+        raise ConfigError(f"algorithms is a name or several, such as ('bfs', 'cc'), not {what}") from None
     if not all(isinstance(name, str) for name in names):
         raise ConfigError(f"algorithms are named by words, as 'bfs', not by {arguments.shown(algorithms)}")
     inner = None if scores is None else list_scores(graph, scores)
@@ -232,11 +222,7 @@ def list_scores(graph: Graph, scores: torch.Tensor) -> torch.Tensor:
 
 
 def graph_of(graph: Graph | Prepared) -> Graph:
-    """The graph that an algorithm was given, prepared or not.
-
-    Raises:
-        ConfigError: it is neither, or was prepared and closed.
-    """
+    """The graph that an algorithm was given, prepared or not. ConfigError if it is neither, or was prepared and closed."""
     if isinstance(graph, Prepared):
         if graph.closed:
             raise ConfigError(_CLOSED)
@@ -275,15 +261,12 @@ def kept_for(
 
 def view_for(lists: NeighborLists, device: torch.device, state_bytes: int, shares: int = 1) -> View:
     """Lists of no graph for one run that takes so much GPU memory: their offsets are kept where there is room for them, too.
+    OutOfMemory where the state exceeds the free GPU memory.
 
-    Args:
-        shares: as many lists are read in the run. Of those on storage each has its part of the free GPU memory, and of the host
-            memory of their cache for pages on their way.
-
-    Raises:
-        OutOfMemory: the state exceeds the free GPU memory.
+    ``shares``: as many lists are read in the run. Of those on storage each has its part of the free GPU memory, and of the host
+    memory of their cache for pages on their way.
     """
-    lines = 0 if device.type == "cpu" else least_lines_bytes(lists)
+    lines = 0 if device.type == "cpu" else lists.stored.least_bytes
     room = lines + room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES) + lines, lists.num_lists)
     view = View(lists, device, shares=shares)
     plan = GraphPlan(max(0, room - view.held))
@@ -322,11 +305,6 @@ def _require_transpose(graph: Graph) -> None:
             f"graph.transpose() builds them in host memory, where they take {format_bytes(_transpose_bytes(graph))} beside "
             "host_budget"
         )
-
-
-def _alike(one: NeighborLists, other: NeighborLists) -> bool:
-    """Whether a kernel can read both."""
-    return one.is_compressed == other.is_compressed and one.listed_type == other.listed_type
 
 
 def _budget(gpu_budget: int | str | None) -> int | None:

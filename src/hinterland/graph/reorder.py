@@ -54,20 +54,16 @@ def reorder(
     elif not isinstance(by, str) or by not in ORDERS:
         raise ConfigError(f"reorder by {shown(by)} is none of {', '.join(ORDERS)}")
     else:
-        chosen = Order(_by_degree(graph) if by == "degree" else _by_queue(graph, by == "rcm"))
+        by_degree = by == "degree"
+        chosen = Order(_by_length(graph.indptr.cpu(), descending=True) if by_degree else _by_queue(graph, by == "rcm"))
     return Graph.of(
         reordered(graph.neighbor_lists, chosen, placement), graph.directed, chosen.after(graph.numbering), graph.labels
     )
 
 
 def renumbered(graph: Graph, order: torch.Tensor) -> Graph:
-    """The graph in which vertex i is what the user knows as ``order[i]`` of ``graph``, and which knows of no other numbers.
-
-    For who renumbers everything that belongs to the graph as well; ``reorder`` leads results back to the old numbers.
-
-    Args:
-        order: int64 ``[num_vertices]`` on the CPU, every vertex once.
-    """
+    """The graph in which vertex i is what the user knows as ``order[i]`` of ``graph``, int64 ``[num_vertices]`` on the CPU, and
+    which knows of no other numbers: for who renumbers all that belongs to the graph. ``reorder`` leads results back."""
     chosen = checked(order, graph.num_vertices)
     labels = None if graph.labels is None else [graph.labels[v] for v in chosen.outer.tolist()]
     return Graph.of(reordered(graph.neighbor_lists, Order(graph.to_inner(order)), None), graph.directed, None, labels)
@@ -85,15 +81,11 @@ def _by_length(indptr: torch.Tensor, descending: bool) -> torch.Tensor:
     return torch.from_numpy((-lengths if descending else lengths).argsort(kind="stable"))
 
 
-def _by_degree(graph: Graph) -> torch.Tensor:
-    return _by_length(graph.indptr.cpu(), descending=True)
-
-
 def _by_queue(graph: Graph, cuthill_mckee: bool) -> torch.Tensor:
     both_ways = simplify(graph, symmetrize=True, sort_neighbors=False, placement="heap") if graph.directed else graph
     indptr, indices, _ = both_ways.checked_rows()
     roots = _by_length(indptr, descending=not cuthill_mckee)
     order = torch.empty(graph.num_vertices, dtype=torch.int64)
-    rows = (indptr.data_ptr(), graph.num_vertices, indices.data_ptr(), indices.element_size(), both_ways.num_edges)
-    _core.queue_order(*rows, roots.data_ptr(), cuthill_mckee, order.data_ptr())
+    rows = arrays.rows_of(indptr, indices)
+    _core.queue_order(*rows, both_ways.num_edges, roots.data_ptr(), cuthill_mckee, order.data_ptr())
     return torch.from_numpy(order.numpy()[::-1].copy()) if cuthill_mckee else order

@@ -7,9 +7,10 @@ import torch
 from ..runtime.errors import ConfigError, VerificationError
 from .bfs import bfs
 from .cc import ComponentsResult
+from .checks import require_each, require_result, require_smallest
 from .edges import from_edges
 from .export import module_of
-from .graph import Graph, require_graph, require_result
+from .graph import Graph, require_graph
 from .rows import edge_list
 
 _MOST = 2**31 - 1  # vertices and edges that scipy's graph functions count
@@ -20,9 +21,6 @@ def strongly_connected_components(graph: Graph) -> ComponentsResult:
 
     Args:
         graph: the graph, in any place and form; about 50 bytes an edge of host memory are taken besides.
-
-    Returns:
-        ``ComponentsResult(labels int64 [V], count)``, on the CPU; labels are the smallest vertex of each component.
 
     Raises:
         ConfigError: scipy is missing, or there are 2^31 edges or more.
@@ -48,28 +46,15 @@ def verify_strong_components(graph: Graph, result: ComponentsResult) -> None:
     3. And from all others back to it.
     4. No circle leads through several components.
 
-    Args:
-        graph: the graph.
-        result: ``labels`` int64 ``[num_vertices]``, on any device, and ``count``.
-
     Raises:
         VerificationError: names the rule and a vertex.
     """
-    require_graph(graph)
-    require_result(result, ComponentsResult)
+    require_result(graph, result, ComponentsResult)
     vertices, labels = graph.num_vertices, result.labels.cpu()
-    if labels.shape != (vertices,):
-        raise VerificationError(f"labels have shape {tuple(labels.shape)}, but the graph has {vertices} vertices")
+    require_each("labels", labels, graph)
     if vertices == 0:
         return
-    everyone = torch.arange(vertices)
-    wrong = ((labels < 0) | (labels > everyone)).nonzero()[:, 0]
-    wrong = wrong if len(wrong) else (labels[labels] != labels).nonzero()[:, 0]
-    if len(wrong):
-        raise VerificationError(f"rule 1: vertex {int(wrong[0])} has label {int(labels[wrong[0]])}, not its smallest vertex")
-    roots = (labels == everyone).nonzero()[:, 0]
-    if len(roots) != result.count:
-        raise VerificationError(f"rule 1: there are {len(roots)} labels, but count is {result.count}")
+    roots = require_smallest(labels, result.count)
     src, dst, _ = edge_list(graph)
     inside = labels[src] == labels[dst]
     for rule, ends in ((2, (src[inside], dst[inside])), (3, (dst[inside], src[inside]))):

@@ -9,8 +9,8 @@ from collections.abc import Hashable, Mapping, Sequence
 import torch
 
 from .. import _core
-from ..runtime.errors import FormatError, GraphError, IndexOutOfRange, OutOfMemory, StorageError
-from ..runtime.files import refused
+from ..runtime.errors import FormatError, GraphError, IndexOutOfRange, OutOfMemory
+from ..runtime.files import opening
 from .formats.arrays import MAGIC, open_npy
 from .graph import Graph
 
@@ -19,11 +19,8 @@ _BLANKS = " \t\r"  # what else Unicode calls blank is part of a name, as edge li
 
 
 def draw_sources(graph: Graph, count: int, seed: int) -> list[int]:
-    """``count`` vertex numbers, drawn with Philox; the same for the same graph and ``seed`` on every machine.
-
-    Raises:
-        GraphError: no vertex has a neighbour.
-    """
+    """``count`` vertex numbers, drawn with Philox; the same for the same graph and ``seed`` on every machine. Raises
+    GraphError: no vertex has a neighbour."""
     candidates = graph.to_outer(graph.degrees().cpu()).nonzero()[:, 0]
     if len(candidates) == 0:
         raise GraphError(f"none of the graph's {graph.num_vertices} vertices has a neighbour; name where to begin")
@@ -43,7 +40,7 @@ def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:
     """
     path = os.fsdecode(path)
     try:
-        with open(path, "rb") as file:
+        with opening(path, "read"), open(path, "rb") as file:
             head = file.read(len(MAGIC))
             if head == MAGIC:
                 found = _of_array(path)
@@ -51,10 +48,6 @@ def read_sources(path: str | os.PathLike[str], graph: Graph) -> list[int]:
                 found = _of_text(path, head + file.read())
             else:
                 return _of_names(path, head + file.read(), graph.labels)
-    except StorageError:
-        raise
-    except OSError as error:
-        raise refused(path, "read", error) from error
     except MemoryError as error:
         raise OutOfMemory(f"{path}: not enough host memory for the vertices that it lists; list fewer") from error
     if not found:

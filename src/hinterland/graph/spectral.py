@@ -12,11 +12,13 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.shown import Shown
 from . import passes
-from .graph import Graph, require_graph, require_result
+from .checks import require_close, require_each, require_result
+from .graph import Graph
 from .pagerank import MOST_ITERATIONS
 from .prepare import Prepared, graph_of
 from .spmv import Adjacency, checked_product, unit_for
 
+_ROUNDING = 1e-12  # of sums that verifiers compare
 _Device = torch.device | str | int | None
 
 
@@ -72,9 +74,6 @@ def hits(
             Where several answers are right, as in a graph of several alike parts, it chooses.
         gpu_budget, device: as for :func:`pagerank`.
 
-    Returns:
-        ``HitsResult(hubs float64 [V], authorities float64 [V], iterations, error, converged)``.
-
     Raises:
         ConfigError: a number out of its range, a start of another shape, with a negative number or without edges, weights of
             both signs, infinite ones.
@@ -109,15 +108,13 @@ def katz_centrality(
     device: _Device = None,
 ) -> CentralityResult:
     """How many ways lead to each vertex, each of n edges counted alpha^n times (Katz 1953): x = alpha A^T x + beta.
+    Scores are not normalised.
 
     Args:
         alpha: below one over the largest eigenvalue of A, or it does not converge.
         beta: what each vertex has by itself: a number, or ``[num_vertices]`` of them.
         tolerance, max_iterations, start, gpu_budget, device: as for :func:`hits`; the start is 0 unless given.
         weighted: whether weights count.
-
-    Returns:
-        ``CentralityResult(scores float64 [V], iterations, error, converged)``, not normalised.
 
     Raises:
         ConfigError, GraphError, OutOfMemory: as :func:`hits`.
@@ -146,15 +143,11 @@ def eigenvector_centrality(
     """The eigenvector of the transposed adjacency matrix for its largest eigenvalue, of length 1 (Bonacich 1972).
 
     A vertex is as central as those together that have edges to it. Iterations are those of A^T + I, whose eigenvectors are the
-    same.
+    same. Where that makes 0 of the start, as only negative weights do, scores are 0 and have not converged.
 
     Args:
         tolerance, max_iterations, start, gpu_budget, device: as for :func:`hits`; a start is divided by its sum, and not all 0.
         weighted: whether weights count.
-
-    Returns:
-        ``CentralityResult(scores float64 [V], iterations, error, converged)``. Where A^T + I makes 0 of the start, as only
-        negative weights do, scores are 0 and have not converged.
 
     Raises:
         ConfigError, GraphError, OutOfMemory: as :func:`hits`.
@@ -182,21 +175,21 @@ def verify_hits(graph: Graph, result: HitsResult, tolerance: float = 1e-8) -> No
         VerificationError: names the rule and the values.
         ConfigError: weights of both signs, infinite ones.
     """
-    require_graph(graph)
-    require_result(result, HitsResult)
+    require_result(graph, result, HitsResult)
     _require_one_sign(graph)
     tolerance = arguments.number("tolerance", tolerance)
     weighted = graph.weight_type is not None
     hubs, authorities = result.hubs.cpu(), result.authorities.cpu()
     for name, shares in (("hubs", hubs), ("authorities", authorities)):
+        require_each(name, shares, graph)
         least, total = float(shares.amin()) if len(shares) else 0.0, float(shares.sum())
         if not (least >= 0 and (abs(total - 1) < 1e-9 or (total == 0 and not _weighs(graph)))):
             raise VerificationError(f"{name} are no shares of 1: they go down to {least} and sum to {total}")
     unit = unit_for(graph)
     following = _to_sum(checked_product(graph, unit * hubs, weighted, transposed=True))
     again = _to_sum(checked_product(graph, unit * following, weighted))
-    _require_close("authorities are not what hubs make them", authorities, following, 10 * tolerance)
-    _require_close("a further step changes hubs", hubs, again, tolerance)
+    require_close("authorities are not what hubs make them", authorities, following, 10 * tolerance, _ROUNDING)
+    require_close("a further step changes hubs", hubs, again, tolerance, _ROUNDING)
 
 
 def verify_katz(
@@ -213,14 +206,14 @@ def verify_katz(
         VerificationError: names the vertex and the values.
         ConfigError: infinite weights.
     """
-    require_graph(graph)
-    require_result(result, CentralityResult)
+    require_result(graph, result, CentralityResult)
     alpha, tolerance = arguments.number("alpha", alpha), arguments.number("tolerance", tolerance)
     x, weighted = result.scores.cpu(), arguments.switch("weighted", weighted)
+    require_each("scores", x, graph)
     own = _given(beta, len(x)).cpu() if isinstance(beta, torch.Tensor) else arguments.number("beta", beta)
     unit = unit_for(graph) if weighted else 1.0
     after = alpha / unit * checked_product(graph, unit * x, weighted, transposed=True) + own
-    _require_close("a further step changes scores", x, after, max(tolerance, tolerance * alpha * float(x.abs().max())))
+    require_close("a further step changes scores", x, after, tolerance * max(1.0, alpha * float(x.abs().max())), _ROUNDING)
 
 
 def verify_eigenvector(graph: Graph, result: CentralityResult, tolerance: float = 1e-6, weighted: bool = False) -> None:
@@ -230,15 +223,15 @@ def verify_eigenvector(graph: Graph, result: CentralityResult, tolerance: float 
         VerificationError: names the vertex and the values, or the length.
         ConfigError: infinite weights.
     """
-    require_graph(graph)
-    require_result(result, CentralityResult)
+    require_result(graph, result, CentralityResult)
     tolerance, weighted = arguments.number("tolerance", tolerance), arguments.switch("weighted", weighted)
     x = result.scores.cpu()
+    require_each("scores", x, graph)
     if len(x) and not abs((length := float(x.norm())) - 1) < 1e-9:
         raise VerificationError(f"scores have length {length}, not 1")
     scaled = (unit_for(graph) if weighted else 1.0) * x
     after = checked_product(graph, scaled, weighted, transposed=True) + scaled
-    _require_close("a further step changes scores", x, after / (passes.length(after) or 1.0), tolerance)
+    require_close("a further step changes scores", x, after / (passes.length(after) or 1.0), tolerance, _ROUNDING)
 
 
 def _begun(
@@ -289,15 +282,3 @@ def _to_sum(x: torch.Tensor) -> torch.Tensor:
         if not math.isfinite(total):
             raise ConfigError("a number of start is NaN or infinite; replace it, as in start.nan_to_num(0, 0, 0)")
     return passes.divide(x, total or 1.0)
-
-
-def _require_close(what: str, was: torch.Tensor, now: torch.Tensor, tolerance: float) -> None:
-    if was.shape != now.shape:
-        raise VerificationError(f"scores have shape {tuple(was.shape)}, but the graph has {len(now)} vertices")
-    change = (now - was).abs()
-    if not float(change.sum()) < tolerance + 1e-12:
-        at = int(change.argmax())
-        raise VerificationError(
-            f"{what} by {float(change.sum()):.3g}, not less than {tolerance:.3g}; vertex {at} most, from "
-            f"{float(was[at]):.6g} to {float(now[at]):.6g}"
-        )

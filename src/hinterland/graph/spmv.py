@@ -97,11 +97,7 @@ class Adjacency:
         return x if self.unit == 1 else x * self.unit
 
     def times(self, x: torch.Tensor) -> torch.Tensor:
-        """A x, a new vector: what each vertex gets along its out-edges.
-
-        Raises:
-            GraphError: a neighbour list is broken.
-        """
+        """A x, a new vector: what each vertex gets along its out-edges. GraphError where a neighbour list is broken."""
         return self._product(self.prepared.out.words, x)
 
     def transposed_times(self, x: torch.Tensor) -> torch.Tensor:
@@ -118,11 +114,7 @@ class Adjacency:
 
 
 def unit_for(graph: Graph) -> float:
-    """The unit of the graph's weights (:class:`Adjacency`), 1 without any.
-
-    Raises:
-        ConfigError: a weight is infinite.
-    """
+    """The unit of the graph's weights (:class:`Adjacency`), 1 without any. Raises ConfigError: a weight is infinite."""
     found = graph.weight_range
     if found is None:
         return 1.0

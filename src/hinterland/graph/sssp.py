@@ -36,13 +36,8 @@ from .traversal_stats import Run, with_stats
 from .view import allocated
 
 MODES = ("auto", "bellman-ford")
-WEIGHT_CLASSES = {
-    torch.uint8: "uint8_t",
-    torch.int32: "int32_t",
-    torch.int64: "int64_t",
-    torch.float32: "float",
-    torch.float64: "double",
-}
+_INTEGERS = {torch.uint8: "uint8_t", torch.int32: "int32_t", torch.int64: "int64_t"}
+WEIGHT_CLASSES = {**_INTEGERS, torch.float32: "float", torch.float64: "double"}
 # Edges that are read in the time that a step takes without any. Chosen for GPUs: a step takes 11 us, and the link brings 2^17
 # edges in it at most (docs/notes/traversal-on-h200.md). Each thread of a CPU needs some to be worth waking, or waiting for.
 _GPU_STEP_EDGES, _CPU_THREAD_EDGES = 1 << 15, 1 << 9
@@ -99,14 +94,9 @@ def sssp(
             found, however often.
         delta: width of a bucket; None begins with a small one, chosen from the weights, and widens it where buckets are
             nearly empty.
-        gpu_budget: most bytes of GPU memory that the call may take, result included (``"1GiB"`` or a number); None is what
-            is free. Where it has no room for the search's state, the CPU does the work.
-        device: where to run; None is the current GPU, or the CPU on a machine without one.
+        gpu_budget, device: as for :func:`pagerank`.
         stats: also report what :func:`bfs` does for each step (``bytes`` include weights), and ``visits`` (a vertex counts
             as often as its list was read), ``buckets`` and the first ``delta``.
-
-    Returns:
-        ``SsspResult(distances [V], stats)``, on the device that ran it.
 
     Raises:
         ConfigError: no weights, or of another type; an unknown mode, a delta that is no positive number, a source that is no
@@ -210,23 +200,14 @@ def bucket_width(mode: str, delta: float | None, first: float) -> BucketWidth:
 
 
 class Paths(NamedTuple):
-    """What a search for shortest or widest paths has of its own.
+    """What a search for shortest or widest paths has of its own. Keys are signed numbers here."""
 
-    Attributes:
-        name: of the algorithm.
-        kernels: its kernels.
-        on_cpu: its native loop.
-        unset: the key of vertices that no path leads to, by the type of the weights, as a signed number of the key's width.
-        values: makes the result of keys, signed numbers, and the type of the weights; in place as far as that goes.
-        unreachable: the value of vertices that no path leads to, by the values.
-    """
-
-    name: str
+    name: str  # of the algorithm
     kernels: KernelFile
     on_cpu: Callable[..., None]
-    unset: Callable[[torch.dtype], int]
-    values: Callable[[torch.Tensor, torch.dtype], torch.Tensor]
-    unreachable: Callable[[torch.Tensor], float]
+    unset: Callable[[torch.dtype], int]  # the key of vertices that no path leads to, by the type of the weights
+    values: Callable[[torch.Tensor, torch.dtype], torch.Tensor]  # of keys and that type; in place as far as that goes
+    unreachable: Callable[[torch.Tensor], float]  # the value of vertices that no path leads to, by the values
 
 
 def search(
@@ -307,11 +288,7 @@ def unset_key(weights: torch.dtype) -> int:
     return arrays.WEIGHT_TYPES[weights].infinity if weights.is_floating_point else -1
 
 
-def _unreachable(distances: torch.Tensor) -> float:
-    return float("inf") if distances.is_floating_point() else -1
-
-
-_PATHS = Paths("sssp", KERNELS, _core.sssp, unset_key, distances_of, _unreachable)
+_PATHS = Paths("sssp", KERNELS, _core.sssp, unset_key, distances_of, lambda d: float("inf") if d.is_floating_point() else -1)
 ALGORITHM = register(
     Algorithm(
         "sssp",

@@ -72,12 +72,7 @@ def sswp(
         mode: ``"auto"``: the widest vertices first, bucket by bucket. ``"bellman-ford"``: as they are found.
         delta: width of a bucket, in weights if they are integers, else in steps from a float to the next; None begins with
             a fraction of the weights' range, or without an end where the GPU holds all edges and lists are not short.
-        gpu_budget: as for :func:`sssp`.
-        device: where to run; None is the current GPU, or the CPU on a machine without one.
-        stats: as for :func:`sssp`.
-
-    Returns:
-        ``SswpResult(widths [V], stats)``, on the device that ran it.
+        gpu_budget, device, stats: as for :func:`sssp`.
 
     Raises:
         ConfigError: as for :func:`sssp`.

@@ -11,31 +11,22 @@ import torch
 
 from .. import _core
 from ..runtime.errors import GraphError
-from ..storage.cache import reading
 from . import arrays
 from .lists import NeighborLists
 from .view import View
 
 
 class Turned:
-    """The lists of in-neighbours of plain lists of a graph, sorted by (number, weight), in the lists' own types.
+    """The lists of in-neighbours of plain, checked lists of a graph, sorted by (number, weight), in the lists' own types. Those
+    on storage are all read once here, and once for each part, of so many bytes of host memory, but at least one vertex's list.
 
-    Args:
-        lists: of a graph, checked; on storage all of them are read once here, and once for each part.
-        budget: bytes of host memory for a part, but at least one vertex's list.
-
-    Attributes:
-        offsets: int64 ``[num_lists + 1]``: where the list of each vertex begins.
-
-    Raises:
-        GraphError: a neighbour is no vertex.
-        StorageError: the lists cannot be read.
+    ``offsets``: int64 ``[num_lists + 1]``, where the list of each vertex begins. Raises GraphError: a neighbour is no vertex.
     """
 
     def __init__(self, lists: NeighborLists, budget: int) -> None:
         self._view, self._weight_type = View(lists, torch.device("cpu")), lists.weight_type
         self.offsets = torch.zeros(lists.num_lists + 1, dtype=torch.int64)
-        with reading(self._view.caches):
+        with self._view.reading():
             bad = _core.count_listed(self._view.words, self.offsets[1:].data_ptr())
         if bad >= 0:
             raise GraphError(f"indices[{bad}] is no vertex: the file that it came from is damaged; restore it")
@@ -63,7 +54,7 @@ class Turned:
             weights, kind = found["weights"].data_ptr(), arrays.WEIGHT_TYPES[self._weight_type]
         taken = torch.zeros(last - first, dtype=torch.int64)
         neighbors = found["indices"].data_ptr()
-        with reading(self._view.caches):
+        with self._view.reading():
             place = (self._view.words, kind.bytes, first, last, self.offsets.data_ptr(), taken.data_ptr())
             _core.list_in_neighbors(*place, neighbors, weights)
         if not torch.equal(taken, own.diff()):

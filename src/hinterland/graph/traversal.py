@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable, Collection, Iterable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -15,8 +14,7 @@ from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, leaves, struct
-from ..storage import StorageCache
-from ..storage.cache import reading
+from ..table.device import reading
 from . import passes
 from .graph import Graph
 from .prepare import Prepared
@@ -56,7 +54,7 @@ def id_bytes(num_vertices: int) -> int:
 def graph_type(prepared: Prepared, weight: str | None = None, metered: bool = False) -> str:
     """The C++ type through which kernels see the graph. ``metered``: it counts what it reads, which costs registers."""
     family = "memory::Metered" if metered else None
-    if prepared.stores:
+    if prepared.through:
         family = on_storage(metered)
     return csr_type(prepared.out.edge_type.itemsize, weight, prepared.graph.is_compressed, family)
 
@@ -107,14 +105,9 @@ def clear(scratch: torch.Tensor, layout: ScratchLayout) -> None:
 
 
 def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = False) -> torch.Tensor:
-    """Per-vertex values ``[num_vertices]`` of a run, in the order of the graph before it was reordered.
-
-    Args:
-        order: int64 ``[num_vertices]`` on the device of the values (``Prepared.order_on``); None if the graph was not
-            reordered: the result is then ``values`` itself.
-        values: what the run found. ``Graph.to_outer`` does the same, but takes more memory.
-        vertices: the values are vertex numbers, from 0 on, which are renumbered too.
-    """
+    """Per-vertex values ``[num_vertices]`` of a run, in the order of the graph before it was reordered; ``vertices``: which are
+    vertex numbers, from 0 on, and renumbered too. ``order`` is int64 on their device (``Prepared.order_on``); with None they
+    are the result. ``Graph.to_outer`` does the same, but takes more memory."""
     if order is None:
         return values
     found = torch.empty_like(values)
@@ -127,13 +120,9 @@ def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = 
 
 
 def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor, room: torch.Tensor | None = None) -> torch.Tensor:
-    """Labels that are vertices, equal within a component, as the smallest vertex of each component before the reordering.
-
-    Args:
-        order: as for :func:`to_outer`, but on any device: a part of it is copied at a time.
-        labels: ``[num_vertices]``; they are overwritten, unless ``order`` is None: they are the result then.
-        room: as long and of the same type, for the result.
-    """
+    """Labels that are vertices, equal within a component, as the smallest vertex of each component before the reordering. They
+    are overwritten; ``room``, of their length and type, is for the result. ``order`` may be on any device: a part of it is
+    copied at a time."""
     if order is None:
         return labels
     parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(order), _AT_ONCE)]
@@ -179,15 +168,17 @@ def runner(
     kernel if need be, before any clock runs.
 
     Args:
-        prepared: the graph and the device.
-        on_cpu: the native loop.
         kernels: what :func:`kernel_file` made.
-        types: C++ types of the kernel's instance, after that of the graph.
-        weight, counts: of the graph's type (:func:`graph_type`).
+        types: C++ types of the kernel's instance, after that of the graph, which ``weight`` and ``counts`` decide.
         items: what the loop goes over, a thread each; None for a traversal, which goes over the edges.
     """
     if prepared.device.type == "cpu":
-        return lambda params: run_on_cpu(on_cpu, params, prepared.caches)
+
+        def run_on_cpu(params: Params) -> None:
+            with reading(prepared.through):
+                on_cpu(params.address)
+
+        return run_on_cpu
     device, of = prepared.device, ", ".join((graph_type(prepared, weight, counts), *types))
     instance = _instance(kernels.path.removesuffix(".cu"), of)
     threads = prepared.graph.num_edges // _EDGES_OF_THREAD if items is None else items
@@ -195,18 +186,10 @@ def runner(
     grid = min(resident_blocks(kernels, instance, device, BLOCK), 1 + threads // BLOCK)
 
     def run(params: Params) -> None:
-        with ExitStack() as live:
-            for store in prepared.stores:
-                live.enter_context(store.live())
+        with reading(prepared.through):
             launch(kernels, instance, device, grid, BLOCK, params, cooperative=True)
 
     return run
-
-
-def run_on_cpu(on_cpu: Callable[[int], None], params: Params, caches: Collection[StorageCache]) -> None:
-    """One run of a native loop that reads through ``caches``. StorageError where a page could not be read."""
-    with reading(caches):
-        on_cpu(params.address)
 
 
 class Finished(NamedTuple):
@@ -218,11 +201,7 @@ class Finished(NamedTuple):
 
 
 def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> Finished:
-    """Waits for a run and reads its control block.
-
-    Raises:
-        GraphError: a neighbour list that the run met is broken.
-    """
+    """Waits for a run and reads its control block. GraphError where a neighbour list that it met is broken."""
     control = _CONTROL.read(scratch, layout.control)
     depth, bad, end_ns = control.depth, control.bad, control.end_ns
     vertices, edges = prepared.graph.num_vertices, prepared.graph.num_edges

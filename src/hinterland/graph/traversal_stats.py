@@ -7,10 +7,9 @@ from typing import Any, NamedTuple, TypeVar
 
 from ..machine import measured_link
 from ..memory.count import COUNTS, METERED, TIERS, Metered, no_requests
-from ..memory.gather_stats import amplification
+from ..memory.gather_stats import amplification, link
 from ..runtime import arguments, devices
-from ..storage import StorageCache
-from ..storage.on_device import DeviceStore
+from ..table.device import moved
 from .prepare import Prepared
 from .traversal import FIELDS, Clock, Finished
 
@@ -46,12 +45,8 @@ def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepare
 def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str, Any]:
     """The ``stats`` of a traversal.
 
-    Args:
-        run: that was timed; steps past the last record share it.
-        counted: one that counted what it read. Where that had more steps (those of shortest paths on a GPU are not always the
-            same), the last one has what is left.
-        prepared: what it ran on.
-        mode: the mode that was asked for.
+    ``run`` was timed, and steps past the last record share it; ``counted`` counted what it read. Where that had more steps
+    (those of shortest paths on a GPU are not always the same), the last one has what is left.
 
     Returns:
         A dict that JSON can take: ``device``, ``mode``, ``seconds``, ``levels`` (steps), ``reached``, ``edges`` (out of
@@ -113,16 +108,10 @@ def with_stats(
     mode: str,
     summary: Callable[..., dict[str, Any]] = summarise,
 ) -> tuple[Result, dict[str, Any] | None]:
-    """The result of ``run`` and, if they are asked for, its stats: of one run that counts what it reads, and one that is timed.
-
-    Args:
-        run: runs on the current device, and counts if its argument says so.
-        asked: the stats are wanted.
-        prepared, mode: as of :func:`summarise`.
-        summary: makes the stats; :func:`summarise_all` where ``run`` is several searches.
-    """
+    """The result of ``run`` and, if they are asked for, its stats: of one run that counts what it reads, as its argument says,
+    and one that is timed. ``summary`` makes them: :func:`summarise_all` where ``run`` is several searches."""
     asked = arguments.switch("stats", asked)
-    if prepared.caches:
+    if prepared.through:
         return _with_storage(run, asked, prepared, mode, summary)
     with devices.on(prepared.device):
         counted = run(True)[1] if asked else None  # whose result goes before the next one is made
@@ -138,31 +127,18 @@ def _with_storage(
     summary: Callable[..., dict[str, Any]],
 ) -> tuple[Result, dict[str, Any] | None]:
     """The same of a graph on storage, where counting takes next to nothing beside reading: one run is timed and counts."""
-    through: Sequence[StorageCache | DeviceStore] = prepared.stores or prepared.caches
-    before = [one.stats() for one in through]
+    before = moved(prepared.through)
     with devices.on(prepared.device):
         result, timed = run(asked)
     if not asked:
         return result, None
     report = summary(timed, timed, prepared, mode)
-    moved = [(one.stats(), was) for one, was in zip(through, before, strict=True)]
-    requests = sum(now.reads - was.reads for now, was in moved)
-    cpu_seconds = sum(now.cpu_seconds - was.cpu_seconds for now, was in moved)
-    misses = sum(now.misses - was.misses for now, was in moved)
-    hits = sum(now.hits - was.hits for now, was in moved)  # some pages are read ahead and go unread
-    if prepared.stores:
-        hits = report["tiers"]["storage"]["requests"] - misses
-    moved_by_disk = sum(now.bytes_read - was.bytes_read for now, was in moved)
-    storage = {
-        "bytes": moved_by_disk,
-        "requests": requests,
-        "hits": max(0, hits),
-        "misses": misses,
-        "cpu_seconds": cpu_seconds,
-        "cpu_us_per_request": cpu_seconds * 1e6 / requests if requests else 0.0,
-    }
+    storage = moved(prepared.through).since(before).report()
+    if prepared.device.type == "cuda":
+        storage["hits"] = report["tiers"]["storage"]["requests"] - storage["misses"]
+    storage["hits"] = max(0, storage["hits"])  # some pages are read ahead and go unread
     report["storage"] = storage
-    report |= _amplified(moved_by_disk, report["useful_bytes"])
+    report |= _amplified(int(storage["bytes"]), report["useful_bytes"])
     report["tiers"]["storage"] = {name: storage[name] for name in COUNTS}
     return result, report
 
@@ -190,16 +166,12 @@ def _sum_read(parts: Sequence[dict[str, Any]], moved: int) -> dict[str, Any]:
     """What levels or searches read together; they moved so many bytes."""
     requests = {size: sum(part["requests"][size] for part in parts) for size in no_requests()}
     useful = sum(part["useful_bytes"] for part in parts)
-    return {**_amplified(moved, useful), "requests": requests, "tiers": _sum_tiers([part["tiers"] for part in parts])}
-
-
-def _sum_tiers(parts: Sequence[dict[str, dict[str, int]]]) -> dict[str, dict[str, int]]:
-    tiers = dict.fromkeys([*TIERS, *(tier for part in parts for tier in part)])
-    return {tier: {count: sum(part[tier][count] for part in parts) for count in COUNTS} for tier in tiers}
+    names = dict.fromkeys([*TIERS, *(tier for part in parts for tier in part["tiers"])])
+    tiers = {tier: {count: sum(part["tiers"][tier][count] for part in parts) for count in COUNTS} for tier in names}
+    return {**_amplified(moved, useful), "requests": requests, "tiers": tiers}
 
 
 def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str, Any]:
-    ceiling = link_ceiling()
     heavy: list[dict[str, Any]] = []
     heavy_bytes = 0
     for level in sorted(levels, key=lambda level: -level["bytes"]):
@@ -207,20 +179,6 @@ def _link(levels: list[dict[str, Any]], moved: int, seconds: float) -> dict[str,
             break
         heavy.append(level)
         heavy_bytes += level["bytes"]
-    heavy_seconds = sum(level["seconds"] for level in heavy)
-    return {
-        "bytes": moved,
-        **_rate(moved, seconds, ceiling),
-        "ceiling": ceiling,
-        "heavy": {
-            "levels": sorted(level["level"] for level in heavy),
-            "bytes": heavy_bytes,
-            "seconds": heavy_seconds,
-            **_rate(heavy_bytes, heavy_seconds, ceiling),
-        },
-    }
-
-
-def _rate(moved: int, seconds: float, ceiling: float | None) -> dict[str, float | None]:
-    bandwidth = moved / seconds if seconds > 0 else 0.0
-    return {"bandwidth": bandwidth, "share": bandwidth / ceiling if ceiling else None}
+    took = sum(level["seconds"] for level in heavy)
+    rates = {name: value for name, value in link(heavy_bytes, took).items() if name != "ceiling"}
+    return {**link(moved, seconds), "heavy": {"levels": sorted(level["level"] for level in heavy), "seconds": took, **rates}}

@@ -10,9 +10,10 @@ import torch
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.shown import Shown
+from .checks import require_result
 from .edges import from_edges
 from .export import module_of
-from .graph import Graph, require_graph, require_result
+from .graph import Graph, require_graph
 from .rows import edge_list
 
 _AT_ONCE = 1 << 10  # rows of the matrix that a check multiplies together: chosen, not measured
@@ -44,9 +45,6 @@ def triangles(graph: Graph) -> TrianglesResult:
     Args:
         graph: an undirected graph, in any place and form; about 60 bytes an edge of host memory are taken besides.
 
-    Returns:
-        ``TrianglesResult(counts int64 [V], degrees int64 [V], total)``, on the CPU.
-
     Raises:
         ConfigError: the graph is directed.
         GraphError: the graph's arrays were changed since it was made, and are none any more.
@@ -72,16 +70,11 @@ def verify_triangles(graph: Graph, result: TrianglesResult) -> None:
     """Checks triangles by what they are in matrices, which scipy multiplies: with A for the edges, a vertex is the corner of
     half the sum over its row of A (A x A), element by element.
 
-    Args:
-        graph: the graph.
-        result: what :func:`triangles` found.
-
     Raises:
         VerificationError: names the vertex and the values, or a total that is not a third of the counts.
         ConfigError: scipy is missing.
     """
-    require_graph(graph)
-    require_result(result, TrianglesResult)
+    require_result(graph, result, TrianglesResult)
     src, dst, _ = edge_list(graph)
     size = (graph.num_vertices,) * 2
     entries = (torch.ones(len(src), dtype=torch.int64).numpy(), (src.numpy(), dst.numpy()))

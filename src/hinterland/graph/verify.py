@@ -1,7 +1,7 @@
 """Verifiers: a result is checked by the properties that define it, not by computing it a second time.
 
 Lists are read where they lie. Of a reordered graph the edges are renumbered first, in a copy in host memory, and what is
-checked and named are the numbers of the user.
+checked and named are the numbers of the user. Results may lie on any device, and other arguments are as in the call.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
-from ..storage.cache import reading
 from .bc import BetweennessResult, scales
 from .bfs import BfsResult
-from .graph import Graph, require_graph, require_result
+from .checks import require_result, require_source
+from .graph import Graph
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
 from .reorder import restored
 from .view import View, checked_view, edge_at
@@ -35,18 +35,12 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
 
     Together they make the levels shortest distances: by 5 none is too large, by 3 and 6 none too small.
 
-    Args:
-        graph: the graph that was searched.
-        source: the vertex that the search began at.
-        result: ``levels`` int32 and ``parents`` int64 ``[num_vertices]``, on any device.
-
     Raises:
         VerificationError: names the rule, the vertex or edge, and the values.
         GraphError: the graph's offsets were changed since it was made, and are none any more.
         ConfigError: levels or parents of another type.
     """
-    require_graph(graph)
-    require_result(result, BfsResult)
+    require_result(graph, result, BfsResult)
     source = arguments.whole_number("source", source)
     graph, vertices = restored(graph), graph.num_vertices
     levels, parents = result.levels.cpu().contiguous(), result.parents.cpu().contiguous()
@@ -56,10 +50,9 @@ def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
         raise VerificationError(
             f"levels have shape {tuple(levels.shape)} and parents {tuple(parents.shape)}, but the graph has {vertices} vertices"
         )
-    if not 0 <= source < vertices:
-        raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
+    require_source(source, graph)
     view = checked_view(graph.neighbor_lists)
-    with reading(view.caches):
+    with view.reading():
         rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), parents.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, levels, parents))
@@ -72,18 +65,12 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
     none below -1), 4, 5 and 6 (each vertex but the source has an edge from one a level nearer). Then the sums: ``reached``,
     ``distance_sum`` and ``eccentricity`` are those of the row.
 
-    Args:
-        graph: the graph that was searched.
-        sources: the vertices that the searches began at.
-        result: with levels, on any device.
-
     Raises:
         VerificationError: names the source, the rule, the vertex or edge, and the values.
         ConfigError: a result without levels, or levels of another type.
         IndexOutOfRange: a source is no vertex.
     """
-    require_graph(graph)
-    require_result(result, MultiBfsResult)
+    require_result(graph, result, MultiBfsResult)
     listed = check_sources(graph, sources)
     if result.levels is None or result.levels.dtype != torch.int32:
         found = "no levels" if result.levels is None else f"{result.levels.dtype} levels"
@@ -94,7 +81,7 @@ def verify_multi_source_bfs(graph: Graph, sources: Iterable[int] | torch.Tensor,
     view = checked_view(restored(graph).neighbor_lists)
     for row, source in enumerate(listed):
         levels = result.levels[row].cpu().contiguous()
-        with reading(view.caches):
+        with view.reading():
             rule, at = _core.verify_bfs(view.words, source, levels.data_ptr(), 0)
         if rule:
             raise VerificationError(f"source {row}, vertex {source}: {_sentence(rule, at, view, levels, None)}")
@@ -116,17 +103,11 @@ def verify_betweenness(graph: Graph, result: BetweennessResult, normalized: bool
 
     The third rule finds any path that was left out or counted twice, though not whose share went to the wrong vertex.
 
-    Args:
-        graph: the graph.
-        result: scores float64 ``[num_vertices]``, on any device.
-        normalized: as in the call that made the result.
-
     Raises:
         VerificationError: names the rule, the vertex and the values.
         ConfigError: scores of another type or shape.
     """
-    require_graph(graph)
-    require_result(result, BetweennessResult)
+    require_result(graph, result, BetweennessResult)
     normalized = arguments.switch("normalized", normalized)
     scores, sources = result.scores.cpu(), result.sources
     vertices, count = graph.num_vertices, len(sources)

@@ -7,9 +7,9 @@ import torch
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
-from ..storage.cache import reading
 from . import arrays
-from .graph import Graph, require_graph, require_result
+from .checks import require_each, require_result, require_source
+from .graph import Graph
 from .reorder import restored
 from .sssp import SsspResult, require_weights
 from .sswp import SswpResult
@@ -27,16 +27,11 @@ def verify_sssp(graph: Graph, source: int, result: SsspResult) -> None:
     Together they make the distances shortest: by 3 none is too large, by 4 none too small. Floats are compared exactly, each
     sum rounded to their type.
 
-    Args:
-        graph: the graph that was searched, with its weights.
-        source: the vertex that the search began at.
-        result: distances ``[num_vertices]`` as :func:`sssp` gives them, on any device.
-
     Raises:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: distances of another type; a graph without weights.
     """
-    require_result(result, SsspResult)
+    require_result(graph, result, SsspResult)
     _verify(graph, source, result.distances, False)
 
 
@@ -49,37 +44,29 @@ def verify_sswp(graph: Graph, source: int, result: SswpResult) -> None:
     4. Every reached vertex has a path from the source, each edge of which leads to the lesser of its start's width and its
        weight.
 
-    Args:
-        graph: the graph that was searched, with its weights.
-        source: the vertex that the search began at.
-        result: widths ``[num_vertices]`` as :func:`sswp` gives them, on any device.
-
     Raises:
         VerificationError: names the rule, the vertex or edge, and the values.
         ConfigError: widths of another type; a graph without weights.
     """
-    require_result(result, SswpResult)
+    require_result(graph, result, SswpResult)
     _verify(graph, source, result.widths, True)
 
 
 def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> None:
     name = "width" if widest else "distance"
-    require_graph(graph)
     source = arguments.whole_number("source", source)
     require_weights(graph, "verifying paths")
-    dtype, vertices = graph.weight_type, graph.num_vertices
+    dtype = graph.weight_type
     assert dtype is not None
     expected = dtype if dtype.is_floating_point else torch.int64
     found = found.cpu().contiguous()
     if found.dtype != expected:
         raise ConfigError(f"{name}s are {found.dtype}, but must be {expected} for {dtype} weights")
-    if found.shape != (vertices,):
-        raise VerificationError(f"{name}s have shape {tuple(found.shape)}, but the graph has {vertices} vertices")
-    if not 0 <= source < vertices:
-        raise VerificationError(f"source {source} is not a vertex: the graph has {vertices} vertices, numbered from 0")
+    require_each(f"{name}s", found, graph)
+    require_source(source, graph)
     graph = restored(graph)
     view, kind = checked_view(graph.neighbor_lists), arrays.WEIGHT_TYPES[dtype]
-    with reading(view.caches):
+    with view.reading():
         rule, at = _core.verify_paths(view.words, kind.bytes, kind.order, widest, source, found.data_ptr())
     if rule:
         raise VerificationError(_sentence(rule, at, view, found, name))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import bisect
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -14,18 +15,13 @@ from .. import _core
 from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
-from ..storage import StorageCache
-from ..storage.cache import reading
-from ..storage.layout import Volume
-from ..storage.on_device import Backing, DeviceStore, Queues
-from ..storage.roofline import probed
+from ..table.device import Through, reading
 from . import arrays
 from .arrays import index_dtype
 from .lists import NeighborLists
 
 _WORDS, _OFFSETS, _ARRAY = struct("graph::GraphWords"), struct("graph::Offsets"), struct("memory::ArrayWords")
 WORDS_BYTES = 2 * ctypes.sizeof(_WORDS)  # with reads counted, and without
-_LEAST_LINES = 1 << 10  # of a GPU's cache: some for each warp that reads. Chosen, not measured
 _AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together: chosen, not measured
 
 
@@ -43,11 +39,8 @@ class Kept:
 
 
 def checked_view(lists: NeighborLists) -> View:
-    """The arrays as the CPU reads them, for those who go through all lists.
-
-    Raises:
-        GraphError: the arrays were changed since they were checked, and their offsets are wrong by now.
-    """
+    """The arrays as the CPU reads them, for those who go through all lists. GraphError where they were changed since they were
+    checked, and their offsets are wrong by now."""
     lists.checked_offsets()
     return View(lists, torch.device("cpu"))
 
@@ -55,19 +48,14 @@ def checked_view(lists: NeighborLists) -> View:
 class View:
     """Neighbour lists as a device reads them, and their addresses (``GraphWords`` of adjacency.hpp).
 
-    Args:
-        lists: of a graph, or others.
-        device: who reads them.
-        name: what a plan calls them.
-        shares: who reads through their cache, if they lie on storage, and gets as large a part of its host memory for pages on
-            their way to a GPU.
+    ``name`` is what a plan calls them; ``shares``: how many read through their cache, if they lie on storage, and get as large
+    a part of its host memory for pages on their way to a GPU.
     """
 
     def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists", shares: int = 1) -> None:
         self.lists, self.device, self.name, self._shares = lists, device, name, shares
-        self.caches: list[StorageCache] = lists.caches
-        # Through which a GPU reads what lies on storage. Lists of in-neighbours, in the same file, have that of the others.
-        self.store: DeviceStore | None = None
+        self.stored = lists.stored
+        self.through: list[Through] = list(self.stored.caches)  # what lies on storage
         offsets, edges = lists.array("indptr", device), self._array("packed" if lists.is_compressed else "indices")
         assert offsets is not None and edges is not None
         self.offsets, self.edges = offsets, edges
@@ -103,9 +91,13 @@ class View:
     @property
     def home(self) -> str:
         """The tier that the edges lie in: ``storage``, ``host``, or ``local`` in the device's own memory."""
-        if self.caches:
+        if self.stored:
             return "storage"
         return "host" if self.device.type == "cpu" or self.over_link else "local"
+
+    def reading(self) -> AbstractContextManager[None]:
+        """A with-block in which native code reads the lists. StorageError at its end where a page could not be read."""
+        return reading(self.through)
 
     def slow_places(self) -> list[str]:
         """What to know of arrays that a GPU reads over the link and that are not all mapped in large pages."""
@@ -152,11 +144,7 @@ class View:
     def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
         held = self.lists.arrays.get(name)
         file = None if held is None else arrays.file_of(held)
-        if file is not None and self.store is None:
-            return _ARRAY(home=file.position, store=file.cache.native.address, bytes=file.dtype.itemsize)
-        if file is not None and self.store is not None:
-            return self.store.array(file.file_position, _volumes(self.lists).index(file.volume))
-        return _array(home, kept, self.slots)
+        return array_words(home, kept, self.slots) if file is None else self.stored.words(file, self.through)
 
     def _kept_offset_types(self) -> list[torch.dtype]:
         last = [self.lists.num_edges] if self.packed_offsets is None else [self.lists.num_edges, self.edges.nbytes]
@@ -182,19 +170,15 @@ class View:
         return offsets + heads + kept.lines + (self.pages_bytes(kept.pages, kept.weighted) if kept.pages else 0)
 
     def keep(self, kept: Kept, scores: torch.Tensor | None = None) -> None:
-        """Copies to the device what a plan found room for.
+        """Copies to the device what a plan found room for. GraphError where a neighbour among the heads is no vertex: the
+        arrays were changed.
 
-        Args:
-            kept: what that is.
-            scores: float64 ``[V]`` on the CPU, as the lists themselves are numbered: how often an element of each list is read,
-                by which pages are chosen. None is the length of the list.
-
-        Raises:
-            GraphError: a neighbour among the heads is no vertex: the arrays were changed.
+        ``scores``: float64 ``[V]`` on the CPU, as the lists themselves are numbered: how often an element of each list is read,
+        by which pages are chosen. None is the length of the list.
         """
         self._words = None
         if kept.lines:
-            self.store = self._store(kept.lines)
+            self.through = [self.stored.on_device(self.device, kept.lines, self._shares)]
         if kept.offsets:
             types = self._kept_offset_types()
             self.offsets = copied(self.offsets, self.device, types[0])
@@ -204,25 +188,11 @@ class View:
             self.heads = self._first_neighbors(kept.heads)
         if kept.whole:
             self._whole = True
-            held = [copied(array, self.device) for array in self._edge_arrays(kept.weighted)]
-            self.edges = held[0]
-            if len(held) > 1:
-                self.weights = held[1]
+            self.edges, *weights = (copied(array, self.device) for array in self._edge_arrays(kept.weighted))
+            self.weights = weights[0] if weights else self.weights
         elif kept.pages:
             self._keep_pages(kept.pages, kept.weighted, scores)
         self.held += kept.nbytes
-
-    def most_lines_bytes(self) -> int:
-        """What lines for all that lies on storage take, with as much room again, so that hardly a set is full."""
-        return 2 * sum(array.nbytes for array in self.lists.stored) + least_lines_bytes(self.lists)
-
-    def _store(self, nbytes: int) -> DeviceStore:
-        """A cache in so much of the device's memory, over the files in which the lists lie."""
-        on_storage = self.lists.stored
-        cache = on_storage[0].cache
-        queues = queues_of(self.lists, cache, self._shares)
-        backings = list({array.volume: Backing.of(array) for array in on_storage}.values())
-        return DeviceStore(backings, self.device, nbytes - queues.device_bytes, cache.line_bytes, **queues._asdict())
 
     def _first_neighbors(self, count: int) -> torch.Tensor:
         """The heads: ``[count, num_lists]`` on the device, -1 for none."""
@@ -331,29 +301,15 @@ class View:
         return starts
 
 
-def _volumes(lists: NeighborLists) -> list[Volume]:
-    """The files of the arrays that lie on storage, each once, in the order in which a store has them."""
-    return list(dict.fromkeys(array.volume for array in lists.stored))
-
-
-def least_lines_bytes(lists: NeighborLists) -> int:
-    """What a GPU's cache of lists on storage takes with as few lines as get on; 0 where all lie in memory."""
-    return sum(queues_of(lists, cache).device_bytes + _LEAST_LINES * (cache.line_bytes + 64) for cache in lists.caches)
-
-
-def queues_of(lists: NeighborLists, cache: StorageCache, shares: int = 1) -> Queues:
-    """As many as a share of the host memory of the cache has lines for; and no more than the disks need, where the probe has
-    found how many that are (Little's law, storage/roofline.py)."""
-    paths = {path for array in lists.stored if array.cache is cache for path in array.open_paths}
-    known = [roofline for path in paths if (roofline := probed(path, cache.line_bytes)) is not None]
-    needed = sum(roofline.needed for roofline in known) if len(known) == len(paths) else 0
-    return Queues.within(cache.host_budget // shares, cache.line_bytes, needed)
+def all_through(views: Iterable[View]) -> list[Through]:
+    """What several are read through, each once."""
+    return list(dict.fromkeys(one for view in views for one in view.through))
 
 
 def edge_at(view: View, at: int) -> tuple[int, int, str]:
     """The ends of the edge at a position of the lists of a graph, which the CPU reads, and what a sentence calls it."""
     u = int(torch.searchsorted(view.offsets, at, right=True)) - 1
-    with reading(view.caches):
+    with view.reading():
         v = _core.entry_of(view.words, u, at)
     return u, v, f"edge {u} -> {v} (position {at})"
 
@@ -365,12 +321,8 @@ def allocated(size: int) -> int:
     return rounded if rounded <= 1 << 20 else rounded + (1 << 20)
 
 
-def array_words(home: torch.Tensor | None) -> Params:
-    """An array as native code reads it: none of it is kept elsewhere."""
-    return _array(home, None, None)
-
-
-def _array(home: torch.Tensor | None, kept: torch.Tensor | None, slots: torch.Tensor | None) -> Params:
+def array_words(home: torch.Tensor | None, kept: torch.Tensor | None = None, slots: torch.Tensor | None = None) -> Params:
+    """An array as native code reads it; ``slots``: where in ``kept`` its pages are, if some are kept."""
     width = 0 if home is None else home.element_size()
     return _ARRAY(home=address(home), kept=address(kept), slots=0 if kept is None else address(slots), bytes=width)
 
@@ -380,7 +332,6 @@ def _offsets(array: torch.Tensor | None) -> Params:
 
 
 def _offset_type(last: int) -> torch.dtype:
-    """The type of offsets up to ``last`` that are kept."""
     return torch.uint32 if last < 2**32 else torch.int64
 
 

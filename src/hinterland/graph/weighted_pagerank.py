@@ -10,7 +10,8 @@ import torch
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from . import passes
-from .graph import Graph, require_graph, require_result
+from .checks import require_close, require_each, require_result
+from .graph import Graph
 from .pagerank import MOST_ITERATIONS, PagerankResult, Personalization, distribution
 from .prepare import Prepared, graph_of
 from .rows import edge_list
@@ -45,9 +46,6 @@ def weighted_pagerank(
         dangling: where it goes on from a vertex without a way on; None is ``personalization``.
         start: scores to begin with, of the same kind; None means the same for all.
         gpu_budget, device: as for :func:`pagerank`.
-
-    Returns:
-        ``PagerankResult(scores float64 [V], iterations, error, converged)``, scores on the device that ran it.
 
     Raises:
         ConfigError: a number out of its range, shares that are no distribution, weights of another type than :func:`sssp`'s,
@@ -108,21 +106,14 @@ def verify_weighted_pagerank(
     """Checks scores against the equation that defines them, in float64 on the CPU: they sum to 1, and a further step of the
     walk changes them by less than ``tolerance``.
 
-    Args:
-        graph: the graph.
-        result: ``scores`` floating ``[num_vertices]``, on any device.
-        damping, tolerance, personalization, dangling: as :func:`weighted_pagerank` had them.
-
     Raises:
         VerificationError: names the rule, the vertex and the values.
     """
-    require_graph(graph)
-    require_result(result, PagerankResult)
+    require_result(graph, result, PagerankResult)
     damping, tolerance = arguments.number("damping", damping), arguments.number("tolerance", tolerance)
     vertices = graph.num_vertices
     x = result.scores.cpu().double()
-    if x.shape != (vertices,):
-        raise VerificationError(f"scores have shape {tuple(x.shape)}, but the graph has {vertices} vertices")
+    require_each("scores", x, graph)
     if vertices == 0:
         return
     if not abs(float(x.sum()) - 1) < tolerance:
@@ -138,13 +129,7 @@ def verify_weighted_pagerank(
     given = torch.where(stuck, 0.0, damping * x / totals)
     after = none.index_add(0, dst, given[src] * worth)
     after += (1 - damping) * p + damping * x[stuck].sum() * leaves
-    change = (after - x).abs()
-    if not float(change.sum()) < tolerance:
-        at = int(change.argmax())
-        raise VerificationError(
-            f"a further step changes scores by {float(change.sum()):.3g}, not less than {tolerance}; vertex {at} most, from "
-            f"{float(x[at]):.6g} to {float(after[at]):.6g}"
-        )
+    require_close("a further step changes scores", x, after, tolerance)
 
 
 def _alike(src: torch.Tensor, weights: torch.Tensor, vertices: int) -> torch.Tensor:

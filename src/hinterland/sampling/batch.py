@@ -11,21 +11,21 @@ import ctypes
 import functools
 import itertools
 from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
 
 from .. import _core
-from ..graph.traversal import BLOCK, FORMS, csr_type, on_storage, run_on_cpu
-from ..graph.view import View, allocated, array_words
+from ..graph.traversal import BLOCK, FORMS, csr_type, on_storage
+from ..graph.view import View, all_through, allocated, array_words
 from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, address, struct
 from ..runtime.units import format_bytes
+from ..table.device import reading
 
 WEIGHT_KINDS = {getattr(torch, name): kind for name, kind in _core.SAMPLE_WEIGHTS.items() if name != "none"}
 NO_WEIGHTS: tuple[int, float] = (_core.SAMPLE_WEIGHTS["none"], 1.0)  # weight_kind and most_weight of a Relation
@@ -50,19 +50,12 @@ KERNELS = KernelFile("sampling/neighbor.cu", _INSTANCES, apart=True)
 
 @dataclass
 class VertexSet:
-    """Vertices of one type: what a sampler knows of them, and those of the batch.
+    """Vertices of one type: what a sampler knows of them, and those of the batch."""
 
-    Attributes:
-        num_vertices: of the type.
-        seeds: int64 ``[s]``, on the device.
-        trees: int64 ``[s]``: the number of each seed among those of all types; None where subtrees share vertices.
-        times: int64 ``[num_vertices]`` as the device reads it, or None.
-    """
-
-    num_vertices: int
-    seeds: torch.Tensor
-    trees: torch.Tensor | None = None
-    times: torch.Tensor | None = None
+    num_vertices: int  # of the type
+    seeds: torch.Tensor  # int64 [s], on the device
+    trees: torch.Tensor | None = None  # int64 [s]: of each seed among those of all types; None where subtrees share vertices
+    times: torch.Tensor | None = None  # int64 [num_vertices] as the device reads it
     node: torch.Tensor = field(init=False)
     tree: torch.Tensor | None = field(init=False, default=None)
     entries: torch.Tensor = field(init=False)
@@ -86,23 +79,15 @@ class VertexSet:
 
 @dataclass
 class Relation:
-    """Lists of neighbours of one type for vertices of another, and the edges sampled from them.
-
-    Attributes:
-        view: the lists as the device reads them.
-        source, target: the types, by position among the batch's vertex sets: whose vertices are listed, and who has the lists.
-        fanouts: for each hop how many neighbours a vertex draws; -1 is all.
-        weight_kind, most_weight: how weights are stored (``SAMPLE_WEIGHTS``), and the largest one.
-        times: int64 ``[edges of the lists]`` as the device reads it, or None.
-    """
+    """Lists of neighbours of one type for vertices of another, and the edges sampled from them."""
 
     view: View
-    source: int
-    target: int
-    fanouts: Sequence[int]
-    weight_kind: int
-    most_weight: float
-    times: torch.Tensor | None = None
+    source: int  # the type of those that are listed, by its position among the batch's vertex sets
+    target: int  # and of those that have the lists
+    fanouts: Sequence[int]  # for each hop how many neighbours a vertex draws; -1 is all
+    weight_kind: int  # how weights are stored (SAMPLE_WEIGHTS)
+    most_weight: float  # the largest one
+    times: torch.Tensor | None = None  # int64 [edges of the lists] as the device reads it
     edges: torch.Tensor = field(init=False)  # [3, capacity]: row, col and edge of a Sample
     count: int = field(init=False, default=0)  # edges so far
 
@@ -116,7 +101,7 @@ class Relation:
     @property
     def form(self) -> str:
         """The C++ type through which kernels see the lists."""
-        family = on_storage() if self.view.caches else None
+        family = on_storage() if self.view.stored else None
         return csr_type(self.view.edge_type.itemsize, packed=self.view.lists.is_compressed, family=family)
 
 
@@ -142,13 +127,8 @@ class Bound(NamedTuple):
 def bound(
     seeds: tuple[int, ...], limits: tuple[int, ...], relations: tuple[tuple[int, int, tuple[int, ...]], ...]
 ) -> Bound | None:
-    """The most that a batch can come to, or None where a step takes whole lists.
-
-    Args:
-        seeds: seeds of each type.
-        limits: vertices of each type that can be found besides them.
-        relations: of each (source, target, fanouts).
-    """
+    """The most that a batch can come to, or None where a step takes whole lists. ``seeds`` are those of each type, ``limits``
+    the vertices that can be found besides them; ``relations``: of each (source, target, fanouts)."""
     frontier, vertices = list(seeds), list(seeds)
     edges = [0] * len(relations)
     most = [0, 0, 0]
@@ -240,12 +220,8 @@ class Batch:
         )
 
     def begin(self) -> None:
-        """Samples, but does not wait for the counts where all hops are one launch.
-
-        Raises:
-            IndexOutOfRange, GraphError: as :meth:`finish`, where there are several launches.
-            OutOfMemory: the batch does not fit on the device.
-        """
+        """Samples, but does not wait for the counts where all hops are one launch. Raises IndexOutOfRange, GraphError: as
+        :meth:`finish`, where there are several launches; OutOfMemory: the batch does not fit on the device."""
         seeds = tuple(len(t.seeds) for t in self.types)
         trees = sum(seeds) if self._disjoint else 1
         limits = tuple(t.num_vertices * trees for t in self.types)
@@ -266,12 +242,8 @@ class Batch:
         return self._counts is None or self._counts.are_there()
 
     def finish(self) -> None:
-        """Waits for the counts, if they have not been read.
-
-        Raises:
-            IndexOutOfRange: a seed is no vertex.
-            GraphError: a list that the sample met is broken.
-        """
+        """Waits for the counts, if they have not been read. Raises IndexOutOfRange: a seed is no vertex; GraphError: a list
+        that the sample met is broken."""
         if self._counts is not None:
             self._take(self._counts.read())
 
@@ -351,9 +323,10 @@ class Batch:
     def _launch(self, first: int, end: int, work: int, entering: int | None = None) -> None:
         """Halves [first, end) of the steps. ``entering``: the only type whose known vertices are entered."""
         params = self._params(first, end, entering)
+        through = all_through(r.view for r in self.relations)
         if self._on_cpu:
-            caches = itertools.chain.from_iterable(r.view.caches for r in self.relations)
-            return run_on_cpu(_core.sample_neighbors, params, dict.fromkeys(caches))
+            with reading(through):
+                return _core.sample_neighbors(params.address)
         size = (type(self._block).state if self._sent else type(self._block).sums).offset
         self._memory[:size].copy_(torch.frombuffer(self._block, dtype=torch.uint8, count=size), non_blocking=True)
         self._sent = True
@@ -363,9 +336,7 @@ class Batch:
         grid = min(resident_blocks(KERNELS, instance, self.device, BLOCK), 1 + work // BLOCK)
         if any(r.view.over_link for r in self.relations):
             grid = min(grid, devices.quarter(self.device))
-        with ExitStack() as live:
-            for store in dict.fromkeys(r.view.store for r in self.relations if r.view.store is not None):
-                live.enter_context(store.live())
+        with reading(through):
             launch(KERNELS, instance, self.device, grid, BLOCK, params, cooperative=True)
 
     def _params(self, first: int, end: int, entering: int | None) -> Params:
@@ -417,11 +388,8 @@ class Batch:
         )
 
     def _read(self) -> int:
-        """Waits for what was launched, and takes the counts. Returns the edges of the step under way.
-
-        Raises:
-            IndexOutOfRange, GraphError: as :meth:`finish`.
-        """
+        """Waits for what was launched, and takes the counts. Returns the edges of the step under way. Raises IndexOutOfRange,
+        GraphError: as :meth:`finish`."""
         return self._take(self._state)
 
     def _take(self, counts: torch.Tensor) -> int:

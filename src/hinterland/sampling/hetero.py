@@ -132,9 +132,6 @@ class HeteroSampler:
             stats: as of :meth:`NeighborSampler.sample`; ``vertices`` are by type, ``edges`` by relation, as in
                 ``"author__writes__paper"``.
 
-        Returns:
-            A :class:`HeteroSample` on the sampler's device.
-
         Raises:
             ConfigError: a type that does not exist, a type with seeds but without times among some with, and what
                 :meth:`NeighborSampler.sample` refuses.

@@ -124,9 +124,6 @@ class NeighborSampler:
             stats: a dict that is filled with what was sampled and read, and how long it took (docs/sampling.md); the GPU
                 is waited for.
 
-        Returns:
-            A :class:`Sample` on the sampler's device.
-
         Raises:
             ConfigError: seeds or their times have another type or shape; the graph was prepared and closed; ``stats`` is
                 no dict.
@@ -220,11 +217,8 @@ class PendingSample:
 
     def finish(self) -> Sample:
         """The sample, once the GPU is done with it. On another stream than that of ``begin()`` it is like any tensor of another
-        stream: this must be kept, or the tensors recorded there (``Tensor.record_stream``), until that stream is done.
-
-        Raises:
-            IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`.
-        """
+        stream: this must be kept, or the tensors recorded there (``Tensor.record_stream``), until that stream is done. Raises
+        IndexOutOfRange, GraphError: as :meth:`NeighborSampler.sample`."""
         run = self._run
         with devices.on(run.device):
             run.finish()

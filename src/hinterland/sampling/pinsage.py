@@ -180,15 +180,8 @@ def _numbered(node: torch.Tensor, found: torch.Tensor) -> tuple[torch.Tensor, to
 
 
 def most_visited(visits: torch.Tensor, own: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The ``count`` commonest vertices of each row, and their shares of the row's visits.
-
-    Args:
-        visits: int64 ``[n, m]``; -1 stands for no visit.
-        own: int64 ``[n]``, the vertex of each row that does not count.
-
-    Returns:
-        int64 and float32, ``[n, count]`` both, filled up with -1 and 0.
-    """
+    """The ``count`` commonest vertices of each row of ``visits``, int64 ``[n, m]`` with -1 for no visit, and their shares of
+    the row's visits: int64 and float32 ``[n, count]``, filled up with -1 and 0. The row's ``own`` vertex does not count."""
     rows, width = visits.shape
     visits = torch.where(visits == own[:, None], -1, visits).sort(dim=1).values
     first = torch.ones_like(visits, dtype=torch.bool)

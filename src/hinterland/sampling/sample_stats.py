@@ -11,11 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from ..graph.view import View
+from ..graph.view import View, all_through
 from ..memory.count import Metered, TierCount, count_accesses
-from ..memory.gather_stats import add, report, require_dict, timed
-from ..storage import StorageCache
-from ..storage.on_device import DeviceStore
+from ..memory.gather_stats import report, require_dict, timed
+from ..table.device import moved
 
 S = TypeVar("S")
 
@@ -30,19 +29,12 @@ class Taken(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What was drawn from the lists of one relation.
-
-    Attributes:
-        view: the lists as the device reads them.
-        owners: int64 ``[v]``: the lists, by their numbers, that vertices drew from.
-        edge: int64 ``[e]``: the places in the lists that were drawn.
-        col: int64 ``[e]``: which of ``owners`` drew each.
-    """
+    """What was drawn from the lists of one relation."""
 
     view: View
-    owners: torch.Tensor
-    edge: torch.Tensor
-    col: torch.Tensor
+    owners: torch.Tensor  # int64 [v]: the lists, by their numbers, that vertices drew from
+    edge: torch.Tensor  # int64 [e]: the places in the lists that were drawn
+    col: torch.Tensor  # int64 [e]: which of `owners` drew each
 
     def edges(self) -> dict[str, Metered]:
         """Reads of neighbours by tier. Of packed lists the place of a neighbour is taken to be as far along its list's bytes as
@@ -103,31 +95,18 @@ def with_stats(
     taken: Callable[[S], Taken],
     exact: bool,
 ) -> S:
-    """The sample that ``draw()`` gives; ``stats`` is filled (docs/sampling.md says which fields).
-
-    Args:
-        device: that samples; it is waited for.
-        views: all lists that it draws from.
-        taken: what a sample has.
-        exact: whether nothing but neighbours and offsets is read.
-
-    Raises:
-        ConfigError: ``stats`` is no dict.
-    """
+    """The sample that ``draw()`` gives; ``stats`` is filled (docs/sampling.md says which fields), or ConfigError if it is no
+    dict. The device is waited for. ``views``: all lists that are drawn from; ``exact``: nothing but neighbours and offsets is
+    read."""
     require_dict(stats)
     found = list(views)
-    through: list[StorageCache | DeviceStore] = [
-        one for view in found for one in ([view.store] if view.store is not None else view.caches)
-    ]
-    through = list(dict.fromkeys(through))  # each once
-    before = [one.stats() for one in through]
+    through = all_through(found)
+    before = moved(through)
     with timed(device) as took:
         sample = draw()
     vertices, edges, drawn = taken(sample)
     read = read_of(drawn)
-    storage: dict[str, Any] | None = {} if through else None
-    for one, was in zip(through, before, strict=True):
-        add({} if storage is None else storage, one.stats().since(was).report())
+    storage = moved(through).since(before).report() if through else None
     counted = TierCount.of(read, 0)
     useful = sum(met.useful for tier, met in read.items() if tier != "local")
     if storage is not None:

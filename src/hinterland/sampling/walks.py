@@ -96,16 +96,9 @@ class WalkRule(NamedTuple):
 def walks_from(
     prepared: Prepared, name: str, starts: torch.Tensor, rule: WalkRule, batch: int, *, each: int = 1, first: int = 0
 ) -> torch.Tensor:
-    """``each`` walks from every start, one start's after another's.
-
-    Args:
-        name: what a start is called where it is no vertex.
-        starts: int64 ``[n]`` on the device of ``prepared``.
-        first: the first walk's number, a multiple of ``each``: walks with other numbers have other draws.
-
-    Returns:
-        int64 ``[n * each, length + 1]``.
-    """
+    """``each`` walks from every start, int64 ``[n]`` on the prepared device, one start's after another's: int64 ``[n * each,
+    length + 1]``. ``name``: what a start is called where it is no vertex; ``first``: the first walk's number, a multiple of
+    ``each``: walks with other numbers have other draws."""
     inner, device = graph_of(prepared), prepared.device
     starts = numbered_inside(prepared, starts)
     shape = (len(starts) * each, rule.length + 1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import astuple, dataclass, replace
 from threading import Lock
 from typing import Any, Literal
@@ -120,6 +120,17 @@ class StorageCache(Shown):
         """``"io_uring"`` or ``"threads"``."""
         return self.native.engine
 
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """A with-block in which loops of native code read through the cache. StorageError at its end where a page could not be
+        read: what was found then says nothing. Copies of files that could not be read are warned about."""
+        self.native.begin_run()
+        try:
+            yield
+        finally:
+            self.native.end_run()
+        self.warn_of_failures()
+
     def flush(self) -> None:
         """Everything that was written before to any array of this cache is in its file, on the disk, when this returns.
 
@@ -146,16 +157,3 @@ class StorageCache(Shown):
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}
-
-
-@contextmanager
-def reading(caches: Collection[StorageCache]) -> Iterator[None]:
-    """A with-block in which loops of native code read through these caches. StorageError at its end where a page could not be
-    read: what was found then says nothing. Copies of files that could not be read are warned about."""
-    with ExitStack() as runs:
-        for cache in caches:
-            cache.native.begin_run()
-            runs.callback(cache.native.end_run)
-        yield
-    for cache in caches:
-        cache.warn_of_failures()

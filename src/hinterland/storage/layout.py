@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from .. import _core
-from ..memory import load
+from ..memory import hl, load
 from ..memory.load import Stored
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import replacing
-from . import arrow, hl, safetensors
-from .names import reading
+from . import arrow, safetensors
+from .names import named, reading
 
 PART = "hinterland.part"  # in the metadata of a file of a striped table: which one it is
 _HEADER = 4096  # bytes before the data of files that are made: rows begin with a page
@@ -155,7 +155,7 @@ def _of_arrow(path: str, size: int, name: str | None, field: str | None) -> Layo
 def _of_several(path: str, size: int, head: bytes, name: str | None, may_be_raw: bool) -> Stored | None:
     """The array of a graph or a safetensors file; None of what is neither."""
     if hl.matches(head):
-        return hl.find(path, size, name)
+        return _of_graph(path, size, name)
     if not safetensors.matches(head):
         return None
     try:
@@ -170,6 +170,14 @@ def _of_several(path: str, size: int, head: bytes, name: str | None, may_be_raw:
             "spread='striped'"
         )
     return safetensors.find(path, size, name, header)
+
+
+def _of_graph(path: str, size: int, name: str | None) -> Stored:
+    with reading(path), open(path, "rb") as file:
+        header = hl.parse(path, file.read(hl.PAGE), size)
+    names, types, counts = zip(*header.arrays(), strict=True)
+    at = names.index(named(path, "arrays", names, name))
+    return Stored(types[at], (counts[at],), header.sections()[at][0])
 
 
 def _plain(

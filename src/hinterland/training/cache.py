@@ -153,7 +153,7 @@ class CachePlan(Explained, Shown):
         """
         given, s, sampler = self._given, self.split, self._given.sampler
         features: Any = given.features  # of the kind that the policy takes
-        if not sampler.lists.caches:
+        if not sampler.lists.stored:
             prepared = _bare(given.graph, sampler.device)
             with devices.on(prepared.device):
                 prepared.plan = _lists_plan(prepared.out, s, sampler.weighted)
@@ -306,7 +306,7 @@ def plan_cache(
 
 def _entries(given: _Given, counts: _Counts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor) -> Entries:
     bare, features, each = given.sampler.lists, given.features, 1 / counts.batches
-    lists = not bare.lists.on_gpu and not bare.caches
+    lists = not bare.lists.on_gpu and not bare.stored
     pages = bare.page_scores(list_scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
     edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
     return Entries(
@@ -353,7 +353,7 @@ def _inclusion(given: _Given, budget: int) -> torch.Tensor | None:
     counts cannot correct them, where all lists would have to be read from storage, or there is no room for it."""
     graph, sampler = given.graph, given.sampler
     device = sampler.device
-    if given.epochs < 2 or graph.neighbor_lists.caches:
+    if given.epochs < 2 or graph.neighbor_lists.stored:
         return None
     if device.type == "cuda" and _reserve(graph, "hotness") > devices.free_bytes(device):
         return None
@@ -424,12 +424,12 @@ def require_plannable(graph: Graph, features: Keepable, policy: str) -> None:
 def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch.device | str | int | None) -> NeighborSampler:
     if not isinstance(given, NeighborSampler):
         device = devices.as_device(device)
-        return NeighborSampler(graph if graph.neighbor_lists.caches else _bare(graph, device), given, device=device)
+        return NeighborSampler(graph if graph.neighbor_lists.stored else _bare(graph, device), given, device=device)
     if device is not None and devices.as_device(device) != given.device:
         raise ConfigError(f"the sampler is on {given.device}; leave out device")
     if given.graph is not graph:
         raise ConfigError(f"the sampler draws from {given.graph!r}, not from the graph that was given")
-    return given if graph.neighbor_lists.caches else given.over(_bare(graph, given.device))
+    return given if graph.neighbor_lists.stored else given.over(_bare(graph, given.device))
 
 
 def _bare(graph: Graph, device: torch.device) -> Prepared:
@@ -497,7 +497,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
         return costs
     first = mini_batches(graph.num_vertices, given.seeds, given.batch_size, 1, given.seed)
     trial = None
-    if not sampler.lists.lists.on_gpu and not sampler.lists.caches:
+    if not sampler.lists.lists.on_gpu and not sampler.lists.stored:
         prepared = _bare(graph, sampler.device)
         with devices.on(sampler.device):
             prepared.plan = plan = GraphPlan(budget // 2, given.sampler.weighted)

@@ -300,7 +300,7 @@ class Loader:
         """Whether batches can be launched ahead: sampled by this library, from tables that the GPU reads."""
         if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
             return False  # whole lists are taken hop by hop, and each hop is waited for
-        if self.sampler.lists.caches:
+        if self.sampler.lists.stored:
             return False  # reads of a disk are waited for
         on_gpu = self.features.is_cuda if isinstance(self.features, torch.Tensor) else getattr(self.features, "in_reach", False)
         # A row that is not there is found too late to say so where it is asked for.

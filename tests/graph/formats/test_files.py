@@ -17,8 +17,8 @@ import torch
 
 import hinterland as hl
 from hinterland.graph import formats
-from hinterland.graph.formats import files
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, OutOfMemory, StorageError
+from hinterland.runtime.files import refused
 
 from ... import forked
 from .samples import listed
@@ -233,7 +233,7 @@ def test_links_and_permissions_are_kept(tmp_path, graph):
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EIO])
 def test_refusals_in_words(code):
-    error = files.refused("g.hl", "written", OSError(code, os.strerror(code)))
+    error = refused("g.hl", "written", OSError(code, os.strerror(code)))
     assert str(error).startswith("g.hl: cannot be written: ")
     assert ";" in str(error)
 

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 import torch
 
 from ... import _core
-from ...runtime import arguments, devices
+from ...runtime import arguments
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
 from ...runtime.units import parse_bytes
-from ...storage import StorageCache
+from ...table import StorageArray
+from ...table.device import InPlace, opener
 from ..arrays import WEIGHT_TYPES, check_neighbors, pieces, placements
 from ..graph import Graph, require_graph
 from ..reorder import restored
@@ -43,17 +44,6 @@ class Format:
     write: Callable[[Graph, str], None] | None
 
 
-class InPlace(TypedDict, total=False):
-    """Options of a graph whose lists stay in their file."""
-
-    host_budget: int | str | None
-    cache: StorageCache | None
-
-
-_HOST_BUDGET = "256MiB"  # chosen, not measured
-# Bytes of a page by those of the budget, the first that is reached: docs/storage.md has times of the first two. A cache needs
-# some pages for each of its threads.
-_LINES = ((16 << 20, 16384), (256 << 10, 4096), (0, 512))
 _TEXT = (".txt", ".el", ".wel", ".csv", ".tsv", ".edges")
 FORMATS = {
     entry.name: entry
@@ -170,7 +160,7 @@ def load_graph(
     shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
     placed = placements(placement, in_place=True)
     options = Options(placed, weight_dtype, layout, False if others else transpose)
-    options = replace(options, cache=_cache(placed, **in_place), copies=tuple(copies), named=_named(ids, entry, path))
+    options = replace(options, opener=_opener(placed, in_place), copies=tuple(copies), named=_named(ids, entry, path))
     _require_in_place(path, entry, options, {**shape, "sort_neighbors": sort_neighbors, "weight_dtype": weight_dtype})
     if weight_dtype is None and sort_neighbors is not False:  # else a list of edges is made, in the file's order
         rules = [_core.EdgeRules(mirror=mirror, drop_loops=remove_self_loops) for mirror in (symmetrize, True)]
@@ -325,31 +315,23 @@ def _naming(path: str) -> Iterator[None]:
         raise
 
 
-def _cache(
-    placed: Mapping[str, str], host_budget: int | str | None = None, cache: StorageCache | None = None
-) -> StorageCache | None:
-    """Of the pages of what stays in its file; None where nothing does."""
-    if cache is not None:
-        arguments.instance("cache", cache, StorageCache, "as StorageCache(host_budget) makes")
-        if host_budget is not None or "storage" not in placed.values():
-            raise ConfigError("cache= keeps pages of a graph on storage within its own budget; leave out host_budget")
-        return cache
-    if "storage" in placed.values():
-        budget = parse_bytes(_HOST_BUDGET if host_budget is None else host_budget)
-        here = budget // 2 if devices.cuda_available() else budget  # the rest is for pages on their way to a GPU
-        return StorageCache(here, next(line for least, line in _LINES if budget >= least))
-    if host_budget is not None:
+def _opener(placed: Mapping[str, str], in_place: InPlace) -> Callable[..., StorageArray] | None:
+    """Opens arrays that stay in their file; None where none does."""
+    stays, budget = "storage" in placed.values(), in_place.get("host_budget")
+    if in_place.get("cache") is not None and (budget is not None or not stays):
+        raise ConfigError("cache= keeps pages of a graph on storage within its own budget; leave out host_budget")
+    if budget is not None and not stays:
         raise ConfigError(
-            f"host_budget={arguments.shown(host_budget)} bounds the pages of a graph on storage; give placement='storage', or "
+            f"host_budget={arguments.shown(budget)} bounds the pages of a graph on storage; give placement='storage', or "
             "leave it out"
         )
-    return None
+    return opener(**in_place) if stays else None
 
 
 def _require_in_place(path: str, entry: Format, options: Options, changes: Mapping[str, object]) -> None:
     """ConfigError unless the file can be read where it lies, if it stays there, and nothing is asked for that would be another
     graph."""
-    if options.cache is None:
+    if options.opener is None:
         if options.copies:
             raise ConfigError(f"{path}: of several copies of a file some stay unread unless placement='storage'; name one")
         return

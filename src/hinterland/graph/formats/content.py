@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +10,6 @@ import torch
 from ... import _core
 from ...runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory
 from ...runtime.units import format_bytes
-from ...storage import StorageCache
-from ...storage.cache import reading
 from ...table import StorageArray, UnifiedTensor
 from ..arrays import Array, host_place
 from ..graph import Graph
@@ -27,23 +25,17 @@ _SPARSE_RATIO = 256
 
 @dataclass(frozen=True)
 class Options:
-    """What ``load_graph`` was asked for, as readers need it.
-
-    ``transpose``: whether to read the inverse lists that a file carries; None: where little of the free memory is enough.
-    ``rules``: what becomes of an edge; ``mirrored``: of one that stands for both directions. None where readers must hand a
-    list over, in the file's order. ``cache``: of the pages of arrays that stay in the file, where any do; ``copies``: other
-    files with the same content, from which these pages are read as well. ``named``: vertices may be called anything.
-    """
+    """What ``load_graph`` was asked for, as readers need it."""
 
     placement: Mapping[str, str]
     weight_dtype: torch.dtype | None = None
     layout: str | None = None
-    transpose: bool | None = False
-    rules: _core.EdgeRules | None = None
-    mirrored: _core.EdgeRules | None = None
-    cache: StorageCache | None = None
-    copies: tuple[str, ...] = ()
-    named: bool = False
+    transpose: bool | None = False  # read the inverse lists of a file; None: where little of the free memory is enough
+    rules: _core.EdgeRules | None = None  # what becomes of an edge; None where a list is handed over, in the file's order
+    mirrored: _core.EdgeRules | None = None  # and of one that stands for both directions
+    opener: Callable[..., StorageArray] | None = None  # opens arrays that stay in the file, where any do
+    copies: tuple[str, ...] = ()  # other files with the same content, from which the pages of these are read as well
+    named: bool = False  # vertices may be called anything
 
     def place(self, name: str) -> str:
         """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
@@ -56,18 +48,15 @@ class Options:
 
 @dataclass
 class EdgeList:
-    """Edges in the file's order. ``sources`` and ``targets``: int32 or int64 [E]. ``symmetric``: each edge stands for both.
-
-    ``labels``: what the vertices are called, where their numbers are not their names.
-    """
+    """Edges in the file's order, int32 or int64 ``[E]``."""
 
     sources: torch.Tensor
     targets: torch.Tensor
     weights: torch.Tensor | None
     num_vertices: int
-    symmetric: bool = False
+    symmetric: bool = False  # each edge stands for both directions
     directed: bool = True
-    labels: Sequence[Hashable] | None = None
+    labels: Sequence[Hashable] | None = None  # what the vertices are called, where their numbers are not their names
 
 
 @dataclass
@@ -81,21 +70,17 @@ class EdgeRuns:
 
 @dataclass
 class CsrArrays:
-    """CSR arrays, read straight to their place. ``columns``: they are the columns of the adjacency matrix (CSC).
-
-    ``order``: int64 [V], the vertices' numbers before the graph was reordered. ``inverse``: the lists of in-neighbours.
-    ``labels``: as in EdgeList.
-    """
+    """CSR arrays, read straight to their place."""
 
     indptr: UnifiedTensor
     indices: UnifiedTensor | StorageArray
     weights: UnifiedTensor | StorageArray | None
     directed: bool
     sorted: bool = False
-    columns: bool = False
-    order: torch.Tensor | None = None
-    inverse: CsrArrays | None = None
-    labels: Sequence[Hashable] | None = None
+    columns: bool = False  # they are the columns of the adjacency matrix (CSC)
+    order: torch.Tensor | None = None  # int64 [V], the vertices' numbers before the graph was reordered
+    inverse: CsrArrays | None = None  # the lists of in-neighbours
+    labels: Sequence[Hashable] | None = None  # as in EdgeList
 
 
 @dataclass
@@ -208,7 +193,7 @@ def survey(graph: Graph) -> tuple[int, int, bool]:
         StorageError: lists on storage cannot be read.
     """
     view = checked_view(graph.neighbor_lists)
-    with reading(view.caches):
+    with view.reading():
         loops, lower, ascend, bad = _core.survey_graph(view.words)
     if bad >= 0:
         raise GraphError(f"{edge_at(view, bad)[2]} leads to no vertex: the file is damaged; restore it or convert it again")

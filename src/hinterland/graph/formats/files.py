@@ -16,28 +16,20 @@ from ... import _core
 from ...memory import report
 from ...memory.limits import require_host_memory
 from ...runtime.errors import FormatError, OutOfMemory, StorageError
-from ...runtime.files import refused
+from ...runtime.files import opening
 
 GZIP_MAGIC = b"\x1f\x8b"
 
 
 def size_of(path: str | Path) -> int:
-    """Bytes in a regular file.
-
-    Raises:
-        StorageError: it is missing, cannot be read, or is no regular file.
-    """
-    try:
+    """Bytes in a regular file. Raises StorageError: it is missing, cannot be read, or is no regular file."""
+    with opening(path, "read"):
         info = os.stat(path)
-    except OSError as error:
-        raise refused(path, "read", error) from error
     if not stat.S_ISREG(info.st_mode):
         kind = "a folder" if stat.S_ISDIR(info.st_mode) else "no regular file"
         raise StorageError(f"{path}: this is {kind}; a graph is read from a file, or from an OGB data set's folder")
-    try:
+    with opening(path, "read"):
         os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))  # so that whoever reads it next need not ask
-    except OSError as error:
-        raise refused(path, "read", error) from error
     return info.st_size
 
 
@@ -52,11 +44,8 @@ def require_memory(path: str | Path, what: str, nbytes: int) -> None:
 def read_head(path: str | Path, count: int) -> bytes:
     """The first bytes of a file, at most ``count``."""
     size_of(path)
-    try:
-        with open(path, "rb") as file:
-            return file.read(count)
-    except OSError as error:
-        raise refused(path, "read", error) from error
+    with opening(path, "read"), open(path, "rb") as file:
+        return file.read(count)
 
 
 def read_into(path: str | Path, offset: int, target: torch.Tensor, sums: torch.Tensor | None = None) -> None:
@@ -129,11 +118,9 @@ class _Gunzip(io.RawIOBase):
 def open_text(path: str | Path) -> tuple[Any, Callable[[], int]]:
     """A file's text, decompressed if it is gzip, and a function that says how many of its bytes were read."""
     head = read_head(path, 2)
-    try:
+    with opening(path, "read"):
         if head == GZIP_MAGIC:
             raw = _Gunzip(str(path))
             return io.BufferedReader(raw, 1 << 20), raw.tell_compressed
         file = open(path, "rb", buffering=1 << 20)  # noqa: SIM115  the caller closes it
         return file, file.tell
-    except OSError as error:
-        raise refused(path, "read", error) from error

@@ -1,6 +1,6 @@
 """Hinterland's own graph files, ``.hl``: CSR arrays that can be mapped or read in place, with a version and checksums.
 
-``src/hinterland/storage/hl.py`` has their layout.
+``src/hinterland/memory/hl.py`` has their layout.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from ... import _core
+from ...memory.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
 from ...runtime.checksums import Running, checksums
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
 from ...runtime.warned import warn
-from ...storage.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
 from ...table import StorageArray, UnifiedTensor
 from ..arrays import index_dtype, pieces, tensor_of
 from ..graph import Graph
@@ -58,8 +58,8 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
                 continue
             own = name.removeprefix(INCOMING)
             place = "heap" if own in ("order", "names") else options.place(_HOMES.get(own, own))
-            if place == "storage" and options.cache is not None:
-                held[name] = StorageArray.open(**where, name=name, cache=options.cache)
+            if place == "storage" and options.opener is not None:
+                held[name] = options.opener(**where, name=name)
                 continue
             array = UnifiedTensor.empty((count,), dtype, place)
             read_into(path, at, array.cpu())
@@ -75,12 +75,8 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
 
 
 def check(path: str) -> None:
-    """Looks at every checksum, a few MiB at a time.
-
-    Raises:
-        FormatError: names the array, and where it is damaged.
-        StorageError: the file cannot be read.
-    """
+    """Looks at every checksum, a few MiB at a time. Raises FormatError: names the array, and where it is damaged; StorageError:
+    the file cannot be read."""
     header = read_header(path)
     block = torch.empty(_BLOCKS * _core.CHECKSUM_BLOCK, dtype=torch.uint8)
     with progress(f"reading {path}", header.sections()[-1][0]) as step:
@@ -178,14 +174,9 @@ class _Section:
 
 
 def write(graph: Graph, path: str, transpose_in: int | None = None) -> None:
-    """Writes the graph as it is: the arrays that it has, in their types, and its order.
-
-    Args:
-        graph: what lies on storage passes through memory a piece at a time.
-        path: the file.
-        transpose_in: the lists of in-neighbours of a directed graph as well. They are built a part at a time, in about so many
-            bytes of host memory; those of a compressed graph whole.
-    """
+    """Writes the graph as it is: the arrays that it has, in their types, and its order. What lies on storage passes through
+    memory a piece at a time. ``transpose_in``: the lists of in-neighbours of a directed graph as well, built a part at a time
+    in about so many bytes of host memory; those of a compressed graph whole."""
     lists = graph.neighbor_lists
     turns = transpose_in is not None and graph.directed
     packed = graph.transpose().neighbor_lists if turns and graph.is_compressed else None

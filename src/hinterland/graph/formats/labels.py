@@ -22,11 +22,7 @@ def of_integers(names: np.ndarray) -> Sequence[int]:
 
 
 def of_texts(path: str, names: bytes, count: int) -> Sequence[str]:
-    """Labels of so many texts in UTF-8.
-
-    Raises:
-        FormatError: they are not in UTF-8, or not so many.
-    """
+    """Labels of so many texts in UTF-8. Raises FormatError: they are not in UTF-8, or not so many."""
     try:
         labels = names.decode().split("\n") if count else []
     except UnicodeDecodeError as error:

@@ -22,8 +22,10 @@ def graph_of(
     """The graph of what the file ``path`` holds; ``changes``: ``symmetrize``, ``remove_self_loops``, ``remove_duplicates``."""
     if isinstance(content, CsrArrays) and content.columns:
         content = _transposed(content)
-    if not isinstance(content, EdgeRuns):
-        _settle_weights(path, content, options)
+    parts = () if isinstance(content, EdgeRuns) else (content, None if isinstance(content, EdgeList) else content.inverse)
+    for part in parts:
+        if part is not None:
+            part.weights = _weights(path, part, options)  # type: ignore[assignment]  # of the kind that it has
     try:
         graph = _made(content, options, sort_neighbors, **changes)
     except GraphError as error:
@@ -72,7 +74,7 @@ def _made(
             sort_neighbors=sort_neighbors is not False,
             placement=options.placement,
         )
-    graph = _held(content, options) if options.cache is None else _in_place(content)
+    graph = _of_rows(content, options)
     sort = isinstance(content, CsrArrays) and bool(sort_neighbors) and not content.sorted
     if not (symmetrize or remove_self_loops or remove_duplicates or sort):
         return graph
@@ -85,12 +87,13 @@ def _made(
     )
 
 
-def _held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
-    """The graph of arrays that were read to their places, and its transpose, if that was read."""
-    held = _one_held(content, options)
+def _of_rows(content: CsrArrays | PackedArrays, options: Options) -> Graph:
+    """The graph of arrays, and its transpose, if that was read; where some stay in a file of ours it is taken on trust."""
+    one = _one_held if options.opener is None else _one_in_place
+    graph = one(content, options)
     if content.inverse is not None:
-        held.join(_one_held(content.inverse, options))
-    return held
+        graph.join(one(content.inverse, options), check=options.opener is None)
+    return graph
 
 
 def _one_held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
@@ -118,13 +121,6 @@ def _one_held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     return Graph.of(graph.neighbor_lists, graph.directed, order)
 
 
-def _settle_weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> None:
-    """Gives the content, and the inverse lists that come with it, the weights that the caller wants."""
-    for part in (content, None if isinstance(content, EdgeList) else content.inverse):
-        if part is not None:
-            part.weights = _weights(path, part, options)  # type: ignore[assignment]  # of the kind that it has
-
-
 def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> Array | None:
     """The weights, checked and in the type that the caller wants."""
     weights = content.weights
@@ -141,15 +137,7 @@ def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: O
     return cast
 
 
-def _in_place(content: CsrArrays | PackedArrays) -> Graph:
-    """The graph of a file of ours of which some arrays stay there, and its transpose, if that is wanted, taken on trust."""
-    graph = _one_in_place(content)
-    if content.inverse is not None:
-        graph.join(_one_in_place(content.inverse), check=False)
-    return graph
-
-
-def _one_in_place(content: CsrArrays | PackedArrays) -> Graph:
+def _one_in_place(content: CsrArrays | PackedArrays, _: Options) -> Graph:
     """Arrays that are in memory are checked, each for itself."""
     offsets = content.indptr.cpu()
     order = None if content.order is None else checked_order(content.order, len(offsets) - 1)
@@ -183,7 +171,7 @@ def _transposed(content: CsrArrays) -> EdgeList:
 
 def _redirected(graph: Graph, directed: bool) -> Graph:
     """The same arrays under another flag; undirected only if every edge has its reverse."""
-    if not directed and graph.neighbor_lists.caches:
+    if not directed and graph.neighbor_lists.stored:
         raise ConfigError(
             "directed=False of a directed graph on storage asks whether each edge has its reverse, for which all of it would "
             "be read; load it with placement='host', and save that with save_graph"

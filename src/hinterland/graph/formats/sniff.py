@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 
+from ...memory import hl as ours
 from ...runtime.errors import FormatError, StorageError
-from ...storage import hl as ours
 from . import bel, gap, gr, metis, mtx
 from .arrays import MAGIC as NPY_MAGIC
 from .files import GZIP_MAGIC, open_text, read_head
@@ -109,15 +109,11 @@ def _by_content(head: bytes, path: str) -> str | None:
     for start, title, remedy in _FOREIGN_STARTS:
         if start.match(head):
             raise FormatError(f"{path}: this is {title}, which is not read here; {remedy}")
-    if not _is_text(head):
+    if head.translate(None, bytes(range(32, 256)) + b"\t\n\r\f"):  # no text
         return None
     # Only of a whole text it can be told: a list of edges may begin with any two numbers.
     kind = _text_format(head)
     return "metis" if kind == "edges" and len(head) < _HEAD and metis.matches(head) else kind
-
-
-def _is_text(head: bytes) -> bool:
-    return not head.translate(None, bytes(range(32, 256)) + b"\t\n\r\f")
 
 
 def _text_format(head: bytes) -> str:

@@ -17,8 +17,9 @@ from ... import _core
 from ...memory import report
 from ...memory.limits import require_host_memory
 from ...runtime.errors import FormatError
-from ...runtime.files import refused, replacing
+from ...runtime.files import opening, replacing
 from ...runtime.progress import progress
+from ..arrays import rows_of
 from ..graph import Graph
 from .content import EdgeList, EdgeRuns, check_sparsity, csr
 from .files import GZIP_MAGIC, open_text, read_head, size_of
@@ -62,10 +63,8 @@ class TextReader:
 
     def readline(self) -> bytes:
         """The next line with its line end; empty at the end of the file."""
-        try:
+        with opening(self.path, "read"):
             line = self._text.readline(LONGEST_LINE)
-        except OSError as error:
-            raise refused(self.path, "read", error) from error
         self.line += bool(line)
         if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
             raise self.fail(f"longer than {LONGEST_LINE} bytes; this is no list of edges")
@@ -73,27 +72,21 @@ class TextReader:
 
     def peek(self) -> bytes:
         """Some of what comes next, which stays there."""
-        try:
+        with opening(self.path, "read"):
             return self._text.peek()
-        except OSError as error:
-            raise refused(self.path, "read", error) from error
 
     def readlines(self, nbytes: int) -> list[bytes]:
         """The next whole lines with their ends, about ``nbytes`` of them; none at the end of the file."""
-        try:
+        with opening(self.path, "read"):
             return self._text.readlines(nbytes)
-        except OSError as error:
-            raise refused(self.path, "read", error) from error
 
     def readline_behind(self, passed: re.Pattern[bytes], see: Callable[[bytes], object] = len) -> bytes:
         """The next line that ``passed``, made by ``passing``, does not match; ``see`` gets the text of those before it."""
         while True:
-            try:
+            with opening(self.path, "read"):
                 while (matched := passed.match(self._text.peek())) and matched[0]:
                     self.line += matched[0].count(b"\n")
                     see(self._text.read(matched.end()))
-            except OSError as error:
-                raise refused(self.path, "read", error) from error
             line = self.readline()  # perhaps behind a byte order mark, across two buffers, or without an end
             if not line or not passed.fullmatch(line if line.endswith(b"\n") else line + b"\n"):
                 return line
@@ -150,11 +143,9 @@ class TextReader:
     def _fill(self, buffer: np.ndarray) -> int:
         view = memoryview(buffer.data)[LONGEST_LINE:]
         done = 0
-        try:
+        with opening(self.path, "read"):
             while done < self._block and (got := self._text.readinto(view[done:])):
                 done += got
-        except OSError as error:
-            raise refused(self.path, "read", error) from error
         return done
 
 
@@ -204,20 +195,8 @@ def edge_text(
                 part = convert(held[begin:end])
                 part = part.to(torch.float64 if part.is_floating_point() else torch.int64).contiguous()
                 integers, reals = (0, part.data_ptr()) if part.is_floating_point() else (part.data_ptr(), 0)
-            yield from _core.format_edges(
-                indptr.data_ptr(),
-                graph.num_vertices,
-                indices.data_ptr(),
-                indices.element_size(),
-                integers,
-                reals,
-                begin,
-                end,
-                start=start,
-                separator=separator,
-                base=base,
-                lower_only=lower_only,
-            )
+            part_of = (*rows_of(indptr, indices), integers, reals, begin, end)
+            yield from _core.format_edges(*part_of, start=start, separator=separator, base=base, lower_only=lower_only)
             step(end - begin)
 
 

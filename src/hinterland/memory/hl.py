@@ -31,11 +31,9 @@ from dataclasses import dataclass
 import torch
 
 from .. import _core
-from ..memory.load import Stored
 from ..runtime.checksums import checksums
 from ..runtime.errors import FormatError
 from ..runtime.shown import type_name
-from .names import named, reading
 
 MAGIC = b"\x89HLG\r\n\x1a\n"
 VERSION = 4
@@ -190,18 +188,3 @@ def _are_names(dtype: torch.dtype | None, nbytes: int, vertices: int) -> bool:
     if dtype == torch.uint8:
         return nbytes >= vertices - 1
     return dtype in (torch.int64, torch.uint64) and nbytes == 8 * vertices
-
-
-def find(path: str, size: int, name: str | None) -> Stored:
-    """The array called ``name`` of a graph file of ``size`` bytes.
-
-    Raises:
-        ConfigError: there is none of that name.
-        FormatError: as :func:`parse`.
-    """
-    with reading(path), open(path, "rb") as file:
-        page = file.read(PAGE)
-    header = parse(path, page, size)
-    arrays, sections = header.arrays(), header.sections()
-    at = [found for found, _, _ in arrays].index(named(path, "arrays", [found for found, _, _ in arrays], name))
-    return Stored(arrays[at][1], (arrays[at][2],), sections[at][0])
