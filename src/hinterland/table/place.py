@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
+from ..memory.clock import SlotPlan, plan_slots
 from ..runtime.arguments import one_of, shown
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
 from .array import StorageArray
 from .table import Table
-from .tiered import Devices
+from .tiered import Asked, Devices, listed_devices
+from .tiers import TierPlan
 from .unified import UnifiedTensor
 
 
@@ -52,25 +54,66 @@ class OpenTable(Shown):
             OutOfMemory: a GPU, or the host, has less free.
             StorageError: the file cannot be read.
         """
-        array, whole = self.array, host is None or parse_bytes(host) >= self.array.nbytes
+        array, whole = self.array, self._is_whole(host)
+        _require_use(whole, gpu, peers, hot, devices)
         if isinstance(hot, str):
-            one_of("hot", hot, ("recent",))
-            if gpu is None or peers is not None or not whole:
-                raise ConfigError(
-                    "rows that were asked for lately are kept in one GPU, of a table that is whole in host memory: say gpu=, "
-                    "leave out peers= and host=, or give scores instead of hot='recent'"
-                )
-            try:
-                listed = [devices] if devices is None or isinstance(devices, str | int | torch.device) else list(devices)
-            except (TypeError, RuntimeError):
-                raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
-            if len(listed) != 1:
-                raise ConfigError(f"hot='recent' keeps rows in one GPU, and devices names {len(listed)}; name one")
-            return UnifiedTensor.holding(array).cached(gpu, listed[0])
-        if whole:
-            table = UnifiedTensor.holding(array)
-            return table if gpu is None and peers is None else table.tiered(gpu, peers, hot, devices=devices)
-        return array.tiered(gpu, peers, host, hot, devices=devices)
+            return UnifiedTensor.holding(array).cached(*_recent(whole, gpu, peers, hot, devices))
+        if not whole:
+            return array.tiered(gpu, peers, host, hot, devices=devices)
+        table = UnifiedTensor.holding(array)
+        return table if gpu is None and peers is None else table.tiered(gpu, peers, hot, devices=devices)
+
+    def plan(
+        self,
+        *,
+        gpu: int | str | None = None,
+        peers: int | str | None = None,
+        host: int | str | None = None,
+        hot: torch.Tensor | Literal["recent"] | None = None,
+        devices: Devices | None = None,
+    ) -> TierPlan | SlotPlan:
+        """What :meth:`place` would do, which explains itself; nothing is allocated, and no row is read.
+
+        Raises:
+            ConfigError: as ``place``, of which it takes all arguments.
+        """
+        array, whole = self.array, self._is_whole(host)
+        _require_use(whole, gpu, peers, hot, devices)
+        if isinstance(hot, str):
+            return plan_slots(len(array), array.row_bytes, parse_bytes(_recent(whole, gpu, peers, hot, devices)[0]))
+        sizes = (gpu, peers) if whole else (gpu, peers, host)
+        return Asked.of(len(array), array.row_bytes, sizes, hot, None, devices, array.line_bytes).plan
+
+    def _is_whole(self, host: int | str | None) -> bool:
+        """Whether host memory takes all rows."""
+        return host is None or parse_bytes(host) >= self.array.nbytes
+
+
+def _require_use(whole: bool, gpu: Any, peers: Any, hot: Any, devices: Any) -> None:
+    """ConfigError for what no tier makes use of."""
+    if gpu is not None or peers is not None or isinstance(hot, str):
+        return
+    if devices is not None:
+        raise ConfigError(f"devices={shown(devices)} are GPUs that keep rows, and none is to keep any; say gpu= or peers=")
+    if hot is not None and whole:
+        raise ConfigError(
+            "hot= says which rows lie nearest, but host memory takes all of them, and no GPU any; say gpu= or peers=, or a "
+            "host= below the table's size"
+        )
+
+
+def _recent(whole: bool, gpu: Any, peers: Any, hot: str, devices: Any) -> tuple[int | str, torch.device | str | int | None]:
+    """Bytes and the GPU of ``hot="recent"``."""
+    one_of("hot", hot, ("recent",))
+    if gpu is None or peers is not None or not whole:
+        raise ConfigError(
+            "rows that were asked for lately are kept in one GPU, of a table that is whole in host memory: say gpu=, "
+            "leave out peers= and host=, or give scores instead of hot='recent'"
+        )
+    listed = [None] if devices is None else listed_devices(devices)
+    if len(listed) != 1:
+        raise ConfigError(f"hot='recent' keeps rows in one GPU, and devices names {len(listed)}; name one")
+    return gpu, listed[0]
 
 
 def open_table(path: str | os.PathLike[str], *, name: str | None = None) -> OpenTable:

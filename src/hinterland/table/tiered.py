@@ -198,8 +198,8 @@ def make(
     devices: Devices | None,
 ) -> TieredTensor:
     """See ``UnifiedTensor.tiered``."""
-    asked = Asked.of(len(host), (local, peers), scores, order, devices)
-    plan = plan_tiers(len(host), host.row_bytes, len(asked.gpus), *asked.budgets, ordered=asked.ordered, unlinked=asked.missing)
+    asked = Asked.of(len(host), host.row_bytes, (local, peers), scores, order, devices)
+    plan = asked.plan
     for gpu in asked.gpus if plan.resident else []:
         if gpu.type == "cuda":
             host.cuda(gpu)  # refuses memory that no GPU sees
@@ -214,32 +214,31 @@ class Asked:
     """What a caller of ``tiered`` asks for.
 
     Attributes:
-        budgets: bytes of each tier.
+        plan: what becomes of it.
         gpus: that hold tiers.
-        missing: which of them cannot read which, as of TierPlan.
         order: int64 ``[rows]``, the hottest first; None where the first rows are.
     """
 
-    budgets: list[int]
+    plan: TierPlan
     gpus: list[torch.device]
-    missing: str
     order: torch.Tensor | None
-
-    @property
-    def ordered(self) -> bool:
-        """Whether other rows than the first are the hottest."""
-        return self.order is not None
 
     @classmethod
     def of(
         cls,
         rows: int,
+        row_bytes: int,
         sizes: Sequence[int | str | None],
         scores: torch.Tensor | None,
         order: torch.Tensor | None,
         devices: Devices | None,
+        line_bytes: int = 4096,
     ) -> Asked:
-        """ConfigError, or DeviceError, for what cannot be used with a table of ``rows`` rows."""
+        """Of a table of ``rows`` rows, whose tiers are to have ``sizes``: of a file also that of host memory.
+
+        Raises:
+            ConfigError, DeviceError: what cannot be used.
+        """
         budgets = [0 if size is None else parse_bytes(size) for size in sizes]
         if scores is not None and order is not None:
             raise ConfigError("rows are chosen by scores or by an order, not by both; leave one out")
@@ -250,7 +249,9 @@ class Asked:
             order = hottest_first(scores, rows)
         elif order is not None:
             order = permutation(order, rows)
-        return cls(budgets, gpus, missing, order)
+        ordered = order is not None
+        plan = plan_tiers(rows, row_bytes, len(gpus), *budgets, ordered=ordered, unlinked=missing, line_bytes=line_bytes)
+        return cls(plan, gpus, order)
 
 
 class _State(ctypes.Structure):
@@ -453,15 +454,19 @@ def _attached(table: TieredTensor) -> tuple[Any, ...]:
 share(TieredTensor, _attached)
 
 
+def listed_devices(devices: Devices) -> list[torch.device | str | int]:
+    """One or several as a list; ConfigError for what is none."""
+    try:
+        return [devices] if isinstance(devices, str | int | torch.device) else list(devices)
+    except (TypeError, RuntimeError):  # the last is a tensor's
+        raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
+
+
 def _devices(devices: Devices | None) -> list[torch.device]:
     """The GPUs that hold tiers. CPUs are numbered: each stands for a GPU, with host memory for its own."""
     if devices is None:
         return machine.gpus()
-    try:
-        named = [devices] if isinstance(devices, str | int | torch.device) else list(devices)
-    except (TypeError, RuntimeError):  # the last is a tensor's
-        raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
-    found = [machine.as_device(device) for device in named]
+    found = [machine.as_device(device) for device in listed_devices(devices)]
     kinds = {device.type for device in found}
     if len(kinds) > 1:
         raise ConfigError(

@@ -21,7 +21,7 @@ from .rows import as_words, row_numbers
 from .stored import StoredTable
 from .table import Table
 from .tiered import _BOUNCE, Asked, Devices, TieredTensor, _Home, _State, _Tiers, homes_of, new_state
-from .tiers import StoredTierPlan, plan_stored_tiers
+from .tiers import TierPlan
 
 
 class TieredStorage(TieredTensor):
@@ -142,16 +142,8 @@ def make(
     devices: Devices | None,
 ) -> TieredStorage:
     """See ``StorageArray.tiered``; ``sizes`` are those of local, peers and host."""
-    asked = Asked.of(len(file), sizes, scores, order, devices)
-    plan = plan_stored_tiers(
-        len(file),
-        file.row_bytes,
-        len(asked.gpus),
-        *asked.budgets,
-        ordered=asked.ordered,
-        unlinked=asked.missing,
-        line_bytes=file.line_bytes,
-    )
+    asked = Asked.of(len(file), file.row_bytes, sizes, scores, order, devices, file.line_bytes)
+    plan = asked.plan
     host = HostTable.empty((plan.host_rows, *file.shape[1:]), file.dtype)
     tiers = _StoredTiers(file, host, plan, homes_of(plan, asked.gpus, "heap"), new_state("heap"))
     tiers.fill(asked.order if plan.number_bytes else None)
@@ -172,10 +164,7 @@ class _StoredTiers(_Tiers):
     """The memory of a TieredStorage. Rows that memory holds have *places*, by their heat: first those of the GPUs, then the
     host's. All other rows have place -1."""
 
-    plan: StoredTierPlan
-    host: HostTable
-
-    def __init__(self, file: StoredTable, host: HostTable, plan: StoredTierPlan, homes: list[_Home], state: _State) -> None:
+    def __init__(self, file: StoredTable, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State) -> None:
         super().__init__(host, plan, homes, state, owner=True)
         self.file = file
         self.row_of: torch.Tensor | None = None  # [held], of each place; None where place i is row i
