@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -17,6 +17,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .host import FILL_LINK, HostTable
+from .placement import Sort
 from .rows import Index, as_index
 from .table import Table
 
@@ -39,8 +40,7 @@ class CachedTensor(Table):
 
     def __init__(self, host: HostTable, plan: SlotPlan, device: torch.device) -> None:
         self._host, self._plan, self._device = host, plan, device
-        self._rows, self._row_shape = len(host), host.shape[1:]
-        self._row_bytes, self._dtype = host.row_bytes, host.dtype
+        super().__init__(host.shape, host.dtype)
         if host.cpu().requires_grad:
             raise ConfigError("gradients do not pass through a cached table, and this one requires them; use ut.tiered(...)")
         if device.type == "cuda":
@@ -85,9 +85,7 @@ class CachedTensor(Table):
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, slots=self._plan.capacity, device=str(self._device))
 
-    def _read(
-        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
-    ) -> None:
+    def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         with self._alone():
             self._admit(index, max_blocks)
             super()._read(index, out, max_blocks, check, sort)

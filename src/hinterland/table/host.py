@@ -39,10 +39,7 @@ class HostTable(Table):
         # Made now, not when asked for: a compiled function may only look them up.
         visible = devices.gpus() if buffer.mapping != "heap" else []
         self._cuda = {gpu.index: buffer.tensor(dtype, torch.Size(shape), gpu) for gpu in visible}
-        self._dtype = dtype
-        self._row_shape = self._cpu.shape[1:]
-        self._row_bytes = math.prod(self._row_shape) * dtype.itemsize
-        self._rows = self._cpu.shape[0]
+        super().__init__(self._cpu.shape, dtype)
 
     @classmethod
     def empty(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Sequence
@@ -59,10 +60,8 @@ class TieredTensor(Table):
     _AS_TENSOR = "after table.flush(), table.host.cpu() is a tensor of all rows"
 
     def __init__(self, tiers: _Tiers) -> None:
+        super().__init__(tiers.whole.shape, tiers.whole.dtype)
         self._tiers = tiers
-        whole = tiers.whole
-        self._rows, self._row_shape = len(whole), whole.shape[1:]
-        self._row_bytes, self._dtype = whole.row_bytes, whole.dtype
         self._number = ops.number(self)
         weakref.finalize(self, _close, tiers, os.getpid())
 
@@ -115,6 +114,10 @@ class TieredTensor(Table):
             rows: torch.Tensor = torch.ops.hinterland.tiered_gather(host._beside(index), index, self._number)
             return rows
         return super().__getitem__(index)
+
+    def _in_memory(self) -> torch.Tensor | None:
+        self.flush()
+        return self.host.cpu()
 
     def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         gpu = self.writer(index.device)
@@ -205,7 +208,8 @@ def make(
             host.cuda(gpu)  # refuses memory that no GPU sees
     sharing = "registered" if host.placement == "registered" else "heap"
     tiers = _Tiers(host, plan, homes_of(plan, asked.gpus, sharing), new_state(sharing), owner=True)
-    _fill(tiers, asked.order if plan.slot_bytes else None)
+    if plan.resident:
+        tiers.fill(asked.order if plan.slot_bytes else None, plan.resident)
     return TieredTensor(tiers)
 
 
@@ -310,12 +314,23 @@ def homes_of(plan: TierPlan, gpus: Sequence[torch.device], sharing: str) -> list
     return [_Home(gpu, _block(plan, gpu, sharing)) for gpu in gpus]
 
 
+@dataclass
+class Near:
+    """What a reader has in reach: what has the number ``first`` and so on, ``rows`` in all, at an address, or in tiers;
+    ``keeps``: memory."""
+
+    table: int | Params
+    first: int
+    rows: int
+    keeps: Any = None
+
+
 class _Tiers:
     """The memory of a TieredTensor, which outlives it until it is given back."""
 
     def __init__(self, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State, owner: bool) -> None:
         self.host, self.plan, self.homes, self.state, self.owner = host, plan, homes, state, owner
-        self.open = True
+        self.open, self.flushing = True, threading.RLock()
         self.reader = 0  # whose part the CPU takes where homes are on it
 
     def require_open(self) -> None:
@@ -385,27 +400,65 @@ class _Tiers:
         copy_rows(home.address(home.device) + plan.slots_offset, plan.rows, plan.slot_bytes, slots, rows)
         return slots
 
+    def numbers(self, rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        """What kernels are given for rows (int64 ``[n]``) in places of this rank by heat: their numbers."""
+        return rows
+
+    def through(self, home: _Home) -> Near:
+        """What the GPU of ``home`` reads."""
+        return Near(self.table(home), 0, self.plan.rows)
+
+    def fill(self, order: torch.Tensor | None, count: int) -> None:
+        """Copies the ``count`` hottest rows to where they will live, in the order of the table below; ``order``: hottest first,
+        or None where the first rows are. They pass through host memory, so that no GPU needs more than what it keeps."""
+        plan, whole = self.plan, self.whole
+        rows = places = torch.arange(count)
+        if order is not None:
+            if plan.slot_bytes:
+                slots = slot_of(order[:count], plan.rows, plan.slot_bytes)
+                for home in self.homes:
+                    home.id_map(plan).copy_(slots)
+            rows, places = order[:count].sort()
+        step = max(1, _BOUNCE // max(plan.row_bytes, 1))
+        bounce = HostTable.empty((min(step, count), *whole.shape[1:]), whole.dtype)
+        # Without links each GPU fills its own memory; else the first fills all: rows go where they live, and are replicated.
+        homes = self.homes if plan.unlinked else self.homes[:1]
+        writers = [self.worker(home) for home in homes] or [self.worker(None)]
+        for part, at in zip(rows.split(step), places.split(step), strict=True):
+            whole.fetch(part, bounce.cpu())
+            for device, near in writers:
+                index = self.numbers(part, at).to(device) - near.first
+                packed = bounce.to(device)[: len(part)]
+                copy_rows(near.table, near.rows, plan.row_bytes, packed, index, into_table=True)
+
+    def worker(self, home: _Home | None) -> tuple[torch.device, Near]:
+        """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU, also of a file's tiers where
+        there is none."""
+        assert home is not None
+        return home.device if home.device.type == "cuda" else torch.device("cpu"), self.through(home)
+
     def flush(self) -> None:
-        """Copies the rows of GPU memory to the host's table, in parts of bounded size."""
-        if not self.state.written or not self.homes:
-            return
-        self._wait()
-        self.state.written = 0  # first: what is written meanwhile is not written back
-        try:
-            self._write_back()
-        except BaseException:
-            self.state.written = 1
-            raise
+        """Writes rows that are ahead of the table below to it, in parts of bounded size."""
+        with self.flushing:  # whoever reads that table next waits for it
+            if not self.state.written:
+                return
+            self._wait()
+            self.state.written = 0  # first: what is written meanwhile is not written back
+            try:
+                self._write_back()
+            except BaseException:
+                self.state.written = 1
+                raise
 
     def _write_back(self) -> None:
-        home, plan = self.homes[0], self.plan
-        device = home.device if home.device.type == "cuda" else torch.device("cpu")
+        """Copies the rows of GPU memory to the host's table."""
+        plan, (device, near) = self.plan, self.worker(self.homes[0])
         step = max(1, _BOUNCE // max(plan.row_bytes, 8))
         for begin in range(0, plan.rows, step):
             rows = torch.arange(begin, min(begin + step, plan.rows), device=device)
-            rows = rows[self.slots_of(home, rows) >= 0]
+            rows = rows[self.slots_of(self.homes[0], rows) >= 0]
             packed = torch.empty((len(rows), plan.row_bytes), dtype=torch.uint8, device=device)
-            copy_rows(self.table(home), plan.rows, plan.row_bytes, packed, rows)
+            copy_rows(near.table, near.rows, plan.row_bytes, packed, rows)
             copy_rows(self.host.cpu().data_ptr(), plan.rows, plan.row_bytes, packed, rows, into_table=True)
 
     def _wait(self) -> None:
@@ -499,42 +552,9 @@ def _block(plan: TierPlan, gpu: torch.device, sharing: str) -> Buffer | GpuBlock
         raise OutOfMemory(f"{asked}: {error}; ask for a smaller local= or peers=") from error
 
 
-def _fill(tiers: _Tiers, order: torch.Tensor | None) -> None:
-    """Copies each row to where it will live; ``order``: hottest first, or None where the first rows are.
-
-    The CPU gathers rows into pinned memory, so that no GPU needs more than what it keeps.
-    """
-    plan, homes = tiers.plan, tiers.homes
-    if not homes:
-        return
-    first = torch.arange(plan.resident) if order is None else order[: plan.resident]
-    _copy(tiers, first[: plan.local_rows], homes, 0)
-    for i, home in enumerate(homes):
-        _copy(tiers, first[plan.local_rows + i :: plan.gpus], [home], plan.shard_offset)
-    if plan.slot_bytes:
-        slots = slot_of(first, plan)
-        for home in homes:
-            home.id_map(plan).copy_(slots)
-
-
-def slot_of(first: torch.Tensor, plan: TierPlan) -> torch.Tensor:
-    """What an id map holds: the slot of each row, -1 for none. ``first`` (int64 ``[n]`` on the CPU) have the first ones."""
-    slots = torch.full((plan.rows,), -1, dtype=torch.int32 if plan.slot_bytes == 4 else torch.int64)
-    slots[first] = torch.arange(len(first), dtype=slots.dtype)
+def slot_of(hottest: torch.Tensor, rows: int, nbytes: int) -> torch.Tensor:
+    """What an id map holds of ``rows`` rows: the slot of each, in ``nbytes``, -1 for none. ``hottest`` (int64 ``[n]`` on the
+    CPU) have the first ones."""
+    slots = torch.full((rows,), -1, dtype=torch.int32 if nbytes == 4 else torch.int64)
+    slots[hottest] = torch.arange(len(hottest), dtype=slots.dtype)
     return slots
-
-
-def _copy(tiers: _Tiers, rows: torch.Tensor, homes: list[_Home], offset: int) -> None:
-    """Packs ``rows`` of the host's table at ``offset`` of the memory of each of ``homes``."""
-    plan = tiers.plan
-    if not len(rows):
-        return
-    step = max(1, _BOUNCE // plan.row_bytes)
-    on_gpu = homes[0].device.type == "cuda"
-    bounce = torch.empty(min(step, len(rows)) * plan.row_bytes, dtype=torch.uint8, pin_memory=on_gpu)
-    for begin in range(0, len(rows), step):
-        part = rows[begin : begin + step].contiguous()
-        packed = bounce[: len(part) * plan.row_bytes]
-        copy_rows(tiers.host.cpu().data_ptr(), plan.rows, plan.row_bytes, packed, part)
-        for home in homes:
-            home.part(offset + begin * plan.row_bytes, packed.numel()).copy_(packed)

@@ -66,8 +66,7 @@ class TieredShards(Collective):
             return plan, homes_of(plan, [gpu], "heap"), hottest[: plan.resident]
 
         self.below = below
-        self._rows, self._row_shape = len(below), below.shape[1:]
-        self._row_bytes, self._dtype = below.row_bytes, below.dtype
+        super().__init__(below.shape, below.dtype)
         self.plan, homes, hottest = below.ranks.agreed(made)
         self._home = homes[0] if homes else None
         self._fill(hottest)
@@ -82,7 +81,7 @@ class TieredShards(Collective):
                 packed = rows.view(-1).view(torch.uint8)
                 home.part(turn * step * plan.row_bytes, packed.numel()).copy_(packed)
         if home is not None and plan.slot_bytes:
-            home.id_map(plan).copy_(slot_of(hottest, plan))
+            home.id_map(plan).copy_(slot_of(hottest, plan.rows, plan.slot_bytes))
 
     @property
     def part(self) -> Table:

@@ -6,9 +6,7 @@ has the file give the rest meanwhile, by one planned gather, and puts that in it
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -17,10 +15,10 @@ from ..memory.gather import OneRange, SlotMap, copy_rows
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from .host import HostTable
+from .placement import Sort
 from .rows import as_words, row_numbers
-from .stored import StoredTable
 from .table import Table
-from .tiered import _BOUNCE, Asked, Devices, TieredTensor, _Home, _State, _Tiers, homes_of, new_state
+from .tiered import _BOUNCE, Asked, Devices, Near, TieredTensor, _Home, _State, _Tiers, homes_of, new_state, slot_of
 from .tiers import TierPlan
 
 
@@ -47,7 +45,7 @@ class TieredStorage(TieredTensor):
     _tiers: _StoredTiers
 
     @property
-    def file(self) -> StoredTable:  # type: ignore[override]  # an attribute where it is None
+    def file(self) -> Any:  # an attribute where it is None
         """The table below, whose rows in memory may be out of date until ``flush()``."""
         return self._tiers.file
 
@@ -55,9 +53,7 @@ class TieredStorage(TieredTensor):
         """Rows as a new tensor, as of any table (Table)."""
         return Table.__getitem__(self, index)
 
-    def _read(
-        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
-    ) -> None:
+    def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         tiers = self._tiers
         tiers.require_open()
         if index.is_cuda and torch.cuda.is_current_stream_capturing():
@@ -80,6 +76,9 @@ class TieredStorage(TieredTensor):
         """ConfigError where the file is open for reading."""
         self._tiers.require_open()
         self._tiers.file.require_writable()
+
+    def _in_memory(self) -> None:
+        return None
 
     def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         tiers, where = self._tiers, row_numbers(index, self._rows)
@@ -135,62 +134,52 @@ class TieredStorage(TieredTensor):
 
 
 def make(
-    file: StoredTable,
+    file: Table,
     sizes: tuple[int | str | None, int | str | None, int | str | None],
     scores: torch.Tensor | None,
     order: torch.Tensor | None,
     devices: Devices | None,
+    line_bytes: int,
 ) -> TieredStorage:
-    """See ``StorageArray.tiered``; ``sizes`` are those of local, peers and host."""
-    asked = Asked.of(len(file), file.row_bytes, sizes, scores, order, devices, file.line_bytes)
+    """See ``StorageArray.tiered``; ``sizes`` are those of local, peers and host, ``line_bytes`` those of a page of the file."""
+    asked = Asked.of(len(file), file.row_bytes, sizes, scores, order, devices, line_bytes)
     plan = asked.plan
     host = HostTable.empty((plan.host_rows, *file.shape[1:]), file.dtype)
     tiers = _StoredTiers(file, host, plan, homes_of(plan, asked.gpus, "heap"), new_state("heap"))
-    tiers.fill(asked.order if plan.number_bytes else None)
+    tiers.fill(asked.order if plan.number_bytes else None, plan.held)
     return TieredStorage(tiers)
-
-
-@dataclass
-class _Near:
-    """What a reader has in reach: places from ``first`` on, ``rows`` of them, at an address, or in tiers; ``keeps``: memory."""
-
-    table: int | Params
-    first: int
-    rows: int
-    keeps: Any = None
 
 
 class _StoredTiers(_Tiers):
     """The memory of a TieredStorage. Rows that memory holds have *places*, by their heat: first those of the GPUs, then the
     host's. All other rows have place -1."""
 
-    def __init__(self, file: StoredTable, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State) -> None:
+    def __init__(self, file: Table, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State) -> None:
         super().__init__(host, plan, homes, state, owner=True)
         self.file = file
         self.row_of: torch.Tensor | None = None  # [held], of each place; None where place i is row i
         self.place_of: torch.Tensor | None = None  # [rows]
         self.dirty = torch.zeros(plan.held, dtype=torch.bool)  # places ahead of the file
-        self.flushing = threading.RLock()
 
     @property
     def whole(self) -> Table:
         return self.file
 
-    def near(self, device: torch.device) -> _Near:
+    def near(self, device: torch.device) -> Near:
         """What ``device`` reads itself. What the CPU does not, of what GPUs hold, is written back for it."""
         home, plan, host = self.home(device), self.plan, self.host
         if home is not None:
-            return self._through(home)
+            return self.through(home)
         if self.homes:
             self.require_no_gpu(device)
             self.flush()
         self.require_open()  # another thread may have closed it before `host` was looked up
-        return _Near(host.to(device).data_ptr(), plan.resident, plan.host_rows, host)
+        return Near(host.to(device).data_ptr(), plan.resident, plan.host_rows, host)
 
-    def _through(self, home: _Home) -> _Near:
+    def through(self, home: _Home) -> Near:
         host, table = self.host, self.table(home)
         self.require_open()  # as above; a home's table is made once, and keeps no memory of the host
-        return _Near(table, 0, self.plan.held, host)
+        return Near(table, 0, self.plan.held, host)
 
     def places(self, rows: torch.Tensor) -> torch.Tensor:
         """Of ``rows`` (int64, from 0 on): int64 on their device."""
@@ -205,57 +194,34 @@ class _StoredTiers(_Tiers):
         self.dirty[places.cpu()] = True
         self.state.written = 1
 
-    def fill(self, order: torch.Tensor | None) -> None:
-        """Copies rows to their places, in the order of the file; ``order``: hottest first, or None where the first rows are."""
-        plan = self.plan
-        rows = places = torch.arange(plan.held)
+    def numbers(self, rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        return places
+
+    def fill(self, order: torch.Tensor | None, count: int) -> None:
         if order is not None:
-            number = torch.int32 if plan.number_bytes == 4 else torch.int64
-            self.row_of = order[: plan.held].to(number)
-            self.place_of = torch.full((plan.rows,), -1, dtype=number)
-            self.place_of[order[: plan.held]] = torch.arange(plan.held, dtype=number)
-            for home in self.homes if plan.slot_bytes else []:
-                home.id_map(plan).copy_(self.place_of)
-            rows, places = order[: plan.held].sort()
-        step = max(1, _BOUNCE // max(plan.row_bytes, 1))
-        bounce = HostTable.empty((min(step, plan.held), *self.file.shape[1:]), self.file.dtype)
-        # Without links each GPU fills its own memory; else the first fills all: rows go where they live, and are replicated.
-        homes = self.homes if plan.unlinked else self.homes[:1]
-        writers = [self._worker(home) for home in homes] or [self._worker(None)]
-        for part, at in zip(rows.split(step), places.split(step), strict=True):
-            self.file.fetch(part, bounce.cpu())
-            for device, near in writers:
-                table, index = (near.table, near.rows, plan.row_bytes), at.to(device) - near.first
-                copy_rows(*table, bounce.to(device)[: len(at)], index, into_table=True)
+            nbytes = self.plan.number_bytes
+            self.row_of = order[:count].to(torch.int32 if nbytes == 4 else torch.int64)
+            self.place_of = slot_of(order[:count], self.plan.rows, nbytes)
+        super().fill(order, count)
 
-    def _worker(self, home: _Home | None) -> tuple[torch.device, _Near]:
-        """Who copies rows from or to their places, and by what: a home's GPU, or the CPU, also where there is none."""
+    def worker(self, home: _Home | None) -> tuple[torch.device, Near]:
+        """The CPU also where there is no home."""
         cpu = torch.device("cpu")
-        if home is None:
-            return cpu, self.near(cpu)
-        return home.device if home.device.type == "cuda" else cpu, self._through(home)
+        return (cpu, self.near(cpu)) if home is None else super().worker(home)
 
-    def flush(self) -> None:
-        """Writes rows that are ahead of the file to the table below, in parts of bounded size."""
-        with self.flushing:  # whoever reads the file next waits for it
-            if not self.state.written:
-                return
-            self._wait()
-            self.state.written = 0  # first: what is written meanwhile is not written back
-            places = self.dirty.nonzero().view(-1)
-            self.dirty[places] = False
-            try:
-                self._put_back(places)
-            except BaseException:
-                self.wrote(places)
-                raise
-
-    def _put_back(self, places: torch.Tensor) -> None:
-        device, near = self._worker(self.homes[0] if self.homes else None)
-        for part in places.split(max(1, _BOUNCE // max(self.plan.row_bytes, 1))) if len(places) else ():
-            rows = torch.empty((len(part), *self.file.shape[1:]), dtype=self.file.dtype, device=device)
-            copy_rows(near.table, near.rows, self.plan.row_bytes, rows, part.to(device) - near.first)
-            self.file.scatter_(part if self.row_of is None else self.row_of[part].long(), rows)
+    def _write_back(self) -> None:
+        """Writes rows that are ahead of the file to the table below."""
+        device, near = self.worker(self.homes[0] if self.homes else None)
+        places = self.dirty.nonzero().view(-1)
+        self.dirty[places] = False
+        try:
+            for part in places.split(max(1, _BOUNCE // max(self.plan.row_bytes, 1))) if len(places) else ():
+                rows = torch.empty((len(part), *self.file.shape[1:]), dtype=self.file.dtype, device=device)
+                copy_rows(near.table, near.rows, self.plan.row_bytes, rows, part.to(device) - near.first)
+                self.file.scatter_(part if self.row_of is None else self.row_of[part].long(), rows)
+        except BaseException:
+            self.dirty[places] = True
+            raise
 
     def close(self) -> None:
         super().close()
