@@ -11,6 +11,7 @@ import hinterland as hl
 from hinterland import datasets
 from hinterland.runtime.errors import IndexOutOfRange
 from hinterland.table import tiered_storage
+from hinterland.table.tiered import Asked
 from hinterland.training import Loader, SparseAdagrad, SparseSGD, train
 
 from .far_rows import FarRows
@@ -35,7 +36,8 @@ def test_rows_come_and_go(device):
 def test_tiers_lie_above_it(device):
     rows = torch.randn(300, 16)
     below, homes = FarRows(rows), ["cpu", "cpu"] if device.type == "cpu" else [device]
-    with tiered_storage.make(below, (8000, None, 3200), torch.rand(300), None, homes, 4096) as table:
+    asked = Asked.of(below, (8000, None, 3200), torch.rand(300), None, homes, 4096)
+    with tiered_storage.make(below, asked) as table:
         index = torch.randint(-300, 300, (500,), device=device)
         assert torch.equal(table[index].cpu(), rows[index.cpu()])
         found = table.count(index).rows

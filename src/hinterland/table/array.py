@@ -26,7 +26,7 @@ from .pinned import Pinned
 from .placement import Sort
 from .rows import Index, place_rows, row_numbers
 from .table import Table
-from .tiered import Devices
+from .tiered import Asked, Devices
 from .tiered_storage import TieredStorage, make
 
 HOST_BUDGET = "256MiB"  # of a cache, unless said
@@ -392,7 +392,7 @@ class StorageArray(Table):
             StorageError: a page cannot be read.
         """
         self._require_open()
-        return make(self, (local, peers, host), scores, order, devices, self.line_bytes)
+        return make(self, Asked.of(self, (local, peers, host), scores, order, devices, self.line_bytes))
 
     def beside(self, dtype: torch.dtype, purpose: str) -> StorageArray:
         """A table of zeros of the same shape, through the same cache, in a file without a name in the same folder: it goes with

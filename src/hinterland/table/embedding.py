@@ -70,11 +70,6 @@ class TableParameter(torch.nn.Parameter):
         self._pass = now
         self.gradients.append(gradient)
 
-    @property
-    def placement(self) -> str:
-        """Where all rows lie, also those of which GPUs have newer ones."""
-        return self.rows.placement
-
     def placement_beside(self) -> str:
         """Where another array of the table's size is to lie: mapped memory may have no room for it."""
         rows = self.rows
@@ -326,7 +321,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows of it."""
-        place = f"dtype={self.table.rows.dtype}, placement={self.table.placement!r}"
+        place = f"dtype={self.table.rows.dtype}, placement={self.table.rows.placement!r}"
         text = f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, {place}"
         text += ", include_last_offset=True" if self.include_last_offset else ""
         return text + (f", padding_idx={self.padding_idx}" if self.padding_idx is not None else "")

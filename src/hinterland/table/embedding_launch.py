@@ -22,7 +22,6 @@ from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
 from .placement import Placement
 from .table import Table
-from .unified import UnifiedTensor
 
 _ELEMENTS = {torch.float32: "float", torch.float16: "Float16", torch.bfloat16: "Bfloat16"}  # of tables, and their C++ names
 DTYPES = tuple(_ELEMENTS)
@@ -313,8 +312,7 @@ def update(table: Table, state: Table | None, given: Gradient, rate: float, eps:
     if len(given.keys) == 0:
         return
     if table.in_reach:
-        assert isinstance(state, UnifiedTensor | None)
-        _step(table, None if state is None else state.to(given.rows.device), given, rate, eps)
+        _step(table, None if state is None else state.tensor_on(given.rows.device), given, rate, eps)
         return
     keys = given.keys.to(torch.int64)
     rows = keys.unique()

@@ -82,7 +82,7 @@ class OpenTable(Shown):
         if isinstance(hot, str):
             return plan_slots(len(array), array.row_bytes, parse_bytes(_recent(whole, gpu, peers, hot, devices)[0]))
         sizes = (gpu, peers) if whole else (gpu, peers, host)
-        return Asked.of(len(array), array.row_bytes, sizes, hot, None, devices, array.line_bytes).plan
+        return Asked.of(array, sizes, hot, None, devices, array.line_bytes).plan
 
     def _is_whole(self, host: int | str | None) -> bool:
         """Whether host memory takes all rows."""

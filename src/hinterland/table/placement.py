@@ -31,6 +31,7 @@ class Placement(Shown, ABC):
         in_reach: whether kernels read and write its rows where they lie (:meth:`reach`). Others are fetched and put back.
         collective: whether all ranks of a group gather at once (:class:`.Collective`).
         keepable: whether training keeps its hottest rows in GPU memory: it has ``tiered``, then, which makes such a table.
+        plan: how many of its rows lie where, of one with tiers or slots (:class:`.TierPlan`, ``SlotPlan``).
         file: the :class:`.StorageArray` that it is, or that is its last tier; None where all rows lie in memory.
         mapped_bytes: how many bytes from its beginning on are mapped in large pages; 0 where that is not known of it.
     """
@@ -38,6 +39,7 @@ class Placement(Shown, ABC):
     in_reach: ClassVar[bool] = True
     collective: ClassVar[bool] = False
     keepable: ClassVar[bool] = False
+    plan: Any = None
     file: Any = None
     mapped_bytes: int = 0
 
@@ -112,7 +114,9 @@ class Placement(Shown, ABC):
         return tiers
 
     def explain(self) -> str:
-        """Where its rows lie, and what that means, a line each."""
+        """Where its rows lie, and what that means, a line each: of tiers and slots what its plan says."""
+        if self.plan is not None:
+            return str(self.plan.explain())
         return f"{self._rows:,} rows of {self._row_bytes} B lie in {self.placement}"
 
     def stats(self) -> Any:

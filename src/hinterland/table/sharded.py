@@ -159,20 +159,15 @@ class ShardedTensor(Collective):
         return table_of(self.shape, self.dtype, part=self.part)
 
     def _take(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, stats: dict[str, Any] | None) -> None:
-        if self._group is not None:
-            self.fetch(index, out, None, max_blocks, stats)
-            return
-        if stats is not None:
-            stats["network"] = {"rows": 0, "bytes": 0}
-        self.part.gather(index, out, max_blocks=max_blocks, stats=stats)
+        self.ask(index, out, None, max_blocks, stats)
 
-    def fetch(
+    def ask(
         self,
         index: torch.Tensor,
         out: torch.Tensor,
-        here: torch.Tensor | None = None,
-        max_blocks: int | None = None,
-        stats: dict[str, Any] | None = None,
+        here: torch.Tensor | None,
+        max_blocks: int | None,
+        stats: dict[str, Any] | None,
     ) -> None:
         """Copies row ``index[i]`` (int64 ``[n]``) to ``out[i]``, but for those that are ``here`` already (bool ``[n]``, False
         where an index is bad). All ranks of the group at once; ``stats`` and errors are those of :meth:`gather`."""
@@ -180,9 +175,13 @@ class ShardedTensor(Collective):
             with naming_lost_ranks(self.ranks.timeout):
                 self._exchange(index, out, here, max_blocks, stats)
             return
-        index = row_numbers(index, len(self))
-        away = torch.arange(len(index), device=index.device) if here is None else (~here).nonzero().view(-1)
-        place_rows(self.gather(index[away], max_blocks=max_blocks, stats=stats), away, out)
+        if stats is not None:
+            stats["network"] = {"rows": 0, "bytes": 0}
+        if here is None:
+            self.part.gather(index, out, max_blocks=max_blocks, stats=stats)
+            return
+        away = (~here).nonzero().view(-1)
+        place_rows(self.part.gather(row_numbers(index, len(self))[away], max_blocks=max_blocks, stats=stats), away, out)
 
     def check_same(self, mine: Mapping[str, Any]) -> None:
         if self._group is not None:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, SupportsIndex
 
 import numpy as np
 import torch
+from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
+from ..memory import faults
 from ..runtime.arguments import whole_number
 from ..runtime.errors import IndexOutOfRange, NotATensor
-from . import dispatch
 
 
 def _operator(name: str) -> Callable[..., Any]:
@@ -137,7 +139,7 @@ class TensorLike:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        return dispatch.call(TensorLike, func, args, kwargs or {})
+        return _call(func, args, kwargs or {})
 
     def _tensor_for(self, device: torch.device, what: str) -> torch.Tensor:
         """All of it as a tensor that ``device`` reads, for ``what``."""
@@ -204,3 +206,60 @@ class TensorLike:
     __iand__ = _in_place("__iand__")
     __ior__ = _in_place("__ior__")
     __ixor__ = _in_place("__ixor__")
+
+
+def _call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``func`` of arguments among which there are tables: where some are on a GPU, it reads the tables.
+
+    Functions that take rows by their numbers are gathers of ours, of any table.
+    """
+    of_rows = _OF_ROWS.get(func)
+    if of_rows is not None and (rows := of_rows(*args, **kwargs)) is not None:
+        return rows
+    leaves = pytree.tree_leaves((args, kwargs))
+    device = next((one.device for one in leaves if isinstance(one, torch.Tensor) and one.is_cuda), torch.device("cpu"))
+    name = getattr(func, "__name__", str(func))
+    tensors = pytree.tree_map(lambda one: one._tensor_for(device, name) if isinstance(one, TensorLike) else one, (args, kwargs))
+    return func(*tensors[0], **tensors[1])
+
+
+def _index_select(input: Any, dim: int, index: Any, *, out: Any = None) -> torch.Tensor | None:
+    """Rows, where it is rows that are selected; None leaves it to torch."""
+    if not isinstance(input, TensorLike) or not isinstance(index, torch.Tensor) or out is not None:
+        return None
+    if dim not in (0, -len(input.shape)) or index.dim() > 1:
+        return None
+    return _rows(input, index.reshape(-1))
+
+
+def _embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> torch.Tensor | None:
+    """As above. What the other options say is of gradients, except ``max_norm``, which changes the table."""
+    plain = padding_idx is None and not scale_grad_by_freq and not sparse
+    known = isinstance(weight, TensorLike) and isinstance(input, torch.Tensor)
+    if not known or max_norm is not None or len(weight.shape) != 2:
+        return None
+    return _rows(weight, input) if plain or not (weight.requires_grad and torch.is_grad_enabled()) else None
+
+
+def _rows(table: TensorLike, index: torch.Tensor) -> torch.Tensor:
+    """Here -1 is no row: torch's functions refuse it, which indices take for the last."""
+    if index.dtype in (torch.int32, torch.int64) and bool((index < 0).any()):
+        flat = index.reshape(-1)
+        at = int((flat < 0).nonzero()[0])
+        raise faults.out_of_range(at, int(flat[at]), table.shape[0], int((flat < 0).sum()), from_end=False)
+    return table[index]
+
+
+_OF_ROWS: dict[Any, Callable[..., torch.Tensor | None]] = {
+    torch._C._VariableFunctions.index_select: _index_select,  # torch.index_select, in whose place PyG puts one that calls it
+    torch.Tensor.index_select: _index_select,
+    F.embedding: _embedding,
+}

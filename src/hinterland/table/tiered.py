@@ -94,10 +94,6 @@ class TieredTensor(Table):
         """Bytes of GPU memory that it holds, the id map included, by device."""
         return {str(home.device): self.plan.held_bytes for home in self._tiers.homes}
 
-    def explain(self) -> str:
-        """Rows, share and bytes of each tier, and what could not be had, a line each."""
-        return self.plan.explain()
-
     @property
     def requires_grad(self) -> bool:
         """Whether the table in host memory does, which takes the gradients of all rows."""
@@ -170,15 +166,8 @@ class TieredTensor(Table):
     def _source(self, index: torch.Tensor) -> int | Params:
         tiers = self._tiers
         tiers.require_open()
-        if not tiers.homes:
-            return tiers.host._source(index)
         home = tiers.home(index.device)
-        if home is not None:
-            return tiers.table(home)
-        tiers.require_no_gpu(index.device)
-        if tiers.state.written:
-            tiers.flush()
-        return tiers.host._source(index)
+        return tiers.near(index.device).table if home is None else tiers.table(home)
 
     def _sorts(self, rows: int) -> bool:
         plan, host = self.plan, self.host
@@ -192,24 +181,15 @@ class TieredTensor(Table):
                 require_outside(tensor, name, home.address(home.device), home.memory.nbytes)
 
 
-def make(
-    host: HostTable,
-    local: int | str | None,
-    peers: int | str | None,
-    scores: torch.Tensor | None,
-    order: torch.Tensor | None,
-    devices: Devices | None,
-) -> TieredTensor:
+def make(host: HostTable, asked: Asked) -> TieredTensor:
     """See ``UnifiedTensor.tiered``."""
-    asked = Asked.of(len(host), host.row_bytes, (local, peers), scores, order, devices)
     plan = asked.plan
     for gpu in asked.gpus if plan.resident else []:
         if gpu.type == "cuda":
             host.cuda(gpu)  # refuses memory that no GPU sees
     sharing = "registered" if host.placement == "registered" else "heap"
-    tiers = _Tiers(host, plan, homes_of(plan, asked.gpus, sharing), new_state(sharing), owner=True)
-    if plan.resident:
-        tiers.fill(asked.order if plan.slot_bytes else None, plan.resident)
+    tiers = _Tiers(host, host, plan, homes_of(plan, asked.gpus, sharing), new_state(sharing))
+    tiers.fill(asked.order if plan.slot_bytes else None)
     return TieredTensor(tiers)
 
 
@@ -230,19 +210,19 @@ class Asked:
     @classmethod
     def of(
         cls,
-        rows: int,
-        row_bytes: int,
+        table: Table,
         sizes: Sequence[int | str | None],
         scores: torch.Tensor | None,
         order: torch.Tensor | None,
         devices: Devices | None,
-        line_bytes: int = 4096,
+        line_bytes: int = 0,
     ) -> Asked:
-        """Of a table of ``rows`` rows, whose tiers are to have ``sizes``: of a file also that of host memory.
+        """Of ``table``, whose tiers are to have ``sizes``; of a file, in pages of ``line_bytes``, also that of host memory.
 
         Raises:
             ConfigError, DeviceError: what cannot be used.
         """
+        rows = len(table)
         budgets = [0 if size is None else parse_bytes(size) for size in sizes]
         if scores is not None and order is not None:
             raise ConfigError("rows are chosen by scores or by an order, not by both; leave one out")
@@ -254,7 +234,7 @@ class Asked:
         elif order is not None:
             order = permutation(order, rows)
         ordered = order is not None
-        plan = plan_tiers(rows, row_bytes, len(gpus), *budgets, ordered=ordered, unlinked=missing, line_bytes=line_bytes)
+        plan = plan_tiers(rows, table.row_bytes, len(gpus), *budgets, ordered=ordered, unlinked=missing, line_bytes=line_bytes)
         return cls(plan, gpus, order)
 
 
@@ -326,10 +306,12 @@ class Near:
 
 
 class _Tiers:
-    """The memory of a TieredTensor, which outlives it until it is given back."""
+    """The memory of a TieredTensor, which outlives it until it is given back: above ``whole``, which has all rows."""
 
-    def __init__(self, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State, owner: bool) -> None:
-        self.host, self.plan, self.homes, self.state, self.owner = host, plan, homes, state, owner
+    def __init__(
+        self, whole: Table, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State, owner: bool = True
+    ) -> None:
+        self.whole, self.host, self.plan, self.homes, self.state, self.owner = whole, host, plan, homes, state, owner
         self.open, self.flushing = True, threading.RLock()
         self.reader = 0  # whose part the CPU takes where homes are on it
 
@@ -337,17 +319,6 @@ class _Tiers:
         if not self.open or self.state.closed:
             whose = "" if self.owner else " by the process that made it"
             raise ConfigError(f"this tiered table has been closed{whose}; make another with ut.tiered(...)")
-
-    @property
-    def whole(self) -> Table:
-        """The table that has all rows."""
-        return self.host
-
-    def require_no_gpu(self, device: torch.device) -> None:
-        """ConfigError where ``device`` is a GPU: of one without tiers, of a table that has some."""
-        if device.type == "cuda":
-            held = ", ".join(str(home.device) for home in self.homes)
-            raise ConfigError(f"row numbers are on {device}, but the tiers are on {held}; name it in devices=")
 
     def home(self, device: torch.device) -> _Home | None:
         """The home that rows on ``device`` are read through."""
@@ -400,41 +371,55 @@ class _Tiers:
         copy_rows(home.address(home.device) + plan.slots_offset, plan.rows, plan.slot_bytes, slots, rows)
         return slots
 
-    def numbers(self, rows: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
-        """What kernels are given for rows (int64 ``[n]``) in places of this rank by heat: their numbers."""
-        return rows
+    def near(self, device: torch.device) -> Near:
+        """What ``device`` reads itself. What the CPU does not, of what GPUs hold, is written back for it."""
+        home, host = self.home(device), self.host
+        if home is not None:
+            return self.through(home)
+        if self.homes and device.type == "cuda":
+            held = ", ".join(str(home.device) for home in self.homes)
+            raise ConfigError(f"row numbers are on {device}, but the tiers are on {held}; name it in devices=")
+        if self.homes:
+            self.flush()
+        self.require_open()  # another thread may have closed it before `host` was looked up
+        rows = host.cpu() if device.type == "cpu" else host.cuda(device)
+        return Near(rows.data_ptr(), self.plan.held - len(host), len(host), host)
 
     def through(self, home: _Home) -> Near:
-        """What the GPU of ``home`` reads."""
-        return Near(self.table(home), 0, self.plan.rows)
+        """What ``home`` reads."""
+        host, table = self.host, self.table(home)
+        self.require_open()  # as above; a home's table is made once, and keeps no memory of the host
+        return Near(table, 0, self.plan.held, host)
 
-    def fill(self, order: torch.Tensor | None, count: int) -> None:
-        """Copies the ``count`` hottest rows to where they will live, in the order of the table below; ``order``: hottest first,
-        or None where the first rows are. They pass through host memory, so that no GPU needs more than what it keeps."""
-        plan, whole = self.plan, self.whole
-        rows = places = torch.arange(count)
-        if order is not None:
-            if plan.slot_bytes:
-                slots = slot_of(order[:count], plan.rows, plan.slot_bytes)
-                for home in self.homes:
-                    home.id_map(plan).copy_(slots)
-            rows, places = order[:count].sort()
-        step = max(1, _BOUNCE // max(plan.row_bytes, 1))
-        bounce = HostTable.empty((min(step, count), *whole.shape[1:]), whole.dtype)
-        # Without links each GPU fills its own memory; else the first fills all: rows go where they live, and are replicated.
-        homes = self.homes if plan.unlinked else self.homes[:1]
-        writers = [self.worker(home) for home in homes] or [self.worker(None)]
-        for part, at in zip(rows.split(step), places.split(step), strict=True):
-            whole.fetch(part, bounce.cpu())
-            for device, near in writers:
-                index = self.numbers(part, at).to(device) - near.first
-                packed = bounce.to(device)[: len(part)]
-                copy_rows(near.table, near.rows, plan.row_bytes, packed, index, into_table=True)
+    def fill(self, order: torch.Tensor | None) -> None:
+        """Copies each row to where it will live; ``order``: hottest first, or None where the first rows are.
 
-    def worker(self, home: _Home | None) -> tuple[torch.device, Near]:
-        """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU, also of a file's tiers where
-        there is none."""
-        assert home is not None
+        The CPU gathers rows into pinned memory, so that no GPU needs more than what it keeps.
+        """
+        plan, homes = self.plan, self.homes
+        hottest = torch.arange(plan.resident) if order is None else order[: plan.resident]
+        self._copy(hottest[: plan.local_rows], homes, 0)
+        for i, home in enumerate(homes):
+            self._copy(hottest[plan.local_rows + i :: plan.gpus], [home], plan.shard_offset)
+        for home in homes if plan.slot_bytes else []:
+            home.id_map(plan).copy_(slot_of(hottest, plan.rows, plan.slot_bytes))
+
+    def _copy(self, rows: torch.Tensor, homes: list[_Home], offset: int) -> None:
+        """Packs ``rows`` of the host's table at ``offset`` of the memory of each of ``homes``."""
+        plan = self.plan
+        if not len(rows):
+            return
+        step = max(1, _BOUNCE // plan.row_bytes)
+        on_gpu = homes[0].device.type == "cuda"
+        bounce = torch.empty(min(step, len(rows)) * plan.row_bytes, dtype=torch.uint8, pin_memory=on_gpu)
+        for turn, part in enumerate(rows.split(step)):
+            packed = bounce[: len(part) * plan.row_bytes]
+            copy_rows(self.host.cpu().data_ptr(), plan.rows, plan.row_bytes, packed, part.contiguous())
+            for home in homes:
+                home.part(offset + turn * step * plan.row_bytes, packed.numel()).copy_(packed)
+
+    def worker(self, home: _Home) -> tuple[torch.device, Near]:
+        """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU."""
         return home.device if home.device.type == "cuda" else torch.device("cpu"), self.through(home)
 
     def flush(self) -> None:
@@ -495,7 +480,7 @@ def _close(tiers: _Tiers, process: int) -> None:
 
 def attach(host: HostTable, plan: TierPlan, homes: list[tuple[torch.device, Any]], state: Buffer) -> TieredTensor:
     """A table over tiers that another process made."""
-    return TieredTensor(_Tiers(host, plan, [_Home(*home) for home in homes], _State.over(state), owner=False))
+    return TieredTensor(_Tiers(host, host, plan, [_Home(*home) for home in homes], _State.over(state), owner=False))
 
 
 def _attached(table: TieredTensor) -> tuple[Any, ...]:

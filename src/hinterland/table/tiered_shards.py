@@ -29,13 +29,8 @@ from .tiers import TierPlan, plan_tiers
 class TieredShards(Collective):
     """The rows of a ShardedTensor, the hottest of them in this rank's GPU, under the same numbers.
 
-    ====== ================================ =========================================
-    tier   where its rows are               who reads them
-    ====== ================================ =========================================
-    local  in the memory of a rank's GPU    that GPU
-    host   in the part of the rank's node   that GPU, over the link
-    remote in the part of another node      a GPU there, which sends them
-    ====== ================================ =========================================
+    ``local`` rows lie in a rank's GPU, which alone reads them; ``host`` rows in the part of the rank's node, over the link;
+    ``remote`` rows in the part of another node, where a GPU reads and sends them.
 
     All ranks make one at once; each may keep others, and as many as it has room for. ``gather`` is collective, as that of the
     table below, and its results are those of the table below; in its ``stats`` rows that were kept are ``local``. Rows in GPU
@@ -93,10 +88,6 @@ class TieredShards(Collective):
         """Bytes of GPU memory that this rank holds, the id map included, by device."""
         return {} if self._home is None else {str(self._home.device): self.plan.held_bytes}
 
-    def explain(self) -> str:
-        """Rows, share and bytes of what this rank keeps, a line each."""
-        return self.plan.explain()
-
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, local=self.plan.resident, part=self.part)
 
@@ -106,7 +97,7 @@ class TieredShards(Collective):
         with nullcontext([0.0]) if stats is None else timed(index.device) as took:
             if home is not None:  # rows that are not kept are any row first, as in TieredStorage
                 copy_rows(*self._kept(home), out, slots.clamp(min=0), max_blocks=max_blocks, check="async")
-        self.below.fetch(index, out, slots >= 0, max_blocks, below)
+        self.below.ask(index, out, slots >= 0, max_blocks, below)
         if stats is not None and below is not None:
             kept = TierCount.of({}, self.below.row_bytes) if home is None else self._count_kept(home, slots)
             near = {"rows": kept.rows["local"], **report(index.device, took[0], kept, 0, None)}
