@@ -20,6 +20,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import table_of
 from ..runtime.units import parse_bytes
+from .rows import resolved
 from .sharded import Collective, ShardedTensor
 from .table import Table
 from .tiered import _BOUNCE, _Home, homes_of, slot_of
@@ -144,7 +145,6 @@ class TieredShards(Collective):
         home, plan = self._home_of(index), self.plan
         if home is None:
             return torch.full_like(index, -1)
-        rows = torch.where(index < 0, index + plan.rows, index)
-        valid = (rows >= 0) & (rows < plan.rows)
+        rows, bad = resolved(index, plan.rows)
         slots = rows if not plan.slot_bytes else home.id_map(plan)[rows.clamp(0, plan.rows - 1)].to(torch.int64)
-        return torch.where(valid & (slots < plan.resident), slots, -1)
+        return torch.where(bad | (slots >= plan.resident), -1, slots)
