@@ -42,6 +42,16 @@ def _in_place(name: str) -> Callable[..., Any]:
     return method
 
 
+def _both(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator with the table on its left, and on its right."""
+    return _operator(f"__{name}__"), _operator(f"__r{name}__")
+
+
+def _forms(name: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """The same, and the one that writes to the table."""
+    return *_both(name), _in_place(f"__i{name}__")
+
+
 class TensorLike:
     """The sizes of a tensor; its operators and torch's functions, where there is a tensor over the same bytes; and sentences.
 
@@ -175,37 +185,17 @@ class TensorLike:
     __pos__ = _operator("__pos__")
     __abs__ = _operator("__abs__")
     __invert__ = _operator("__invert__")
-    __add__ = _operator("__add__")
-    __radd__ = _operator("__radd__")
-    __sub__ = _operator("__sub__")
-    __rsub__ = _operator("__rsub__")
-    __mul__ = _operator("__mul__")
-    __rmul__ = _operator("__rmul__")
-    __truediv__ = _operator("__truediv__")
-    __rtruediv__ = _operator("__rtruediv__")
-    __floordiv__ = _operator("__floordiv__")
-    __rfloordiv__ = _operator("__rfloordiv__")
-    __mod__ = _operator("__mod__")
-    __rmod__ = _operator("__rmod__")
-    __pow__ = _operator("__pow__")
-    __rpow__ = _operator("__rpow__")
-    __matmul__ = _operator("__matmul__")
-    __rmatmul__ = _operator("__rmatmul__")
-    __and__ = _operator("__and__")
-    __rand__ = _operator("__rand__")
-    __or__ = _operator("__or__")
-    __ror__ = _operator("__ror__")
-    __xor__ = _operator("__xor__")
-    __rxor__ = _operator("__rxor__")
-    __iadd__ = _in_place("__iadd__")
-    __isub__ = _in_place("__isub__")
-    __imul__ = _in_place("__imul__")
-    __itruediv__ = _in_place("__itruediv__")
-    __ifloordiv__ = _in_place("__ifloordiv__")
-    __imod__ = _in_place("__imod__")
-    __iand__ = _in_place("__iand__")
-    __ior__ = _in_place("__ior__")
-    __ixor__ = _in_place("__ixor__")
+    __add__, __radd__, __iadd__ = _forms("add")
+    __sub__, __rsub__, __isub__ = _forms("sub")
+    __mul__, __rmul__, __imul__ = _forms("mul")
+    __truediv__, __rtruediv__, __itruediv__ = _forms("truediv")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _forms("floordiv")
+    __mod__, __rmod__, __imod__ = _forms("mod")
+    __and__, __rand__, __iand__ = _forms("and")
+    __or__, __ror__, __ior__ = _forms("or")
+    __xor__, __rxor__, __ixor__ = _forms("xor")
+    __pow__, __rpow__ = _both("pow")
+    __matmul__, __rmatmul__ = _both("matmul")
 
 
 def _call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

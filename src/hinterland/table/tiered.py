@@ -296,13 +296,19 @@ def homes_of(plan: TierPlan, gpus: Sequence[torch.device], sharing: str) -> list
 
 @dataclass
 class Near:
-    """What a reader has in reach: what has the number ``first`` and so on, ``rows`` in all, at an address, or in tiers;
-    ``keeps``: memory."""
+    """What a reader has in reach.
+
+    Attributes:
+        table: an address, or Tiers.
+        first: the number of the row that comes first there.
+        rows: how many there are.
+        keeps: their memory.
+    """
 
     table: int | Params
     first: int
     rows: int
-    keeps: Any = None
+    keeps: HostTable
 
 
 class _Tiers:
