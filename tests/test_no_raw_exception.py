@@ -38,7 +38,6 @@ from hinterland.graph import Graph
 from hinterland.graph.algorithms import known
 from hinterland.runtime.errors import HinterlandError
 from hinterland.table import UnifiedTensor
-from hinterland.table.tiers import plan_stored_tiers
 
 NUMBERS = [True, 0, -1, 2**31, 2**63 - 1, 2**63, 2**64 + 5, 10**30, -(2**63) - 1, 10**400, 10**5000]
 REALS = [0.5, 1e300, float("nan"), float("inf"), float("-inf"), 1j, Fraction(1, 3), np.float32("nan"), np.int64(-3)]
@@ -255,7 +254,7 @@ def cases() -> Cases:
     case("hottest_first", memory.hottest_first, scores=torch.arange(8.0), rows=8)
     case("plan_slots", memory.plan_slots, rows=8, row_bytes=8, budget=4096)
     case("plan_sort", memory.plan_sort, mapping="mapped", rows=8, row_bytes=8, table_bytes=1 << 30)
-    case("plan_stored_tiers", plan_stored_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0, host=9, line_bytes=512)
+    case("plan_tiers of a file", hl.table.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0, host=9, line_bytes=512)
     case("plan_tiers", hl.table.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0)
     case("reorder_rows", hl.table.reorder_rows, table=table, order=torch.arange(8), placement=None)
     case(

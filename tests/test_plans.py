@@ -14,7 +14,6 @@ from hinterland.graph.view import View
 from hinterland.memory import plan_slots
 from hinterland.runtime.units import format_bytes
 from hinterland.table import plan_tiers
-from hinterland.table.tiers import plan_stored_tiers
 from hinterland.training import plan_cache
 from hinterland.training.cache_split import Entries, split
 
@@ -131,7 +130,7 @@ def check_explained(plan) -> None:
 def test_plans_explain_themselves_in_one_form(graph, budget, gpus, row_bytes):
     check_explained(graph_plan(graph, budget)[0])
     check_explained(plan_tiers(3000, row_bytes, gpus, budget, budget, ordered=True))
-    check_explained(plan_stored_tiers(3000, row_bytes, gpus, budget, budget, budget, ordered=True))
+    check_explained(plan_tiers(3000, row_bytes, gpus, budget, budget, budget, ordered=True))
     check_explained(plan_slots(3000, row_bytes, budget + 50_000))
 
 

@@ -22,9 +22,8 @@ class FarRows(Table):
     placement = "far"
 
     def __init__(self, rows: torch.Tensor) -> None:
+        super().__init__(rows.shape, rows.dtype)
         self.held = dict(enumerate(rows.clone()))
-        self._rows, self._row_shape = len(rows), rows.shape[1:]
-        self._row_bytes, self._dtype = rows[:1].nbytes, rows.dtype
 
     def _read(self, index, out, max_blocks, check, sort):
         wanted = row_list(index, self._rows)

@@ -10,6 +10,8 @@ import torch
 import hinterland as hl
 from hinterland import datasets
 from hinterland.runtime.errors import IndexOutOfRange
+from hinterland.table import tiered_storage
+from hinterland.table.tiered import Asked
 from hinterland.training import Loader, SparseAdagrad, SparseSGD, train
 
 from .far_rows import FarRows
@@ -29,6 +31,20 @@ def test_rows_come_and_go(device):
     with pytest.raises(IndexOutOfRange, match="50"):
         table.gather(torch.tensor([50], device=device))
     assert "50 rows" in table.explain() and "FarRows(" in repr(table)
+
+
+def test_tiers_lie_above_it(device):
+    rows = torch.randn(300, 16)
+    below, homes = FarRows(rows), ["cpu", "cpu"] if device.type == "cpu" else [device]
+    asked = Asked.of(below, (8000, None, 3200), torch.rand(300), None, homes, 4096)
+    with tiered_storage.make(below, asked) as table:
+        index = torch.randint(-300, 300, (500,), device=device)
+        assert torch.equal(table[index].cpu(), rows[index.cpu()])
+        found = table.count(index).rows
+        assert found["local"] and found["host"] and found["storage"] and sum(found.values()) == 500
+        table[::3] = 7
+    rows[::3] = 7
+    assert torch.equal(below[:], rows)
 
 
 @pytest.mark.parametrize("optimizer", [SparseSGD, SparseAdagrad])

@@ -37,10 +37,12 @@ def opened(tmp_path):
 )
 @pytest.mark.parametrize("scored", [False, True])
 def test_rows_are_the_same_wherever_they_are_put(tmp_path, rows, device, asked, kind, scored):
-    if scored and "hot" not in asked:
+    if scored and "hot" not in asked and kind is not hl.UnifiedTensor:
         asked = {**asked, "hot": torch.rand(500)}
-    table = opened(tmp_path).place(**asked, devices=["cpu"] if device.type == "cpu" else [device])
-    assert type(table) is kind
+    if asked.keys() & {"gpu", "peers"}:
+        asked = {**asked, "devices": ["cpu"] if device.type == "cpu" else [device]}
+    table, plan = opened(tmp_path).place(**asked), opened(tmp_path).plan(**asked)
+    assert type(table) is kind and (kind is hl.UnifiedTensor or table.plan == plan)
     index = torch.randint(-500, 500, (300,), device=device)
     for _ in range(2):
         assert torch.equal(table[index].cpu(), rows[index.cpu()])
@@ -66,3 +68,29 @@ def test_what_does_not_go_together_is_refused(tmp_path, rows, asked):
 def test_devices_that_are_none_are_refused(tmp_path, rows, hot):
     with pytest.raises(ConfigError, match="devices"):
         opened(tmp_path).place(gpu=9000, hot=hot, devices=3.5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"hot": torch.rand(500)}, "hot="),
+        ({"hot": torch.rand(500), "host": "1GiB"}, "hot="),
+        ({"devices": ["cpu"]}, "devices="),
+        ({"devices": ["cpu"], "host": 4096}, "devices="),
+        ({"devices": ["cpu"], "host": 4096, "hot": torch.rand(500)}, "devices="),
+    ],
+    ids=str,
+)
+def test_what_no_tier_makes_use_of_is_refused(tmp_path, rows, asked, words):
+    for call in (opened(tmp_path).place, opened(tmp_path).plan):
+        with pytest.raises(ConfigError, match=f"{words}.*say gpu= or peers="):
+            call(**asked)
+
+
+def test_a_plan_reads_and_takes_nothing(tmp_path, rows, nothing_left):
+    table, before = opened(tmp_path), hl.memory.report().nbytes
+    plan = table.plan(gpu=4096, host=8192, hot=torch.rand(500), devices=["cpu"])
+    assert plan.tiers["local"] > 0 and plan.tiers["host"] == 128 and sum(plan.tiers.values()) == 500
+    assert "storage" in plan.explain() and table.plan().tiers == {"local": 0, "peers": 0, "host": 500}
+    assert "slots" in table.plan(gpu="16KiB", hot="recent", devices="cpu").explain()
+    assert table.array.stats().reads == 0 and hl.memory.report().nbytes == before

@@ -19,7 +19,7 @@ from hinterland import memory
 from hinterland.memory import plan
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 from hinterland.table import tiered, tiered_storage
-from hinterland.table.tiers import plan_stored_tiers, plan_tiers
+from hinterland.table.tiers import plan_tiers
 
 ONE = ["cpu"]  # host memory in the part of a GPU
 TWO = ["cpu", "cpu"]
@@ -93,7 +93,7 @@ def test_any_tiers_give_the_same_rows(tmp_path_factory, row_bytes, rows, local, 
     ordered=st.booleans(),
 )
 def test_budgets_are_kept_and_used(rows, row_bytes, gpus, local, host, ordered):
-    made = plan_stored_tiers(rows, row_bytes, gpus, local, 0, host, ordered=ordered)
+    made = plan_tiers(rows, row_bytes, gpus, local, 0, host, ordered=ordered)
     above = plan_tiers(rows, row_bytes, gpus, local, 0, ordered=ordered)
     assert (made.local_rows, made.held_bytes) == (above.local_rows, above.held_bytes)
     assert made.host_rows * row_bytes <= host and made.held <= rows

@@ -13,7 +13,7 @@ from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, leaves, struct
-from .gather import _THREADS, row_copy
+from .gather import _THREADS, PLACEMENTS, row_copy
 
 TIERS: tuple[str, ...] = _core.TIERS  # the reader's own memory, other GPUs', and the CPU's
 COUNTS = ("bytes", "requests", "hits")  # what is said of a tier
@@ -21,9 +21,8 @@ METERED = leaves("memory::TierCount")  # what a meter counts of one
 _SIZES = METERED.index("hits")
 SIZES = tuple(_core.LINE_BYTES // _SIZES * count for count in range(1, _SIZES + 1))  # bytes that a request can have
 
-_PLACEMENTS = ("OneRange", "Tiers")
-_PARAMS = {name: struct(f"memory::CountParams<memory::{name}>") for name in _PLACEMENTS}
-KERNELS = KernelFile("memory/count.cu", tuple(f"count_kernel<{name}>" for name in _PLACEMENTS))
+_PARAMS = {name: struct(f"memory::CountParams<memory::{name}>") for name in PLACEMENTS}
+KERNELS = KernelFile("memory/count.cu", tuple(f"count_kernel<{name}>" for name in PLACEMENTS))
 
 
 class Metered(NamedTuple):
@@ -131,7 +130,7 @@ def count_rows(table: int | Params, rows: int, row_bytes: int, index: torch.Tens
     """
     device = index.device
     found = torch.zeros((len(TIERS), len(METERED)), dtype=torch.int64, device=device)
-    placement = _PLACEMENTS[not isinstance(table, int)]
+    placement = "OneRange" if isinstance(table, int) else type(table).__name__
     copy = row_copy(table, rows, row_bytes, 0, index, index.element_size(), False)
     params = _PARAMS[placement](rows=copy, tiers=found.data_ptr())
     if device.type == "cpu":

@@ -18,14 +18,15 @@ from ..runtime.params import Params, struct
 from . import faults
 from .plan import Cut, cut_rows
 
+PLACEMENTS = ("OneRange", "Tiers")  # of rows that kernels read: include/hinterland/memory/placement.hpp
 _UNITS = (1, 2, 4, 8, 16)
 _PASSES = {
     (placement, way, unit): f"rows_kernel<{placement}, {unit}, Pass::{way}>"
-    for placement, way in (*product(("OneRange", "Tiers"), ("kRows", "kChunks")), ("Tiers", "kReplicas"))
+    for placement, way in (*product(PLACEMENTS, ("kRows", "kChunks")), ("Tiers", "kReplicas"))
     for unit in (_UNITS[:-1] if way == "kChunks" else _UNITS)
 }
 KERNELS = KernelFile("memory/gather.cu", tuple(_PASSES.values()), apart=True)
-_BULK = KernelFile("memory/bulk.cu", ("bulk_rows_kernel<OneRange>", "bulk_rows_kernel<Tiers>"))
+_BULK = KernelFile("memory/bulk.cu", tuple(f"bulk_rows_kernel<{placement}>" for placement in PLACEMENTS))
 _THREADS = _core.COPY_THREADS
 # Bytes of a row that is copied in bulk; shorter ones would need more threads than there are (docs/notes/gather-on-h200.md).
 _BULK_LEAST = 256
@@ -57,7 +58,8 @@ def few_blocks(device: torch.device, row_bytes: int, tiered: bool = False) -> in
 
 OneRange, DealtRound, SlotMap, Tiers = (struct(f"memory::{name}") for name in ("OneRange", "DealtRound", "SlotMap", "Tiers"))
 RowCut = struct("memory::RowCut")
-RowCopy, TieredCopy = (struct(f"memory::RowCopy<memory::{placement}>") for placement in ("OneRange", "Tiers"))
+_COPIES = {placement: struct(f"memory::RowCopy<memory::{placement}>") for placement in PLACEMENTS}
+RowCopy, TieredCopy = _COPIES["OneRange"], _COPIES["Tiers"]
 
 
 def copy_rows(
@@ -126,7 +128,7 @@ def row_copy(
         place = copy.placement
         place.base, place.rows = table, rows
     else:
-        copy = TieredCopy()
+        copy = _COPIES[type(table).__name__]()
         copy.placement = table
     copy.packed, copy.indices = packed, index.data_ptr()
     copy.index_bytes, copy.count = width, index.numel()

@@ -5,6 +5,7 @@ from .cached import CachedTensor
 from .embedding import TableParameter, UnifiedEmbeddingBag
 from .optim import SparseAdagrad, SparseSGD
 from .place import OpenTable, open_table
+from .placement import Placement
 from .sharded import ShardedTensor, Shards
 from .table import Table, as_table
 from .tiered import TieredTensor
@@ -16,6 +17,7 @@ from .unified import UnifiedTensor, reorder_rows
 __all__ = [
     "CachedTensor",
     "OpenTable",
+    "Placement",
     "ShardedTensor",
     "Shards",
     "SparseAdagrad",

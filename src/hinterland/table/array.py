@@ -15,7 +15,7 @@ import torch
 from .. import _core
 from ..memory import TierCount, faults
 from ..runtime import arguments
-from ..runtime.errors import HinterlandError, StorageError
+from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.files import refused
 from ..runtime.launch import call_host
 from ..runtime.shown import table_of
@@ -23,9 +23,10 @@ from ..storage.cache import StorageCache, StorageStats
 from ..storage.layout import Layout, Volume, is_bare
 from ..storage.volume import MODES, Paths, bare_devices, create, locate
 from .pinned import Pinned
-from .rows import Index, as_words, row_numbers
-from .stored import StoredTable
-from .tiered import Devices
+from .placement import Sort
+from .rows import Index, place_rows, row_numbers
+from .table import Table
+from .tiered import Asked, Devices
 from .tiered_storage import TieredStorage, make
 
 HOST_BUDGET = "256MiB"  # of a cache, unless said
@@ -33,7 +34,7 @@ _EXPECTED = 16  # of the cache's bytes, what is known of batches takes one at mo
 _STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
 
 
-class StorageArray(StoredTable):
+class StorageArray(Table):
     """A tensor in a file, row-major, with at least one dimension. Rows come from the disk as they are asked for.
 
     ``a[index]`` copies rows to a new tensor on the device of ``index``; ``a[index] = rows`` writes them, and ``flush()`` has
@@ -53,13 +54,13 @@ class StorageArray(StoredTable):
     """
 
     _AS_TENSOR = "array[:] reads all rows into a tensor"
+    in_reach = False
     keepable = True
+    placement = "storage"
 
     def __init__(self, layout: Layout, mode: str, cache: StorageCache) -> None:
+        super().__init__(layout.shape, layout.dtype)
         self._layout, self._mode, self.cache = layout, mode, cache
-        self._dtype = layout.dtype
-        self._rows, self._row_shape = layout.shape[0], torch.Size(layout.shape[1:])
-        self._row_bytes = layout.row_bytes
         self._tasks: list[tuple[_core.GatherTask, torch.Tensor, torch.Tensor]] = []
         self._pinned: WeakSet[Pinned] = WeakSet()
         self._closing = threading.Lock()
@@ -226,9 +227,7 @@ class StorageArray(StoredTable):
             row += extent.rows
         self.cache.warn_of_failures()
 
-    def _read(
-        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
-    ) -> None:
+    def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         self._require_open()
         if index.is_cuda and torch.cuda.is_current_stream_capturing():
             self._captured(index, out)
@@ -238,7 +237,7 @@ class StorageArray(StoredTable):
         self.fetch(rows, out.view(rows.numel(), *self._row_shape))
 
     def fetch(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None = None) -> None:
-        """Copies row ``rows[i]`` to ``out[places[i]]``, or to ``out[i]``. Nothing is checked; see StoredTable."""
+        """As of any table. Nothing is checked."""
         self._require_open()
         rows = rows.cpu()
         batch = self._table.begin_batch(rows.data_ptr(), rows.numel())
@@ -270,8 +269,7 @@ class StorageArray(StoredTable):
             if places is None:
                 out[begin : begin + step].copy_(held, non_blocking=True)
             else:
-                there = as_words(out)
-                there.index_copy_(0, places[begin : begin + step], as_words(held).to(out.device, non_blocking=True))
+                place_rows(held.to(out.device, non_blocking=True), places[begin : begin + step], out)
             copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
     def _captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
@@ -298,6 +296,11 @@ class StorageArray(StoredTable):
                 raise faults.out_of_range(at, int(index[at]), self._rows, 1)
             if error:
                 raise StorageError(error)
+
+    def require_writable(self) -> None:
+        """ConfigError where it was opened for reading."""
+        if self._mode == "r":
+            raise ConfigError(f"{self.path} is open for reading; open it with mode='r+' to write")
 
     def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         self._require_open()
@@ -389,7 +392,7 @@ class StorageArray(StoredTable):
             StorageError: a page cannot be read.
         """
         self._require_open()
-        return make(self, (local, peers, host), scores, order, devices)
+        return make(self, Asked.of(self, (local, peers, host), scores, order, devices, self.line_bytes))
 
     def beside(self, dtype: torch.dtype, purpose: str) -> StorageArray:
         """A table of zeros of the same shape, through the same cache, in a file without a name in the same folder: it goes with

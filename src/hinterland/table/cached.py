@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -17,6 +17,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
 from .host import FILL_LINK, HostTable
+from .placement import Sort
 from .rows import Index, as_index
 from .table import Table
 
@@ -33,14 +34,17 @@ class CachedTensor(Table):
 
     Gathers on several streams or by several threads take turns. Row numbers on the CPU are read from the UnifiedTensor, and
     change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
+
+    Attributes:
+        host: the table in host memory.
+        plan: how many slots there are, and what they take.
     """
 
     _AS_TENSOR = "cached.host.cpu() is a tensor of all rows"
 
     def __init__(self, host: HostTable, plan: SlotPlan, device: torch.device) -> None:
-        self._host, self._plan, self._device = host, plan, device
-        self._rows, self._row_shape = len(host), host.shape[1:]
-        self._row_bytes, self._dtype = host.row_bytes, host.dtype
+        self.host, self.plan, self._device = host, plan, device
+        super().__init__(host.shape, host.dtype)
         if host.cpu().requires_grad:
             raise ConfigError("gradients do not pass through a cached table, and this one requires them; use ut.tiered(...)")
         if device.type == "cuda":
@@ -50,23 +54,13 @@ class CachedTensor(Table):
         self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()
 
     @property
-    def host(self) -> HostTable:
-        """The table in host memory."""
-        return self._host
-
-    @property
     def placement(self) -> str:
         """That of the table below."""
-        return self._host.placement
+        return self.host.placement
 
     def gather_blocks(self, device: torch.device) -> int:
         """New rows come by loads."""
         return FILL_LINK
-
-    @property
-    def plan(self) -> SlotPlan:
-        """How many slots there are, and what they take."""
-        return self._plan
 
     @property
     def device(self) -> torch.device:
@@ -76,18 +70,12 @@ class CachedTensor(Table):
     @property
     def held(self) -> dict[str, int]:
         """Bytes of GPU memory that it holds, the id map and all state included, by device."""
-        return {} if self._clock is None else {str(self._device): self._plan.held_bytes}
-
-    def explain(self) -> str:
-        """Slots and bytes, a line each."""
-        return self._plan.explain()
+        return {} if self._clock is None else {str(self._device): self.plan.held_bytes}
 
     def _facts(self) -> dict[str, Any]:
-        return table_of(self.shape, self.dtype, slots=self._plan.capacity, device=str(self._device))
+        return table_of(self.shape, self.dtype, slots=self.plan.capacity, device=str(self._device))
 
-    def _read(
-        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
-    ) -> None:
+    def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         with self._alone():
             self._admit(index, max_blocks)
             super()._read(index, out, max_blocks, check, sort)
@@ -104,7 +92,7 @@ class CachedTensor(Table):
     def _count(self, rows: torch.Tensor) -> TierCount:
         with self._alone():
             here = rows.device == self._device
-            table = self._source(rows) if here else self._host.cpu().data_ptr()
+            table = self._source(rows) if here else self.host.cpu().data_ptr()
             return count_rows(table, self._rows, self._row_bytes, rows)
 
     def clear(self) -> None:
@@ -129,7 +117,7 @@ class CachedTensor(Table):
 
     def _admit(self, index: torch.Tensor, max_blocks: int | None) -> None:
         if index.device == self._device:
-            self._open().admit(index, self._host.cpu().data_ptr(), max_blocks)
+            self._open().admit(index, self.host.cpu().data_ptr(), max_blocks)
 
     def _open(self) -> Clock:
         if self._clock is None:
@@ -153,23 +141,23 @@ class CachedTensor(Table):
                 stream.record_event(self._done)
 
     def _source(self, index: torch.Tensor) -> int | Params:
-        clock, plan = self._open(), self._plan
+        clock, plan = self._open(), self.plan
         if index.device != self._device and index.is_cuda:
             raise ConfigError(
                 f"row numbers are on {index.device}, but the slots are on {self._device}; cache the table there too"
             )
         if index.device != self._device or plan.capacity == 0:
-            return self._host._source(index)
+            return self.host._source(index)
         tiers = Tiers()
         host, slots = tiers.host, tiers.map
-        host.base, host.rows = self._host.cpu().data_ptr(), plan.rows
+        host.base, host.rows = self.host.cpu().data_ptr(), plan.rows
         slots.slots, slots.slot_bytes = clock.slots.data_ptr(), clock.slots.element_size()
         tiers.local, tiers.local_rows, tiers.resident = clock.block.data_ptr(), plan.capacity, plan.capacity
         return tiers
 
     def _sorts(self, rows: int) -> bool:
         # At least the rows for which there are no slots come from the host.
-        return sorts(self._host.placement, max(0, rows - self._plan.capacity), self._row_bytes, self._host.nbytes)
+        return sorts(self.host.placement, max(0, rows - self.plan.capacity), self._row_bytes, self.host.nbytes)
 
     def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        self._host._require_apart(tensor, name)
+        self.host._require_apart(tensor, name)

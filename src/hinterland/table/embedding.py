@@ -14,7 +14,6 @@ from ..memory.allocator import place_again
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .embedding_launch import DTYPES, Bags, Gradient, check_type, note, pool, weigh
-from .stored import StoredTable
 from .table import Table
 from .unified import UnifiedTensor
 from .whole import fill_all, read_all, write_all
@@ -71,17 +70,12 @@ class TableParameter(torch.nn.Parameter):
         self._pass = now
         self.gradients.append(gradient)
 
-    @property
-    def placement(self) -> str:
-        """Where all rows lie, also those of which GPUs have newer ones."""
-        return self.rows.placement
-
     def placement_beside(self) -> str:
         """Where another array of the table's size is to lie: mapped memory may have no room for it."""
         rows = self.rows
         return place_again(rows.placement) if rows.in_reach or rows.file is not None else "host"
 
-    def beside(self, dtype: torch.dtype, placement: str | None, purpose: str) -> UnifiedTensor | StoredTable:
+    def beside(self, dtype: torch.dtype, placement: str | None, purpose: str) -> Table:
         """A new table of the same shape, of which nobody knows what it holds.
 
         Args:
@@ -93,9 +87,9 @@ class TableParameter(torch.nn.Parameter):
             OutOfMemory, StorageError: it does not fit, or its file cannot be made.
         """
         placement = self.placement_beside() if placement is None else placement
-        file: StoredTable | None = self.rows.file
-        if file is not None and isinstance(placement, str) and placement == "storage":
-            return file.beside(dtype, purpose)
+        if self.rows.file is not None and isinstance(placement, str) and placement == "storage":
+            made: Table = self.rows.file.beside(dtype, purpose)
+            return made
         return UnifiedTensor.empty(self.rows.shape, dtype, placement)
 
     def on_cpu(self) -> torch.Tensor:
@@ -327,7 +321,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
 
     def extra_repr(self) -> str:
         """What ``print(model)`` shows of it."""
-        place = f"dtype={self.table.rows.dtype}, placement={self.table.placement!r}"
+        place = f"dtype={self.table.rows.dtype}, placement={self.table.rows.placement!r}"
         text = f"{self.num_embeddings}, {self.embedding_dim}, mode={self.mode!r}, {place}"
         text += ", include_last_offset=True" if self.include_last_offset else ""
         return text + (f", padding_idx={self.padding_idx}" if self.padding_idx is not None else "")

@@ -20,8 +20,8 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
+from .placement import Placement
 from .table import Table
-from .unified import UnifiedTensor
 
 _ELEMENTS = {torch.float32: "float", torch.float16: "Float16", torch.bfloat16: "Bfloat16"}  # of tables, and their C++ names
 DTYPES = tuple(_ELEMENTS)
@@ -128,15 +128,15 @@ def pool(
         IndexOutOfRange: an entry is no row of the table.
         ConfigError: offsets that are no bags.
     """
-    table, bags = _in_reach(table, bags)
+    near, bags = _in_reach(table, bags)
     device, dim = bags.index.device, table.shape[1]
     shape = (bags.count, dim)
     rows = torch.empty(shape, dtype=table.dtype, device=device)
     best = torch.empty(shape, dtype=torch.int64, device=device) if mode == "max" else None
     counts = torch.empty(bags.count, dtype=torch.int64, device=device) if mode == "mean" else None
     name = _ELEMENTS[table.dtype]
-    source, params = table.reach(bags.index), _PoolParams()  # `source` keeps the memory of tiers
-    params.placement, params.dim, params.bags = source, dim, bags.of(len(table))
+    source, params = near.reach(bags.index), _PoolParams()  # `source` keeps the memory of tiers
+    params.placement, params.dim, params.bags = source, dim, bags.of(len(near))
     params.weights, params.pooled = address(weights), rows.data_ptr()
     params.best, params.counts = address(best), address(counts)
     if device.type == "cpu":
@@ -171,12 +171,12 @@ def weigh(table: Table, bags: Bags, gradient: torch.Tensor) -> torch.Tensor:
 
     ``gradient``: ``[bags, dim]`` of the table's type, contiguous.
     """
-    table, bags = _in_reach(table, bags)
+    near, bags = _in_reach(table, bags)
     device, dim = bags.index.device, table.shape[1]
     found = torch.empty(bags.index.numel(), dtype=torch.float32, device=device)
     name = _ELEMENTS[table.dtype]
-    source, params = table.reach(bags.index), _WeighParams()
-    params.placement, params.dim, params.bags = source, dim, bags.of(len(table))
+    source, params = near.reach(bags.index), _WeighParams()
+    params.placement, params.dim, params.bags = source, dim, bags.of(len(near))
     params.gradient, params.found = gradient.data_ptr(), found.data_ptr()
     if device.type == "cpu":
         _core.weigh_entries(params.address, _core.ELEMENTS[name])
@@ -265,13 +265,12 @@ def joined(gradients: list[Gradient], device: torch.device) -> Gradient:
     )
 
 
-class Fetched(Table):
+class Fetched(Placement):
     """Rows of a table that kernels do not reach, copied to the device where they are worked on."""
 
     def __init__(self, table: Table, numbers: torch.Tensor) -> None:
         self.rows = table.gather(numbers)
-        self._rows, self._row_shape = len(numbers), table.shape[1:]
-        self._row_bytes, self._dtype = table.row_bytes, table.dtype
+        super().__init__(self.rows.shape, table.dtype)
 
     @property
     def placement(self) -> str:
@@ -282,7 +281,7 @@ class Fetched(Table):
         return self.rows.data_ptr()
 
 
-def _in_reach(table: Table, bags: Bags) -> tuple[Table, Bags]:
+def _in_reach(table: Table, bags: Bags) -> tuple[Placement, Bags]:
     """The table and bags of it as kernels take them: of a table that they do not reach the rows that are in bags, each once.
 
     Raises:
@@ -313,8 +312,7 @@ def update(table: Table, state: Table | None, given: Gradient, rate: float, eps:
     if len(given.keys) == 0:
         return
     if table.in_reach:
-        assert isinstance(state, UnifiedTensor | None)
-        _step(table, None if state is None else state.to(given.rows.device), given, rate, eps)
+        _step(table, None if state is None else state.tensor_on(given.rows.device), given, rate, eps)
         return
     keys = given.keys.to(torch.int64)
     rows = keys.unique()
@@ -326,7 +324,7 @@ def update(table: Table, state: Table | None, given: Gradient, rate: float, eps:
         state.scatter_(rows, sums)
 
 
-def _step(table: Table, state: torch.Tensor | None, given: Gradient, rate: float, eps: float) -> None:
+def _step(table: Placement, state: torch.Tensor | None, given: Gradient, rate: float, eps: float) -> None:
     n, dim, device = len(given.keys), table.shape[1], given.rows.device
     ordered, order = torch.sort(given.keys, stable=True)
     name = _ELEMENTS[table.dtype]

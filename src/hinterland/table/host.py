@@ -13,19 +13,22 @@ import torch
 from ..machine import measured_link
 from ..memory import load
 from ..memory.allocator import Buffer, allocate
-from ..memory.copies import copied
+from ..memory.copies import copied, copy
 from ..memory.gather import few_blocks
 from ..memory.mapping import explain_table
 from ..memory.plan import sorts
 from ..runtime import arguments, devices
-from ..runtime.errors import ConfigError, NotATensor
+from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
 from ..runtime.shown import type_name
-from . import elements, ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
-from .rows import overlaps, require_outside
+from . import ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
+from .indexing import device_of, is_rows, parts_of, rows_of
+from .rows import expanded, overlaps, require_outside
 from .table import Table
 
 FILL_LINK = 8  # blocks, of an H200's link (docs/notes/training-on-h200.md)
 _LOAD_BYTES = 16  # of one thread's load in a gather
+# Types of as many bytes, which torch's functions all know.
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class HostTable(Table):
@@ -39,10 +42,7 @@ class HostTable(Table):
         # Made now, not when asked for: a compiled function may only look them up.
         visible = devices.gpus() if buffer.mapping != "heap" else []
         self._cuda = {gpu.index: buffer.tensor(dtype, torch.Size(shape), gpu) for gpu in visible}
-        self._dtype = dtype
-        self._row_shape = self._cpu.shape[1:]
-        self._row_bytes = math.prod(self._row_shape) * dtype.itemsize
-        self._rows = self._cpu.shape[0]
+        super().__init__(self._cpu.shape, dtype)
 
     @classmethod
     def empty(
@@ -172,7 +172,13 @@ class HostTable(Table):
             if torch.compiler.is_compiling() or self._learns(index):
                 return torch.ops.hinterland.gather(self._beside(index), index)
             return self.gather(index)
-        return elements.read(self, index)
+        parts = parts_of(index, self.shape)
+        if is_rows(parts):
+            return self[rows_of(parts[0])]
+        try:
+            return self.to(device_of(parts))[tuple(parts)]
+        except IndexError as error:  # all parts are within the table
+            raise _do_not_fit(error) from None
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Writes ``value`` there, as torch does: a number, or what can be expanded to the shape, of any type and on any device.
@@ -181,7 +187,20 @@ class HostTable(Table):
         Raises:
             IndexOutOfRange, ConfigError: what it does not have, or take.
         """
-        elements.write(self, index, value)
+        parts = parts_of(index, self.shape)
+        if self.requires_grad and torch.is_grad_enabled():
+            raise ConfigError("rows of a table that requires grad are written under torch.no_grad(), as those of any leaf are")
+        if is_rows(parts):
+            rows = rows_of(parts[0])
+            self.scatter_(rows, self._apart(expanded(value, rows.shape + self._row_shape, self._dtype, rows.device)))
+            return
+        whole = self.to(device_of(parts)).detach()
+        if any(isinstance(part, torch.Tensor | bool) for part in parts):
+            _put(whole, parts, self._apart(expanded(value, None, self._dtype, whole.device)))
+        else:
+            part = whole[tuple(parts)]
+            given = self._apart(expanded(value, part.shape, self._dtype))
+            copy(part, given if part.is_contiguous() else given.cpu())
 
     def _apart(self, given: torch.Tensor) -> torch.Tensor:
         """``given``, or a copy where it lies in the table's own memory."""
@@ -230,7 +249,7 @@ class HostTable(Table):
         try:
             held = self._cpu.detach().numpy()
         except TypeError:
-            words = type_name(elements.WORDS[self.element_size()])
+            words = type_name(_WORDS[self.element_size()])
             raise NotATensor(
                 f"numpy has no {type_name(self._dtype)}; ut.cpu().float().numpy() is a copy, and ut.view(torch.{words}) has "
                 "the same bytes as whole numbers"
@@ -257,6 +276,23 @@ class HostTable(Table):
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.mapped_bytes)
+
+
+def _put(whole: torch.Tensor, parts: list[Any], given: torch.Tensor) -> None:
+    """As words, since torch does not put elements of every type in places."""
+    word = _WORDS.get(whole.itemsize, whole.dtype)
+    try:
+        whole.view(word)[tuple(parts)] = given.resolve_conj().resolve_neg().contiguous().view(word)
+    except IndexError as error:
+        raise _do_not_fit(error) from None
+    except (RuntimeError, ValueError) as error:
+        raise ConfigError(f"what is written has another shape than what is selected: {error}") from None
+    if whole.is_cuda:  # as scatter_ waits: the CPU may read it next
+        torch.cuda.current_stream(whole.device).synchronize()
+
+
+def _do_not_fit(error: IndexError) -> IndexOutOfRange:
+    return IndexOutOfRange(f"parts of the index have shapes that do not go together: {error}")
 
 
 def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:

@@ -17,8 +17,7 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .embedding import TableParameter
 from .embedding_launch import joined, update
-from .stored import StoredTable
-from .unified import UnifiedTensor
+from .table import Table
 from .whole import fill_all, read_all, write_all
 
 
@@ -32,7 +31,7 @@ class _SparseOptimizer(torch.optim.Optimizer):
             defaults[name] = arguments.number(name, value)
             if not defaults[name] >= 0:
                 raise ConfigError(f"{name}={value} is below 0")
-        self._sums: dict[TableParameter, UnifiedTensor | StoredTable] = {}
+        self._sums: dict[TableParameter, Table] = {}
         try:
             super().__init__(params, defaults)
         except (TypeError, ValueError, RuntimeError) as error:  # torch's, of what is no list of parameters
@@ -180,7 +179,7 @@ class SparseAdagrad(_SparseOptimizer):
     def _start(self, param: TableParameter, group: dict[str, Any]) -> None:
         sums = self._sums[param] = param.beside(torch.float32, self._placement, "sums")
         begin = group["initial_accumulator_value"]
-        if begin != 0 or not isinstance(sums, StoredTable):  # whose file is zeros
+        if begin != 0 or sums.file is None:  # whose file is zeros
             fill_all(sums, lambda rows: rows.fill_(begin))
         self.state[param]["step"] = torch.tensor(0.0)
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from .. import _core
 from ..runtime.shown import Shown
-from .stored import StoredTable
+from .table import Table
 
 
 class Pinned(Shown):
@@ -17,7 +17,7 @@ class Pinned(Shown):
         array: the table.
     """
 
-    def __init__(self, array: StoredTable, native: _core.PinnedPages) -> None:
+    def __init__(self, array: Table, native: _core.PinnedPages) -> None:
         self.array, self._native = array, native
 
     @property

@@ -8,14 +8,22 @@ from typing import Literal
 
 import torch
 
+from ..memory.clock import SlotPlan, plan_slots
 from ..runtime.arguments import one_of, shown
+from ..runtime.devices import as_device
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import parse_bytes
+from . import tiered, tiered_storage
 from .array import StorageArray
+from .cached import CachedTensor
 from .table import Table
-from .tiered import Devices
+from .tiered import Asked, Devices, listed_devices
+from .tiers import TierPlan
 from .unified import UnifiedTensor
+
+Size = int | str | None
+Hot = torch.Tensor | Literal["recent"] | None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -31,10 +39,10 @@ class OpenTable(Shown):
     def place(
         self,
         *,
-        gpu: int | str | None = None,
-        peers: int | str | None = None,
-        host: int | str | None = None,
-        hot: torch.Tensor | Literal["recent"] | None = None,
+        gpu: Size = None,
+        peers: Size = None,
+        host: Size = None,
+        hot: Hot = None,
         devices: Devices | None = None,
     ) -> Table:
         """The table with its rows as near as there is room; ``explain()`` of what is returned says where they are.
@@ -52,6 +60,33 @@ class OpenTable(Shown):
             OutOfMemory: a GPU, or the host, has less free.
             StorageError: the file cannot be read.
         """
+        array, asked = self.array, self._asked(gpu, peers, host, hot, devices)
+        if isinstance(asked, SlotPlan):
+            return CachedTensor(UnifiedTensor.holding(array), asked, as_device(_only(devices)))
+        if asked.plan.host is not None:
+            return tiered_storage.make(array, asked)
+        table = UnifiedTensor.holding(array)
+        return table if gpu is None and peers is None else tiered.make(table, asked)
+
+    def plan(
+        self,
+        *,
+        gpu: Size = None,
+        peers: Size = None,
+        host: Size = None,
+        hot: Hot = None,
+        devices: Devices | None = None,
+    ) -> TierPlan | SlotPlan:
+        """What :meth:`place` would do, which explains itself; nothing is allocated, and no row is read.
+
+        Raises:
+            ConfigError: as ``place``, of which it takes all arguments.
+        """
+        asked = self._asked(gpu, peers, host, hot, devices)
+        return asked if isinstance(asked, SlotPlan) else asked.plan
+
+    def _asked(self, gpu: Size, peers: Size, host: Size, hot: Hot, devices: Devices | None) -> Asked | SlotPlan:
+        """What the arguments ask for."""
         array, whole = self.array, host is None or parse_bytes(host) >= self.array.nbytes
         if isinstance(hot, str):
             one_of("hot", hot, ("recent",))
@@ -60,17 +95,25 @@ class OpenTable(Shown):
                     "rows that were asked for lately are kept in one GPU, of a table that is whole in host memory: say gpu=, "
                     "leave out peers= and host=, or give scores instead of hot='recent'"
                 )
-            try:
-                listed = [devices] if devices is None or isinstance(devices, str | int | torch.device) else list(devices)
-            except (TypeError, RuntimeError):
-                raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
-            if len(listed) != 1:
-                raise ConfigError(f"hot='recent' keeps rows in one GPU, and devices names {len(listed)}; name one")
-            return UnifiedTensor.holding(array).cached(gpu, listed[0])
-        if whole:
-            table = UnifiedTensor.holding(array)
-            return table if gpu is None and peers is None else table.tiered(gpu, peers, hot, devices=devices)
-        return array.tiered(gpu, peers, host, hot, devices=devices)
+            _only(devices)
+            return plan_slots(len(array), array.row_bytes, parse_bytes(gpu))
+        if gpu is None and peers is None and devices is not None:
+            raise ConfigError(f"devices={shown(devices)} are GPUs that keep rows, and none is to keep any; say gpu= or peers=")
+        if gpu is None and peers is None and hot is not None and whole:
+            raise ConfigError(
+                "hot= says which rows lie nearest, but host memory takes all of them, and no GPU any; say gpu= or peers=, or a "
+                "host= below the table's size"
+            )
+        sizes = (gpu, peers) if whole else (gpu, peers, host)
+        return Asked.of(array, sizes, hot, None, devices, array.line_bytes)
+
+
+def _only(devices: Devices | None) -> torch.device | str | int | None:
+    """The GPU of ``hot="recent"``; None is the current one."""
+    listed = [None] if devices is None else listed_devices(devices)
+    if len(listed) != 1:
+        raise ConfigError(f"hot='recent' keeps rows in one GPU, and devices names {len(listed)}; name one")
+    return listed[0]
 
 
 def open_table(path: str | os.PathLike[str], *, name: str | None = None) -> OpenTable:

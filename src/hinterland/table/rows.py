@@ -104,6 +104,13 @@ def as_words(rows: torch.Tensor) -> torch.Tensor:
     return rows.view(-1).view(torch.uint8).view(len(rows), row_bytes)
 
 
+def place_rows(rows: torch.Tensor, at: torch.Tensor, out: torch.Tensor) -> None:
+    """Copies ``rows[i]`` to ``out[at[i]]``, whatever their type."""
+    if len(rows):
+        words = as_words(out)
+        words.index_copy_(0, at, rows.view(-1).view(words.dtype).view(len(rows), words.shape[1]))
+
+
 def require_rows(tensor: torch.Tensor, name: str, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> None:
     """ConfigError unless ``tensor`` is what rows are copied to or from."""
     if dense(name, tensor).is_conj() or tensor.is_neg():

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -23,7 +23,8 @@ from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shown import table_of
-from .rows import Index, as_index, as_words, resolved, room_for, row_numbers
+from .placement import Sort
+from .rows import Index, as_index, place_rows, resolved, room_for, row_numbers
 from .table import Table
 
 REMOTE = "remote"  # the tier of rows that another machine has
@@ -58,9 +59,7 @@ class Collective(Table):
         """Copies rows at ``index`` (int64 ``[n]``) to ``out``, and says in ``stats`` what that took of whom: others' row
         numbers are not known before."""
 
-    def _read(
-        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
-    ) -> None:
+    def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         self._take(index.view(-1).to(torch.int64), out.view(index.numel(), *self._row_shape), max_blocks, None)
 
     def _measured(self, stats: dict[str, Any], index: Index, out: torch.Tensor | None, stream: Any, *how: Any) -> torch.Tensor:
@@ -134,8 +133,7 @@ class ShardedTensor(Collective):
         ranks.check_nodes()
         ranks.check_same({"rows": rows, "shape of a row": tuple(part.shape[1:]), "dtype": part.dtype})
         self._part, self.shards, self.ranks = part, Shards(rows, ranks.nodes), ranks
-        self._rows, self._row_shape = rows, part.shape[1:]
-        self._row_bytes, self._dtype = part.row_bytes, part.dtype
+        super().__init__((rows, *part.shape[1:]), part.dtype)
         mine = self.shards.count(ranks.node)
         error = None
         if len(part) != mine:
@@ -161,20 +159,15 @@ class ShardedTensor(Collective):
         return table_of(self.shape, self.dtype, part=self.part)
 
     def _take(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, stats: dict[str, Any] | None) -> None:
-        if self._group is not None:
-            self.fetch(index, out, None, max_blocks, stats)
-            return
-        if stats is not None:
-            stats["network"] = {"rows": 0, "bytes": 0}
-        self.part.gather(index, out, max_blocks=max_blocks, stats=stats)
+        self.ask(index, out, None, max_blocks, stats)
 
-    def fetch(
+    def ask(
         self,
         index: torch.Tensor,
         out: torch.Tensor,
-        here: torch.Tensor | None = None,
-        max_blocks: int | None = None,
-        stats: dict[str, Any] | None = None,
+        here: torch.Tensor | None,
+        max_blocks: int | None,
+        stats: dict[str, Any] | None,
     ) -> None:
         """Copies row ``index[i]`` (int64 ``[n]``) to ``out[i]``, but for those that are ``here`` already (bool ``[n]``, False
         where an index is bad). All ranks of the group at once; ``stats`` and errors are those of :meth:`gather`."""
@@ -182,9 +175,13 @@ class ShardedTensor(Collective):
             with naming_lost_ranks(self.ranks.timeout):
                 self._exchange(index, out, here, max_blocks, stats)
             return
-        index = row_numbers(index, len(self))
-        away = torch.arange(len(index), device=index.device) if here is None else (~here).nonzero().view(-1)
-        _place(self.gather(index[away], max_blocks=max_blocks, stats=stats), away, out)
+        if stats is not None:
+            stats["network"] = {"rows": 0, "bytes": 0}
+        if here is None:
+            self.part.gather(index, out, max_blocks=max_blocks, stats=stats)
+            return
+        away = (~here).nonzero().view(-1)
+        place_rows(self.part.gather(row_numbers(index, len(self))[away], max_blocks=max_blocks, stats=stats), away, out)
 
     def check_same(self, mine: Mapping[str, Any]) -> None:
         if self._group is not None:
@@ -225,7 +222,7 @@ class ShardedTensor(Collective):
             taken = given.new_empty(len(order), *given.shape[1:])
             as_bytes = (taken.view(-1).view(torch.uint8), given.view(-1).view(torch.uint8))
             self._trade(*as_bytes, [n * width for n in sent], [n * width for n in asked])
-            _place(taken, order, out)
+            place_rows(taken, order, out)
 
     def _trade(
         self, got: torch.Tensor, given: torch.Tensor, gets: list[int] | None = None, gives: list[int] | None = None
@@ -265,9 +262,3 @@ class ShardedTensor(Collective):
             sentence = out_of_range(first, int(index[first]), self.shards.rows, len(positions))
             error = type(sentence)(f"rank {self.ranks.rank}: {sentence}")
         self.ranks.raise_together(error, self._group)
-
-
-def _place(rows: torch.Tensor, at: torch.Tensor, out: torch.Tensor) -> None:
-    """Copies ``rows[i]`` to ``out[at[i]]``, whatever their type."""
-    if len(rows):
-        as_words(out).index_copy_(0, at, as_words(rows))

@@ -2,159 +2,36 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import torch
 
 from ..memory import faults
-from ..memory.count import TierCount, count_rows
-from ..memory.gather import Tiers, copy_rows, few_blocks
+from ..memory.count import TierCount
 from ..memory.gather_stats import measured
-from ..memory.plan import visiting_order
-from ..runtime import devices
 from ..runtime.arguments import dense, shown
 from ..runtime.errors import ConfigError
-from ..runtime.params import Params
-from ..runtime.shown import Shown, table_of
 from .indexing import is_all, numbers_of, parts_of, require_rows_first, rows_of
-from .rows import Index, as_index, expanded, require_rows, room_for, row_numbers
+from .placement import Placement, Sort
+from .rows import Index, as_index, expanded, place_rows, require_rows, room_for, row_numbers
 from .tensor_like import TensorLike
 
 
-class Table(TensorLike, Shown, ABC):
+class Table(Placement, TensorLike):
     """Rows of one type and shape, which it gives and takes on whatever device the row numbers are.
 
-    ``gather``, ``scatter_``, ``count`` and ``prefetch`` are those of every table. Where rows lie is said by a few methods that
-    each kind of table has of its own: one whose rows kernels reach has :meth:`_source`; any other has ``in_reach = False``,
-    :meth:`_read`, :meth:`_count`, which names a tier of ``TIERS``, and, if it is written to, :meth:`_write`. Each sets
-    ``_rows``, ``_row_shape``, ``_row_bytes`` and ``_dtype``, says its ``placement``, and in ``_AS_TENSOR`` what sentences tell
-    who takes it for an ordinary tensor.
-
-    Attributes:
-        in_reach: whether kernels read and write its rows where they lie (:meth:`reach`). Others are fetched and put back.
-        collective: whether all ranks of a group gather at once (:class:`.Collective`).
-        keepable: whether training keeps its hottest rows in GPU memory: it has ``tiered``, then, which makes such a table.
-        file: the :class:`.StorageArray` that it is, or that is its last tier; None where all rows lie in memory.
-        mapped_bytes: how many bytes from its beginning on are mapped in large pages; 0 where that is not known of it.
+    ``gather``, ``scatter_``, ``count`` and ``prefetch`` are those of every table. Where rows lie, a kind of table says by the
+    methods of :class:`.Placement`, and in ``_AS_TENSOR`` what sentences tell who takes it for an ordinary tensor.
     """
-
-    in_reach: ClassVar[bool] = True
-    collective: ClassVar[bool] = False
-    keepable: ClassVar[bool] = False
-    file: Any = None
-    mapped_bytes: int = 0
-    _rows: int
-    _row_shape: torch.Size
-    _row_bytes: int
-    _dtype: torch.dtype
-
-    def _source(self, index: torch.Tensor) -> int | Params:
-        """The table's address on the device of ``index``, or its Tiers."""
-        raise ConfigError(f"kernels do not read rows of a {type(self).__name__}; gather them first")
-
-    def _read(
-        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: bool | Literal["auto"]
-    ) -> None:
-        """Copies the rows at ``index`` to ``out``; arguments as of ``gather``, looked at before."""
-        table, visit = self._source(index), None
-        if index.is_cuda and (sort is True or (sort == "auto" and self._sorts(index.numel()))):
-            visit = visiting_order(index.view(-1), self._row_bytes, self.nbytes)
-        copy_rows(table, self._rows, self._row_bytes, out, index, visit=visit, max_blocks=max_blocks, check=check)
-
-    def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
-        """Copies ``rows`` to the table; arguments as of ``scatter_``, looked at before."""
-        table = self._source(index)
-        copy_rows(table, self._rows, self._row_bytes, rows, index, into_table=True, max_blocks=max_blocks, check=check)
-
-    def _count(self, rows: torch.Tensor) -> TierCount:
-        """From where rows (int64 ``[n]``, from 0 on) come to the device that their numbers are on."""
-        return count_rows(self._source(rows), self._rows, self._row_bytes, rows)
-
-    def _prefetch(self, rows: torch.Tensor) -> None:
-        """Has rows (int64 ``[n]``, from 0 on) brought nearer in the background."""
-
-    def _sorts(self, rows: int) -> bool:
-        """Whether ``rows`` rows for a GPU are visited in the order of their pages."""
-        return False
-
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        """Rows are copied by many threads in no order, so a copy within the table has no defined result."""
-
-    @property
-    @abstractmethod
-    def placement(self) -> str:
-        """Where all rows lie, also those of which GPUs have copies: ``"storage"``, or in host memory ``"mapped"``, ``"split"``,
-        ``"registered"`` or ``"heap"``; of several machines where this one's part lies."""
 
     @property
     def part(self) -> Table:
         """The rows of this machine: itself, unless several machines have one table."""
         return self
 
-    def explain(self) -> str:
-        """Where its rows lie, and what that means, a line each."""
-        return f"{self._rows:,} rows of {self._row_bytes} B lie in {self.placement}"
-
-    def _facts(self) -> dict[str, Any]:
-        return table_of(self.shape, self.dtype, placement=self.placement)
-
-    def tensor_on(self, device: torch.device) -> torch.Tensor | None:
-        """All rows as a tensor that ``device`` reads where they lie; None where they do not lie in one piece of memory."""
-        return None
-
-    def gather_blocks(self, device: torch.device) -> int:
-        """Blocks of a GPU that gather about as fast as any number, and leave the rest of it to other work."""
-        return few_blocks(device, self._row_bytes, tiered=True) or devices.quarter(device)
-
     def tiers_of(self, index: torch.Tensor) -> dict[str, int]:
         """How many rows of a gather come from each tier."""
         return self.count(index).rows
-
-    def require_writable(self) -> None:
-        """ConfigError of a table that is only read."""
-
-    def writer(self, device: torch.device) -> torch.device:
-        """The device that writes rows that are given on ``device``; whoever asks begins to write now."""
-        self.require_writable()
-        return device
-
-    def stats(self) -> Any:
-        """What its cache has moved to and from the disk so far (``StorageStats``); None of a table in memory."""
-        return None
-
-    def reach(self, index: torch.Tensor) -> Params:
-        """Its Tiers for the device of ``index``, for kernels that read and write rows themselves."""
-        source = self._source(as_index(index))
-        if not isinstance(source, int):
-            return source
-        tiers = Tiers()
-        host = tiers.host
-        host.base, host.rows = source, self._rows
-        return tiers
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of its elements."""
-        return self._dtype
-
-    @property
-    def shape(self) -> torch.Size:
-        """Its dimensions; the first counts the rows."""
-        return torch.Size((self._rows, *self._row_shape))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all rows, each counted once; a view may be smaller than the memory that it keeps."""
-        return self._rows * self._row_bytes
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of one row: of ``table[0]``."""
-        return self._row_bytes
-
-    def __len__(self) -> int:
-        return self._rows
 
     def __getitem__(self, index: Any) -> torch.Tensor:
         """Rows as a new tensor: on the device of a tensor of row numbers or a mask, or else on the CPU. Behind the rows
@@ -205,7 +82,7 @@ class Table(TensorLike, Shown, ABC):
         stream: torch.cuda.Stream | None = None,
         max_blocks: int | None = None,
         check: Literal["sync", "async"] = "sync",
-        sort: bool | Literal["auto"] = "auto",
+        sort: Sort = "auto",
         stats: dict[str, Any] | None = None,
     ) -> torch.Tensor:
         """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device.
@@ -321,9 +198,17 @@ class Table(TensorLike, Shown, ABC):
         """
         self._prefetch(row_numbers(index, self._rows))
 
-    def close(self) -> None:
-        """Writes back what is not yet, and gives back what it holds beside the table of which it was made; a UnifiedTensor has
-        nothing to give back."""
+    def fetch(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None = None) -> None:
+        """Copies row ``rows[i]`` (int64 ``[n]``, from 0 on) to ``out[places[i]]``, or to ``out[i]``.
+
+        Args:
+            out: contiguous ``[m, ...]`` of the table's type, on the CPU or a GPU.
+            places: int64 ``[n]``, ascending, each once.
+        """
+        if places is None:
+            self.gather(rows.to(out.device), out[: len(rows)])
+        else:
+            place_rows(self.gather(rows.to(out.device)), places.to(out.device), out)
 
     def __enter__(self) -> Self:
         return self

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self, SupportsIndex
 
 import numpy as np
 import torch
+from torch.nn import functional as F
+from torch.utils import _pytree as pytree
 
+from ..memory import faults
 from ..runtime.arguments import whole_number
 from ..runtime.errors import IndexOutOfRange, NotATensor
-from . import dispatch
 
 
 def _operator(name: str) -> Callable[..., Any]:
@@ -38,6 +40,16 @@ def _in_place(name: str) -> Callable[..., Any]:
 
     method.__name__ = name
     return method
+
+
+def _both(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """An operator with the table on its left, and on its right."""
+    return _operator(f"__{name}__"), _operator(f"__r{name}__")
+
+
+def _forms(name: str) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
+    """The same, and the one that writes to the table."""
+    return *_both(name), _in_place(f"__i{name}__")
 
 
 class TensorLike:
@@ -137,7 +149,7 @@ class TensorLike:
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
-        return dispatch.call(TensorLike, func, args, kwargs or {})
+        return _call(func, args, kwargs or {})
 
     def _tensor_for(self, device: torch.device, what: str) -> torch.Tensor:
         """All of it as a tensor that ``device`` reads, for ``what``."""
@@ -173,34 +185,71 @@ class TensorLike:
     __pos__ = _operator("__pos__")
     __abs__ = _operator("__abs__")
     __invert__ = _operator("__invert__")
-    __add__ = _operator("__add__")
-    __radd__ = _operator("__radd__")
-    __sub__ = _operator("__sub__")
-    __rsub__ = _operator("__rsub__")
-    __mul__ = _operator("__mul__")
-    __rmul__ = _operator("__rmul__")
-    __truediv__ = _operator("__truediv__")
-    __rtruediv__ = _operator("__rtruediv__")
-    __floordiv__ = _operator("__floordiv__")
-    __rfloordiv__ = _operator("__rfloordiv__")
-    __mod__ = _operator("__mod__")
-    __rmod__ = _operator("__rmod__")
-    __pow__ = _operator("__pow__")
-    __rpow__ = _operator("__rpow__")
-    __matmul__ = _operator("__matmul__")
-    __rmatmul__ = _operator("__rmatmul__")
-    __and__ = _operator("__and__")
-    __rand__ = _operator("__rand__")
-    __or__ = _operator("__or__")
-    __ror__ = _operator("__ror__")
-    __xor__ = _operator("__xor__")
-    __rxor__ = _operator("__rxor__")
-    __iadd__ = _in_place("__iadd__")
-    __isub__ = _in_place("__isub__")
-    __imul__ = _in_place("__imul__")
-    __itruediv__ = _in_place("__itruediv__")
-    __ifloordiv__ = _in_place("__ifloordiv__")
-    __imod__ = _in_place("__imod__")
-    __iand__ = _in_place("__iand__")
-    __ior__ = _in_place("__ior__")
-    __ixor__ = _in_place("__ixor__")
+    __add__, __radd__, __iadd__ = _forms("add")
+    __sub__, __rsub__, __isub__ = _forms("sub")
+    __mul__, __rmul__, __imul__ = _forms("mul")
+    __truediv__, __rtruediv__, __itruediv__ = _forms("truediv")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _forms("floordiv")
+    __mod__, __rmod__, __imod__ = _forms("mod")
+    __and__, __rand__, __iand__ = _forms("and")
+    __or__, __ror__, __ior__ = _forms("or")
+    __xor__, __rxor__, __ixor__ = _forms("xor")
+    __pow__, __rpow__ = _both("pow")
+    __matmul__, __rmatmul__ = _both("matmul")
+
+
+def _call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """``func`` of arguments among which there are tables: where some are on a GPU, it reads the tables.
+
+    Functions that take rows by their numbers are gathers of ours, of any table.
+    """
+    of_rows = _OF_ROWS.get(func)
+    if of_rows is not None and (rows := of_rows(*args, **kwargs)) is not None:
+        return rows
+    leaves = pytree.tree_leaves((args, kwargs))
+    device = next((one.device for one in leaves if isinstance(one, torch.Tensor) and one.is_cuda), torch.device("cpu"))
+    name = getattr(func, "__name__", str(func))
+    tensors = pytree.tree_map(lambda one: one._tensor_for(device, name) if isinstance(one, TensorLike) else one, (args, kwargs))
+    return func(*tensors[0], **tensors[1])
+
+
+def _index_select(input: Any, dim: int, index: Any, *, out: Any = None) -> torch.Tensor | None:
+    """Rows, where it is rows that are selected; None leaves it to torch."""
+    if not isinstance(input, TensorLike) or not isinstance(index, torch.Tensor) or out is not None:
+        return None
+    if dim not in (0, -len(input.shape)) or index.dim() > 1:
+        return None
+    return _rows(input, index.reshape(-1))
+
+
+def _embedding(
+    input: Any,
+    weight: Any,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> torch.Tensor | None:
+    """As above. What the other options say is of gradients, except ``max_norm``, which changes the table."""
+    plain = padding_idx is None and not scale_grad_by_freq and not sparse
+    known = isinstance(weight, TensorLike) and isinstance(input, torch.Tensor)
+    if not known or max_norm is not None or len(weight.shape) != 2:
+        return None
+    return _rows(weight, input) if plain or not (weight.requires_grad and torch.is_grad_enabled()) else None
+
+
+def _rows(table: TensorLike, index: torch.Tensor) -> torch.Tensor:
+    """Here -1 is no row: torch's functions refuse it, which indices take for the last."""
+    if index.dtype in (torch.int32, torch.int64) and bool((index < 0).any()):
+        flat = index.reshape(-1)
+        at = int((flat < 0).nonzero()[0])
+        raise faults.out_of_range(at, int(flat[at]), table.shape[0], int((flat < 0).sum()), from_end=False)
+    return table[index]
+
+
+_OF_ROWS: dict[Any, Callable[..., torch.Tensor | None]] = {
+    torch._C._VariableFunctions.index_select: _index_select,  # torch.index_select, in whose place PyG puts one that calls it
+    torch.Tensor.index_select: _index_select,
+    F.embedding: _embedding,
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import warnings
 import weakref
 from collections.abc import Sequence
@@ -59,10 +60,8 @@ class TieredTensor(Table):
     _AS_TENSOR = "after table.flush(), table.host.cpu() is a tensor of all rows"
 
     def __init__(self, tiers: _Tiers) -> None:
+        super().__init__(tiers.whole.shape, tiers.whole.dtype)
         self._tiers = tiers
-        whole = tiers.whole
-        self._rows, self._row_shape = len(whole), whole.shape[1:]
-        self._row_bytes, self._dtype = whole.row_bytes, whole.dtype
         self._number = ops.number(self)
         weakref.finalize(self, _close, tiers, os.getpid())
 
@@ -95,10 +94,6 @@ class TieredTensor(Table):
         """Bytes of GPU memory that it holds, the id map included, by device."""
         return {str(home.device): self.plan.held_bytes for home in self._tiers.homes}
 
-    def explain(self) -> str:
-        """Rows, share and bytes of each tier, and what could not be had, a line each."""
-        return self.plan.explain()
-
     @property
     def requires_grad(self) -> bool:
         """Whether the table in host memory does, which takes the gradients of all rows."""
@@ -115,6 +110,10 @@ class TieredTensor(Table):
             rows: torch.Tensor = torch.ops.hinterland.tiered_gather(host._beside(index), index, self._number)
             return rows
         return super().__getitem__(index)
+
+    def _in_memory(self) -> torch.Tensor | None:
+        self.flush()
+        return self.host.cpu()
 
     def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         gpu = self.writer(index.device)
@@ -167,15 +166,8 @@ class TieredTensor(Table):
     def _source(self, index: torch.Tensor) -> int | Params:
         tiers = self._tiers
         tiers.require_open()
-        if not tiers.homes:
-            return tiers.host._source(index)
         home = tiers.home(index.device)
-        if home is not None:
-            return tiers.table(home)
-        tiers.require_no_gpu(index.device)
-        if tiers.state.written:
-            tiers.flush()
-        return tiers.host._source(index)
+        return tiers.near(index.device).table if home is None else tiers.table(home)
 
     def _sorts(self, rows: int) -> bool:
         plan, host = self.plan, self.host
@@ -189,23 +181,15 @@ class TieredTensor(Table):
                 require_outside(tensor, name, home.address(home.device), home.memory.nbytes)
 
 
-def make(
-    host: HostTable,
-    local: int | str | None,
-    peers: int | str | None,
-    scores: torch.Tensor | None,
-    order: torch.Tensor | None,
-    devices: Devices | None,
-) -> TieredTensor:
+def make(host: HostTable, asked: Asked) -> TieredTensor:
     """See ``UnifiedTensor.tiered``."""
-    asked = Asked.of(len(host), (local, peers), scores, order, devices)
-    plan = plan_tiers(len(host), host.row_bytes, len(asked.gpus), *asked.budgets, ordered=asked.ordered, unlinked=asked.missing)
+    plan = asked.plan
     for gpu in asked.gpus if plan.resident else []:
         if gpu.type == "cuda":
             host.cuda(gpu)  # refuses memory that no GPU sees
     sharing = "registered" if host.placement == "registered" else "heap"
-    tiers = _Tiers(host, plan, homes_of(plan, asked.gpus, sharing), new_state(sharing), owner=True)
-    _fill(tiers, asked.order if plan.slot_bytes else None)
+    tiers = _Tiers(host, host, plan, homes_of(plan, asked.gpus, sharing), new_state(sharing))
+    tiers.fill(asked.order if plan.slot_bytes else None)
     return TieredTensor(tiers)
 
 
@@ -214,32 +198,31 @@ class Asked:
     """What a caller of ``tiered`` asks for.
 
     Attributes:
-        budgets: bytes of each tier.
+        plan: what becomes of it.
         gpus: that hold tiers.
-        missing: which of them cannot read which, as of TierPlan.
         order: int64 ``[rows]``, the hottest first; None where the first rows are.
     """
 
-    budgets: list[int]
+    plan: TierPlan
     gpus: list[torch.device]
-    missing: str
     order: torch.Tensor | None
-
-    @property
-    def ordered(self) -> bool:
-        """Whether other rows than the first are the hottest."""
-        return self.order is not None
 
     @classmethod
     def of(
         cls,
-        rows: int,
+        table: Table,
         sizes: Sequence[int | str | None],
         scores: torch.Tensor | None,
         order: torch.Tensor | None,
         devices: Devices | None,
+        line_bytes: int = 0,
     ) -> Asked:
-        """ConfigError, or DeviceError, for what cannot be used with a table of ``rows`` rows."""
+        """Of ``table``, whose tiers are to have ``sizes``; of a file, in pages of ``line_bytes``, also that of host memory.
+
+        Raises:
+            ConfigError, DeviceError: what cannot be used.
+        """
+        rows = len(table)
         budgets = [0 if size is None else parse_bytes(size) for size in sizes]
         if scores is not None and order is not None:
             raise ConfigError("rows are chosen by scores or by an order, not by both; leave one out")
@@ -250,7 +233,9 @@ class Asked:
             order = hottest_first(scores, rows)
         elif order is not None:
             order = permutation(order, rows)
-        return cls(budgets, gpus, missing, order)
+        ordered = order is not None
+        plan = plan_tiers(rows, table.row_bytes, len(gpus), *budgets, ordered=ordered, unlinked=missing, line_bytes=line_bytes)
+        return cls(plan, gpus, order)
 
 
 class _State(ctypes.Structure):
@@ -309,29 +294,37 @@ def homes_of(plan: TierPlan, gpus: Sequence[torch.device], sharing: str) -> list
     return [_Home(gpu, _block(plan, gpu, sharing)) for gpu in gpus]
 
 
-class _Tiers:
-    """The memory of a TieredTensor, which outlives it until it is given back."""
+@dataclass
+class Near:
+    """What a reader has in reach.
 
-    def __init__(self, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State, owner: bool) -> None:
-        self.host, self.plan, self.homes, self.state, self.owner = host, plan, homes, state, owner
-        self.open = True
+    Attributes:
+        table: an address, or Tiers.
+        first: the number of the row that comes first there.
+        rows: how many there are.
+        keeps: their memory.
+    """
+
+    table: int | Params
+    first: int
+    rows: int
+    keeps: HostTable
+
+
+class _Tiers:
+    """The memory of a TieredTensor, which outlives it until it is given back: above ``whole``, which has all rows."""
+
+    def __init__(
+        self, whole: Table, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State, owner: bool = True
+    ) -> None:
+        self.whole, self.host, self.plan, self.homes, self.state, self.owner = whole, host, plan, homes, state, owner
+        self.open, self.flushing = True, threading.RLock()
         self.reader = 0  # whose part the CPU takes where homes are on it
 
     def require_open(self) -> None:
         if not self.open or self.state.closed:
             whose = "" if self.owner else " by the process that made it"
             raise ConfigError(f"this tiered table has been closed{whose}; make another with ut.tiered(...)")
-
-    @property
-    def whole(self) -> Table:
-        """The table that has all rows."""
-        return self.host
-
-    def require_no_gpu(self, device: torch.device) -> None:
-        """ConfigError where ``device`` is a GPU: of one without tiers, of a table that has some."""
-        if device.type == "cuda":
-            held = ", ".join(str(home.device) for home in self.homes)
-            raise ConfigError(f"row numbers are on {device}, but the tiers are on {held}; name it in devices=")
 
     def home(self, device: torch.device) -> _Home | None:
         """The home that rows on ``device`` are read through."""
@@ -384,27 +377,79 @@ class _Tiers:
         copy_rows(home.address(home.device) + plan.slots_offset, plan.rows, plan.slot_bytes, slots, rows)
         return slots
 
-    def flush(self) -> None:
-        """Copies the rows of GPU memory to the host's table, in parts of bounded size."""
-        if not self.state.written or not self.homes:
+    def near(self, device: torch.device) -> Near:
+        """What ``device`` reads itself. What the CPU does not, of what GPUs hold, is written back for it."""
+        home, host = self.home(device), self.host
+        if home is not None:
+            return self.through(home)
+        if self.homes and device.type == "cuda":
+            held = ", ".join(str(home.device) for home in self.homes)
+            raise ConfigError(f"row numbers are on {device}, but the tiers are on {held}; name it in devices=")
+        if self.homes:
+            self.flush()
+        self.require_open()  # another thread may have closed it before `host` was looked up
+        rows = host.cpu() if device.type == "cpu" else host.cuda(device)
+        return Near(rows.data_ptr(), self.plan.held - len(host), len(host), host)
+
+    def through(self, home: _Home) -> Near:
+        """What ``home`` reads."""
+        host, table = self.host, self.table(home)
+        self.require_open()  # as above; a home's table is made once, and keeps no memory of the host
+        return Near(table, 0, self.plan.held, host)
+
+    def fill(self, order: torch.Tensor | None) -> None:
+        """Copies each row to where it will live; ``order``: hottest first, or None where the first rows are.
+
+        The CPU gathers rows into pinned memory, so that no GPU needs more than what it keeps.
+        """
+        plan, homes = self.plan, self.homes
+        hottest = torch.arange(plan.resident) if order is None else order[: plan.resident]
+        self._copy(hottest[: plan.local_rows], homes, 0)
+        for i, home in enumerate(homes):
+            self._copy(hottest[plan.local_rows + i :: plan.gpus], [home], plan.shard_offset)
+        for home in homes if plan.slot_bytes else []:
+            home.id_map(plan).copy_(slot_of(hottest, plan.rows, plan.slot_bytes))
+
+    def _copy(self, rows: torch.Tensor, homes: list[_Home], offset: int) -> None:
+        """Packs ``rows`` of the host's table at ``offset`` of the memory of each of ``homes``."""
+        plan = self.plan
+        if not len(rows):
             return
-        self._wait()
-        self.state.written = 0  # first: what is written meanwhile is not written back
-        try:
-            self._write_back()
-        except BaseException:
-            self.state.written = 1
-            raise
+        step = max(1, _BOUNCE // plan.row_bytes)
+        on_gpu = homes[0].device.type == "cuda"
+        bounce = torch.empty(min(step, len(rows)) * plan.row_bytes, dtype=torch.uint8, pin_memory=on_gpu)
+        for turn, part in enumerate(rows.split(step)):
+            packed = bounce[: len(part) * plan.row_bytes]
+            copy_rows(self.host.cpu().data_ptr(), plan.rows, plan.row_bytes, packed, part.contiguous())
+            for home in homes:
+                home.part(offset + turn * step * plan.row_bytes, packed.numel()).copy_(packed)
+
+    def worker(self, home: _Home) -> tuple[torch.device, Near]:
+        """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU."""
+        return home.device if home.device.type == "cuda" else torch.device("cpu"), self.through(home)
+
+    def flush(self) -> None:
+        """Writes rows that are ahead of the table below to it, in parts of bounded size."""
+        with self.flushing:  # whoever reads that table next waits for it
+            if not self.state.written:
+                return
+            self._wait()
+            self.state.written = 0  # first: what is written meanwhile is not written back
+            try:
+                self._write_back()
+            except BaseException:
+                self.state.written = 1
+                raise
 
     def _write_back(self) -> None:
-        home, plan = self.homes[0], self.plan
-        device = home.device if home.device.type == "cuda" else torch.device("cpu")
+        """Copies the rows of GPU memory to the host's table."""
+        plan, (device, near) = self.plan, self.worker(self.homes[0])
         step = max(1, _BOUNCE // max(plan.row_bytes, 8))
         for begin in range(0, plan.rows, step):
             rows = torch.arange(begin, min(begin + step, plan.rows), device=device)
-            rows = rows[self.slots_of(home, rows) >= 0]
+            rows = rows[self.slots_of(self.homes[0], rows) >= 0]
             packed = torch.empty((len(rows), plan.row_bytes), dtype=torch.uint8, device=device)
-            copy_rows(self.table(home), plan.rows, plan.row_bytes, packed, rows)
+            copy_rows(near.table, near.rows, plan.row_bytes, packed, rows)
             copy_rows(self.host.cpu().data_ptr(), plan.rows, plan.row_bytes, packed, rows, into_table=True)
 
     def _wait(self) -> None:
@@ -441,7 +486,7 @@ def _close(tiers: _Tiers, process: int) -> None:
 
 def attach(host: HostTable, plan: TierPlan, homes: list[tuple[torch.device, Any]], state: Buffer) -> TieredTensor:
     """A table over tiers that another process made."""
-    return TieredTensor(_Tiers(host, plan, [_Home(*home) for home in homes], _State.over(state), owner=False))
+    return TieredTensor(_Tiers(host, host, plan, [_Home(*home) for home in homes], _State.over(state), owner=False))
 
 
 def _attached(table: TieredTensor) -> tuple[Any, ...]:
@@ -453,15 +498,19 @@ def _attached(table: TieredTensor) -> tuple[Any, ...]:
 share(TieredTensor, _attached)
 
 
+def listed_devices(devices: Devices) -> list[torch.device | str | int]:
+    """One or several as a list; ConfigError for what is none."""
+    try:
+        return [devices] if isinstance(devices, str | int | torch.device) else list(devices)
+    except (TypeError, RuntimeError):  # the last is a tensor's
+        raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
+
+
 def _devices(devices: Devices | None) -> list[torch.device]:
     """The GPUs that hold tiers. CPUs are numbered: each stands for a GPU, with host memory for its own."""
     if devices is None:
         return machine.gpus()
-    try:
-        named = [devices] if isinstance(devices, str | int | torch.device) else list(devices)
-    except (TypeError, RuntimeError):  # the last is a tensor's
-        raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
-    found = [machine.as_device(device) for device in named]
+    found = [machine.as_device(device) for device in listed_devices(devices)]
     kinds = {device.type for device in found}
     if len(kinds) > 1:
         raise ConfigError(
@@ -494,42 +543,9 @@ def _block(plan: TierPlan, gpu: torch.device, sharing: str) -> Buffer | GpuBlock
         raise OutOfMemory(f"{asked}: {error}; ask for a smaller local= or peers=") from error
 
 
-def _fill(tiers: _Tiers, order: torch.Tensor | None) -> None:
-    """Copies each row to where it will live; ``order``: hottest first, or None where the first rows are.
-
-    The CPU gathers rows into pinned memory, so that no GPU needs more than what it keeps.
-    """
-    plan, homes = tiers.plan, tiers.homes
-    if not homes:
-        return
-    first = torch.arange(plan.resident) if order is None else order[: plan.resident]
-    _copy(tiers, first[: plan.local_rows], homes, 0)
-    for i, home in enumerate(homes):
-        _copy(tiers, first[plan.local_rows + i :: plan.gpus], [home], plan.shard_offset)
-    if plan.slot_bytes:
-        slots = slot_of(first, plan)
-        for home in homes:
-            home.id_map(plan).copy_(slots)
-
-
-def slot_of(first: torch.Tensor, plan: TierPlan) -> torch.Tensor:
-    """What an id map holds: the slot of each row, -1 for none. ``first`` (int64 ``[n]`` on the CPU) have the first ones."""
-    slots = torch.full((plan.rows,), -1, dtype=torch.int32 if plan.slot_bytes == 4 else torch.int64)
-    slots[first] = torch.arange(len(first), dtype=slots.dtype)
+def slot_of(hottest: torch.Tensor, rows: int, nbytes: int) -> torch.Tensor:
+    """What an id map holds of ``rows`` rows: the slot of each, in ``nbytes``, -1 for none. ``hottest`` (int64 ``[n]`` on the
+    CPU) have the first ones."""
+    slots = torch.full((rows,), -1, dtype=torch.int32 if nbytes == 4 else torch.int64)
+    slots[hottest] = torch.arange(len(hottest), dtype=slots.dtype)
     return slots
-
-
-def _copy(tiers: _Tiers, rows: torch.Tensor, homes: list[_Home], offset: int) -> None:
-    """Packs ``rows`` of the host's table at ``offset`` of the memory of each of ``homes``."""
-    plan = tiers.plan
-    if not len(rows):
-        return
-    step = max(1, _BOUNCE // plan.row_bytes)
-    on_gpu = homes[0].device.type == "cuda"
-    bounce = torch.empty(min(step, len(rows)) * plan.row_bytes, dtype=torch.uint8, pin_memory=on_gpu)
-    for begin in range(0, len(rows), step):
-        part = rows[begin : begin + step].contiguous()
-        packed = bounce[: len(part) * plan.row_bytes]
-        copy_rows(tiers.host.cpu().data_ptr(), plan.rows, plan.row_bytes, packed, part)
-        for home in homes:
-            home.part(offset + begin * plan.row_bytes, packed.numel()).copy_(packed)

@@ -20,6 +20,7 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import table_of
 from ..runtime.units import parse_bytes
+from .rows import resolved
 from .sharded import Collective, ShardedTensor
 from .table import Table
 from .tiered import _BOUNCE, _Home, homes_of, slot_of
@@ -29,13 +30,8 @@ from .tiers import TierPlan, plan_tiers
 class TieredShards(Collective):
     """The rows of a ShardedTensor, the hottest of them in this rank's GPU, under the same numbers.
 
-    ====== ================================ =========================================
-    tier   where its rows are               who reads them
-    ====== ================================ =========================================
-    local  in the memory of a rank's GPU    that GPU
-    host   in the part of the rank's node   that GPU, over the link
-    remote in the part of another node      a GPU there, which sends them
-    ====== ================================ =========================================
+    ``local`` rows lie in a rank's GPU, which alone reads them; ``host`` rows in the part of the rank's node, over the link;
+    ``remote`` rows in the part of another node, where a GPU reads and sends them.
 
     All ranks make one at once; each may keep others, and as many as it has room for. ``gather`` is collective, as that of the
     table below, and its results are those of the table below; in its ``stats`` rows that were kept are ``local``. Rows in GPU
@@ -66,8 +62,7 @@ class TieredShards(Collective):
             return plan, homes_of(plan, [gpu], "heap"), hottest[: plan.resident]
 
         self.below = below
-        self._rows, self._row_shape = len(below), below.shape[1:]
-        self._row_bytes, self._dtype = below.row_bytes, below.dtype
+        super().__init__(below.shape, below.dtype)
         self.plan, homes, hottest = below.ranks.agreed(made)
         self._home = homes[0] if homes else None
         self._fill(hottest)
@@ -82,7 +77,7 @@ class TieredShards(Collective):
                 packed = rows.view(-1).view(torch.uint8)
                 home.part(turn * step * plan.row_bytes, packed.numel()).copy_(packed)
         if home is not None and plan.slot_bytes:
-            home.id_map(plan).copy_(slot_of(hottest, plan))
+            home.id_map(plan).copy_(slot_of(hottest, plan.rows, plan.slot_bytes))
 
     @property
     def part(self) -> Table:
@@ -94,10 +89,6 @@ class TieredShards(Collective):
         """Bytes of GPU memory that this rank holds, the id map included, by device."""
         return {} if self._home is None else {str(self._home.device): self.plan.held_bytes}
 
-    def explain(self) -> str:
-        """Rows, share and bytes of what this rank keeps, a line each."""
-        return self.plan.explain()
-
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, local=self.plan.resident, part=self.part)
 
@@ -107,7 +98,7 @@ class TieredShards(Collective):
         with nullcontext([0.0]) if stats is None else timed(index.device) as took:
             if home is not None:  # rows that are not kept are any row first, as in TieredStorage
                 copy_rows(*self._kept(home), out, slots.clamp(min=0), max_blocks=max_blocks, check="async")
-        self.below.fetch(index, out, slots >= 0, max_blocks, below)
+        self.below.ask(index, out, slots >= 0, max_blocks, below)
         if stats is not None and below is not None:
             kept = TierCount.of({}, self.below.row_bytes) if home is None else self._count_kept(home, slots)
             near = {"rows": kept.rows["local"], **report(index.device, took[0], kept, 0, None)}
@@ -154,7 +145,6 @@ class TieredShards(Collective):
         home, plan = self._home_of(index), self.plan
         if home is None:
             return torch.full_like(index, -1)
-        rows = torch.where(index < 0, index + plan.rows, index)
-        valid = (rows >= 0) & (rows < plan.rows)
+        rows, bad = resolved(index, plan.rows)
         slots = rows if not plan.slot_bytes else home.id_map(plan)[rows.clamp(0, plan.rows - 1)].to(torch.int64)
-        return torch.where(valid & (slots < plan.resident), slots, -1)
+        return torch.where(bad | (slots >= plan.resident), -1, slots)

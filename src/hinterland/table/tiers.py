@@ -16,16 +16,20 @@ _POINTERS = 512  # bytes: where the other GPUs' tiers are, kept in each of sever
 
 @dataclass(frozen=True, repr=False)
 class TierPlan(Explained, Shown):
-    """Rows by tier, and what that takes of each GPU.
+    """Rows by tier, and what that takes of each GPU. The last tier is host memory, which has all rows, or a file.
 
     Attributes:
         rows, row_bytes: of the table.
         gpus: how many hold tiers.
         local, peers: bytes asked for, in each GPU and in all together.
+        host: bytes asked for of host memory, for rows of a file; None where host memory is the last tier.
         local_rows: rows that each GPU holds.
         peer_rows: rows dealt out over the GPUs.
-        slot_bytes: of an entry of the id map, 0 where there is none.
+        host_rows: rows that are read from host memory.
+        slot_bytes: of an entry of the id map in GPUs, 0 where there is none.
+        number_bytes: of a row number in host memory, which finds rows of a file; 0 where the first rows are the hot ones.
         unlinked: which GPU cannot read which, as in "cuda:0 cannot read the memory of cuda:1"; empty where all can.
+        line_bytes: of a page of the file; 0 without one.
     """
 
     rows: int
@@ -33,10 +37,14 @@ class TierPlan(Explained, Shown):
     gpus: int
     local: int
     peers: int
+    host: int | None
     local_rows: int
     peer_rows: int
+    host_rows: int
     slot_bytes: int
-    unlinked: str = ""
+    number_bytes: int
+    unlinked: str
+    line_bytes: int
 
     @property
     def resident(self) -> int:
@@ -44,9 +52,15 @@ class TierPlan(Explained, Shown):
         return self.local_rows + self.peer_rows
 
     @property
+    def held(self) -> int:
+        """Rows that memory holds, of GPUs and of the host, each counted once."""
+        return self.resident + self.host_rows
+
+    @property
     def tiers(self) -> dict[str, int]:
         """Rows by the tier that they are read from."""
-        return {"local": self.local_rows, "peers": self.peer_rows, "host": self.rows - self.resident}
+        rows = {"local": self.local_rows, "peers": self.peer_rows, "host": self.host_rows}
+        return rows if self.host is None else {**rows, "storage": self.rows - self.held}
 
     @property
     def shard_rows(self) -> int:
@@ -94,14 +108,32 @@ class TierPlan(Explained, Shown):
         ]
 
     def notes(self) -> list[str]:
-        """Where rows could not go."""
-        return [f"{self.unlinked}: rows meant for peers stay on the host"] if self.unlinked else []
+        """Where rows could not go; of a file what host memory takes, and the rate of rows that are read from it."""
+        found = [f"{self.unlinked}: rows meant for peers stay on the host"] if self.unlinked else []
+        if self.host is None:
+            return found
+        if self.held:
+            rows = f"{format_bytes(self.host_rows * self.row_bytes)} of {format_bytes(self.host)}"
+            numbers = self.number_bytes * (self.rows + self.held) + self.held
+            found.append(f"host memory: {rows} for rows, and {format_bytes(numbers)} for what finds them")
+        rate, source = fetch_rate(self.row_bytes, self.line_bytes)
+        speed = f"{rate / 1e3:,.0f} K/s, {format_rate(rate * self.row_bytes)}, {source}"
+        return [*found, f"random rows on storage are expected at {speed}"]
 
 
 def plan_tiers(
-    rows: int, row_bytes: int, gpus: int, local: int = 0, peers: int = 0, *, ordered: bool = False, unlinked: str = ""
+    rows: int,
+    row_bytes: int,
+    gpus: int,
+    local: int = 0,
+    peers: int = 0,
+    host: int | None = None,
+    *,
+    ordered: bool = False,
+    unlinked: str = "",
+    line_bytes: int = 4096,
 ) -> TierPlan:
-    """As many rows as the budgets hold.
+    """As many rows as the budgets hold, the hottest in GPUs and the next in host memory.
 
     The id map and the pointers come out of ``local`` and, where that is too little, out of ``peers``.
 
@@ -109,13 +141,17 @@ def plan_tiers(
         rows, row_bytes: of the table.
         gpus: how many hold tiers; the share of ``peers`` of a single one is ``local``.
         local, peers: bytes in each GPU, and bytes in all GPUs together.
+        host: bytes of host memory for rows of a file; None where host memory has all rows. What finds rows there is not part
+            of it, and ``explain()`` says it.
         ordered: whether the hottest rows are others than the first, so that a map is needed.
         unlinked: as in TierPlan; no row goes to ``peers`` then.
+        line_bytes: of a page of the file.
     """
     rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
     gpus, local = arguments.whole_number("gpus", gpus, 0), arguments.whole_number("local", local, 0)
     peers, ordered = arguments.whole_number("peers", peers, 0), arguments.switch("ordered", ordered)
     in_each, dealt = (local + peers, 0) if gpus == 1 else (local, peers // gpus if gpus and not unlinked else 0)
+    number = 4 if rows < 1 << 31 else 8  # bytes
 
     def fit(slot_bytes: int) -> tuple[int, int]:
         if gpus == 0 or rows == 0 or row_bytes == 0:
@@ -128,76 +164,13 @@ def plan_tiers(
     slot_bytes = 0
     fitting = fit(0)
     if ordered and rows not in fitting:  # where one tier takes all rows, any order will do
-        slot_bytes = 4 if rows < 1 << 31 else 8
+        slot_bytes = number
         fitting = fit(slot_bytes)
     if fitting == (0, 0):
         slot_bytes = 0
-    return TierPlan(rows, row_bytes, gpus, local, peers, *fitting, slot_bytes, unlinked)
-
-
-@dataclass(frozen=True, repr=False)
-class StoredTierPlan(TierPlan):
-    """The same where the last tier is a file, and host memory has the rows behind those of the GPUs.
-
-    Attributes:
-        host: bytes asked for of host memory, for rows.
-        host_rows: rows that it holds.
-        number_bytes: of a row number in host memory; 0 where the first rows are the hot ones.
-        line_bytes: of a page of the file.
-    """
-
-    host: int = 0
-    host_rows: int = 0
-    number_bytes: int = 0
-    line_bytes: int = 4096
-
-    @property
-    def held(self) -> int:
-        """Rows that memory holds, each counted once."""
-        return self.resident + self.host_rows
-
-    @property
-    def tiers(self) -> dict[str, int]:
-        """Rows by the tier that they are read from."""
-        rows = {"local": self.local_rows, "peers": self.peer_rows, "host": self.host_rows}
-        return {**rows, "storage": self.rows - self.held}
-
-    def notes(self) -> list[str]:
-        """What host memory takes, and the rate of rows that lie on storage."""
-        numbers = self.number_bytes * (self.rows + self.held) + self.held
-        rows = f"{format_bytes(self.host_rows * self.row_bytes)} of {format_bytes(self.host)}"
-        found = [f"host memory: {rows} for rows, and {format_bytes(numbers)} for what finds them"] if self.held else []
-        rate, source = fetch_rate(self.row_bytes, self.line_bytes)
-        return [
-            *super().notes(),
-            *found,
-            f"random rows on storage are expected at {rate / 1e3:,.0f} K/s, {format_rate(rate * self.row_bytes)}, {source}",
-        ]
-
-
-def plan_stored_tiers(
-    rows: int,
-    row_bytes: int,
-    gpus: int,
-    local: int = 0,
-    peers: int = 0,
-    host: int = 0,
-    *,
-    ordered: bool = False,
-    unlinked: str = "",
-    line_bytes: int = 4096,
-) -> StoredTierPlan:
-    """As many rows of a file as the budgets hold: the hottest in GPUs, as of :func:`plan_tiers`, and the next in host memory.
-
-    Args:
-        host: bytes of host memory for rows. What finds them there is not part of it, and ``explain()`` says it.
-        line_bytes: of a page of the file.
-        rows, row_bytes, gpus, local, peers, ordered, unlinked: as of :func:`plan_tiers`.
-    """
-    above = plan_tiers(rows, row_bytes, gpus, local, peers, ordered=ordered, unlinked=unlinked)
-    host = arguments.whole_number("host", host, 0)
-    host_rows = min(rows - above.resident, host // row_bytes) if row_bytes else 0
-    held = above.resident + host_rows
-    any_order = not ordered or held == 0 or (held == rows and not above.slot_bytes)  # or one tier takes all rows
-    number_bytes = 0 if any_order else 4 if rows < 1 << 31 else 8
-    return StoredTierPlan(**vars(above), host=host, host_rows=host_rows, number_bytes=number_bytes, line_bytes=line_bytes)
+    left, host = rows - sum(fitting), None if host is None else arguments.whole_number("host", host, 0)
+    host_rows = left if host is None else min(left, host // row_bytes) if row_bytes else 0
+    held = sum(fitting) + host_rows
+    any_order = host is None or not ordered or held == 0 or (held == rows and not slot_bytes)  # or one tier takes all rows
+    number, line_bytes = 0 if any_order else number, 0 if host is None else line_bytes
+    return TierPlan(rows, row_bytes, gpus, local, peers, host, *fitting, host_rows, slot_bytes, number, unlinked, line_bytes)

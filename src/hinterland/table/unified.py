@@ -22,7 +22,7 @@ from ..runtime.units import parse_bytes
 from .array import HOST_BUDGET, StorageArray
 from .cached import CachedTensor
 from .host import HostTable, shape_of
-from .tiered import Devices, TieredTensor, make
+from .tiered import Asked, Devices, TieredTensor, make
 
 # Types of which torch pickles tensors. Others go as bytes; but these as they are, since torch.save takes memory once, and no
 # second time as of another type.
@@ -143,7 +143,7 @@ class UnifiedTensor(HostTable):
             ConfigError: sizes, scores, an order or devices that cannot be used; heap memory, which no GPU sees.
             OutOfMemory: a GPU has less free than the tiers take; nothing is allocated then.
         """
-        return make(self, local, peers, scores, order, devices)
+        return make(self, Asked.of(self, (local, peers), scores, order, devices))
 
     def cached(self, budget: int | str, device: torch.device | str | int | None = None) -> CachedTensor:
         """This table with room in one GPU's memory for rows that were asked for lately: what is kept follows the gathers.

@@ -9,9 +9,7 @@ import torch
 from ..memory.allocator import require_room
 from ..memory.copies import copy
 from ..runtime.errors import OutOfMemory
-from .host import HostTable
 from .table import Table
-from .tiered import TieredTensor
 
 _PART = 32 << 20  # bytes that are on the way at a time: chosen, not measured
 _TOGETHER = 16  # elements that torch draws together; fewer it draws otherwise
@@ -35,11 +33,8 @@ def read_all(table: Table) -> torch.Tensor:
     Raises:
         OutOfMemory: a table that lies in a file does not fit.
     """
-    if isinstance(table, HostTable):
-        return table.cpu()
-    if isinstance(table, TieredTensor) and table.in_reach:
-        table.flush()
-        return table.host.cpu()
+    if (held := table._in_memory()) is not None:
+        return held
     try:
         require_room(table.nbytes)
     except OutOfMemory as error:
@@ -52,23 +47,19 @@ def read_all(table: Table) -> torch.Tensor:
 
 def write_all(table: Table, values: torch.Tensor) -> None:
     """Has the table hold ``values``, wherever its rows are."""
-    if table.in_reach:
-        rows = read_all(table)
-        if values.data_ptr() != rows.data_ptr():
-            copy(rows, values)
-        if not isinstance(table, TieredTensor):
-            return
-        values = rows
+    if (held := table.tensor_on(torch.device("cpu"))) is not None:
+        if values.data_ptr() != held.data_ptr():
+            copy(held, values)
+        return
     for part in _parts(table):
         table.scatter_(_numbers(part), values[part].to("cpu", table.dtype, copy=True))
 
 
 def fill_all(table: Table, fill: Callable[[torch.Tensor], object]) -> None:
     """Has the table hold what ``fill`` fills tensors with: one of all rows, or some of parts of them."""
-    if table.in_reach:
-        rows = read_all(table)
-        fill(rows)
-        write_all(table, rows)
+    if (held := table._in_memory()) is not None:
+        fill(held)
+        write_all(table, held)
         return
     for part in _parts(table):
         numbers = _numbers(part)

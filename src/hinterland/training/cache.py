@@ -31,14 +31,12 @@ from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
-from ..table import CachedTensor, ShardedTensor, TieredShards, UnifiedTensor, as_table
-from ..table.stored import StoredTable
-from ..table.tiered import TieredTensor
+from ..table import CachedTensor, ShardedTensor, StorageArray, TieredShards, TieredTensor, UnifiedTensor, as_table
 from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
 from .cache_split import Entries, Split, rows_within, slots_within, split
 
-Keepable = UnifiedTensor | StoredTable | ShardedTensor  # tables of which rows can be kept in GPU memory
+Keepable = UnifiedTensor | StorageArray | ShardedTensor  # tables of which rows can be kept in GPU memory
 Kept = TieredTensor | CachedTensor | TieredShards  # and what they are then
 POLICIES = ("auto", "features", "degree", "clock", "none")
 _MEASURED_BATCHES = 4
