@@ -23,7 +23,7 @@ def copy(to: torch.Tensor, source: torch.Tensor) -> None:
         source = source.expand(to.shape)
     except RuntimeError:
         raise ConfigError(f"to is {arguments.shown(to)} and source {arguments.shown(source)}; give them one shape") from None
-    cuts = {*_cuts(to), *_cuts(source)} if to.is_cuda or source.is_cuda else set()
+    cuts = {*cuts(to), *cuts(source)} if to.is_cuda or source.is_cuda else set()
     if not cuts:
         to.copy_(source)
         return
@@ -35,7 +35,7 @@ def copy(to: torch.Tensor, source: torch.Tensor) -> None:
 def copied(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A copy on ``device``, of another type if that is asked for; where nothing lies across a boundary, one that the CPU does
     not wait for."""
-    if dtype not in (None, tensor.dtype) or not _cuts(tensor):  # a change of type is a kernel's work, which sees no boundary
+    if dtype not in (None, tensor.dtype) or not cuts(tensor):  # a change of type is a kernel's work, which sees no boundary
         return tensor.to(device, dtype, non_blocking=True, copy=True)
     made = torch.empty_like(tensor, device=device)
     copy(made, tensor)
@@ -47,7 +47,7 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor if tensor.device == device else copied(tensor, device)
 
 
-def _cuts(tensor: torch.Tensor) -> list[int]:
+def cuts(tensor: torch.Tensor) -> list[int]:
     """The elements that are the first behind a boundary."""
     begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
     return [(at - begin) // tensor.itemsize for at in boundaries() if begin < at < end]
