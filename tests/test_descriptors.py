@@ -28,7 +28,6 @@ calls |= {
     "saved": lambda: checkpoint.save(f"{folder}/d.pt", {"a": 1}),
     "kernel": lambda: kernel(array, torch.zeros(2)),
     "compiled": lambda: hl.kernel(f"__global__ void k(float* y) {{ y[0] = {next(new)}; }}")(torch.zeros(2)),
-    "map": lambda: hl.map(eval("lambda x: x" + " + x" * next(new)), torch.zeros(2)),
     "memory": lambda: hl.UnifiedTensor.empty((1000, 8), torch.float32),
 }
 for call in calls.values():

@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import Any
 
 import torch
-import torch._inductor
 
 from ..memory.copies import copied, copy, cuts
 from ..runtime import arguments, devices
@@ -18,7 +17,7 @@ from ..runtime.shown import type_name
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
 from ..table import Table, as_table
-from ..table.rows import room_for
+from ..table.rows import overlaps, room_for
 from .arguments import device_of
 
 Array = torch.Tensor | Table
@@ -202,7 +201,9 @@ def filter_chunks(function: Function, *arrays: Array, cache: int | str = CACHE, 
 
 def compiled(function: Function) -> Function:
     """The function as torch.compile has it; itself where there is no compiler."""
-    known = torch._inductor.list_options()
+    from torch._inductor import list_options  # which imports for a second
+
+    known = list_options()
     fast: Function = torch.compile(function, options={name: True for name in _ROUNDED if name in known})
 
     def run(*chunks: torch.Tensor) -> torch.Tensor:
@@ -236,17 +237,8 @@ def _require_out(out: Any, tensor: torch.Tensor | None, dtype: torch.dtype, shap
             f"make it so, or end the function with .to(torch.{type_name(out.dtype)})"
         )
     for i, array in enumerate(chunks.whole):
-        if tensor is not None and array is not None and _meet(tensor, array):
+        if tensor is None or array is None or not overlaps(array, tensor.data_ptr(), tensor.nbytes):
+            continue
+        steps = array.stride(0) * array.itemsize, tensor.stride(0) * tensor.itemsize
+        if array.data_ptr() != tensor.data_ptr() or steps[0] != steps[1]:
             raise ConfigError(f"map_chunks: out overlaps array_{i}, whose rows are still to be read; write to another tensor")
-
-
-def _meet(out: torch.Tensor, array: torch.Tensor) -> bool:
-    """Whether they share memory, and not row by row."""
-    (begin, end), (first, last) = _span(out), _span(array)
-    same = first == begin and out.stride(0) * out.itemsize == array.stride(0) * array.itemsize
-    return first < end and begin < last and not same
-
-
-def _span(tensor: torch.Tensor) -> tuple[int, int]:
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + tensor.itemsize * (last + 1)

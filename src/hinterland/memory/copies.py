@@ -23,12 +23,11 @@ def copy(to: torch.Tensor, source: torch.Tensor) -> None:
         source = source.expand(to.shape)
     except RuntimeError:
         raise ConfigError(f"to is {arguments.shown(to)} and source {arguments.shown(source)}; give them one shape") from None
-    cuts = {*cuts(to), *cuts(source)} if to.is_cuda or source.is_cuda else set()
-    if not cuts:
+    edges = {*cuts(to), *cuts(source)} if to.is_cuda or source.is_cuda else set()
+    if not edges:
         to.copy_(source)
         return
-    edges = [0, *sorted(cuts), to.numel()]
-    for begin, end in pairwise(edges):
+    for begin, end in pairwise([0, *sorted(edges), to.numel()]):
         to.view(-1)[begin:end].copy_(source.reshape(-1)[begin:end])
 
 
