@@ -174,7 +174,7 @@ def _kind(table: Table, name: str) -> Kind:
     found = kind_of(arrow)
     if found is None:
         raise ConfigError(
-            f"the column {name!r} is {arrow}, which queries do not take; use numbers, decimals of at most 18 digits, "
+            f"the column {name!r} is {arrow}, which queries do not take; use numbers, decimal128(18, 0) to (18, 18), "
             "truth values, dates, timestamps or texts"
         )
     return found

@@ -104,6 +104,10 @@ class HeldTable:
         self._columns: dict[str, HeldColumn] = {}
         _made.add(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The same file, to be opened, and its columns copied, where they are asked for."""
+        return HeldTable, (self.path, self.device)
+
     def table(self) -> Table:
         """The file, opened again where it has changed.
 
