@@ -86,8 +86,13 @@ class Chunks:
         readers = [self._reader(*both) for both in zip(self.arrays, self.whole, strict=True)]
         for number, (begin, end) in enumerate(pairwise(self._edges(out))):
             run = compiled(run) if number == 1 else run  # one chunk compiles nothing
-            with devices.on(self.device), torch.no_grad():
-                made = run(*(read(begin, end) for read in readers))
+            try:
+                with devices.on(self.device), torch.no_grad():
+                    made = run(*(read(begin, end) for read in readers))
+            except NotImplementedError as error:
+                raise ConfigError(
+                    f"{self.name}: torch has no such function of this type: {error}; cast, as x.float()"
+                ) from error
             if not isinstance(made, torch.Tensor) or made.shape[:1] != (end - begin,) or made.device != self.device:
                 raise ConfigError(
                     f"{self.name}: of {end - begin} rows the function gives {arguments.shown(made)}, and must give a tensor "
@@ -152,6 +157,8 @@ def map_chunks(function: Function, *arrays: Array, out: Any = None, cache: int |
         ConfigError: arrays, ``out`` and what the function gives do not fit.
         StorageError: what lies on storage could not be read or written.
     """
+    if out is not None and as_table(out) is None and not arguments.dense("map_chunks: out", out).is_contiguous():
+        raise ConfigError("map_chunks: out does not lie in one piece; pass one that does, and copy it where it shall be")
     chunks = Chunks.of("map_chunks", function, arrays, cache, device, out)
     made = _tensor_on(out, chunks.device)
     for begin, values in chunks.values(made):
@@ -229,8 +236,6 @@ def _tensor_on(array: Any, device: torch.device) -> torch.Tensor | None:
 def _require_out(out: Any, tensor: torch.Tensor | None, dtype: torch.dtype, shape: torch.Size, chunks: Chunks) -> None:
     if (table := as_table(out)) is not None:
         table.require_writable()
-    else:
-        arguments.dense("map_chunks: out", out)
     if out.dtype != dtype or out.shape != shape:
         raise ConfigError(
             f"map_chunks: values are {type_name(dtype)} {list(shape)}, and out is {type_name(out.dtype)} {list(out.shape)}; "
@@ -239,6 +244,5 @@ def _require_out(out: Any, tensor: torch.Tensor | None, dtype: torch.dtype, shap
     for i, array in enumerate(chunks.whole):
         if tensor is None or array is None or not overlaps(array, tensor.data_ptr(), tensor.nbytes):
             continue
-        steps = array.stride(0) * array.itemsize, tensor.stride(0) * tensor.itemsize
-        if array.data_ptr() != tensor.data_ptr() or steps[0] != steps[1]:
+        if array.data_ptr() != tensor.data_ptr() or array.stride(0) * array.itemsize != tensor[:1].nbytes:
             raise ConfigError(f"map_chunks: out overlaps array_{i}, whose rows are still to be read; write to another tensor")
