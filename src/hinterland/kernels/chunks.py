@@ -139,9 +139,8 @@ def map_chunks(function: Function, *arrays: Array, out: Any = None, cache: int |
     torch. Each row must depend on its own rows alone: how many come together is not promised. No gradient goes through it.
 
     Rows that the device addresses are read where they lie. Others, of tables in tiers and files, are gathered, and a file's
-    next chunk is read meanwhile. The first chunk is computed operation by operation. If there are more, torch.compile makes
-    one kernel of the function, which takes seconds the first time, and on a CPU a C++ compiler; without a compiler
-    all chunks are computed as the first.
+    next chunk is read meanwhile. The first chunk is computed operation by operation. For others torch.compile makes one kernel,
+    which takes seconds the first time, and on a CPU g++; without a compiler all are computed as the first.
 
     Args:
         function: of as many arguments as there are arrays.

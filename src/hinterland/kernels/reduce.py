@@ -13,6 +13,7 @@ from .chunks import CACHE, TILE, Array, Chunks, Function
 
 HOW = ("sum", "mean", "min", "max", "count", "any", "all")
 _LANES = 32  # of a tile
+_AT_ONCE = 1024 * TILE  # values, of whose tiles a CPU's caches keep a line until its neighbours are added: ten times as quick
 
 
 def reduce_chunks(how: str, function: Function, *arrays: Array, cache: int | str = CACHE, device: Any = None) -> torch.Tensor:
@@ -81,8 +82,8 @@ class _FloatSum:
     def add(self, values: torch.Tensor) -> None:
         values = torch.cat([self._rest, values]) if len(self._rest) else values
         whole = len(values) // TILE * TILE
-        if whole:
-            self._sums.append(_of_tiles(values[:whole]))
+        for part in values[:whole].split(_AT_ONCE if values.is_cpu else max(whole, 1)):
+            self._sums.append(_of_tiles(part))
         self._rest = values[whole:].clone()
 
     def total(self) -> torch.Tensor:
