@@ -358,7 +358,4 @@ def test_links_lead_where_they_did(tmp_path, monkeypatch):
 
 def test_memory_that_the_system_lacks_is_no_bad_disk():
     said = str(files.refused("x", "read", OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))))
-    assert (
-        said
-        == "x: cannot be read: Cannot allocate memory; the system has no memory for it: end other programs, or raise the limit (ulimit -v)"
-    )
+    assert "Cannot allocate memory; the system has no memory for it: end other programs" in said
