@@ -588,6 +588,7 @@ HINTERLAND_FN void merge_blocks(const ChunkMergeParams& p, int64_t measure, int6
     other.greatest = Warp::swapped(rest.greatest, half);
     add_block<T>(rest, other);
   }
+  Warp::sync();  // all have read what is written now
   if (Warp::lane() != 0) return;
   rest.sum = 0;
   Total merged = sums;
