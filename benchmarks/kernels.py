@@ -1,4 +1,5 @@
-"""Kernels of one's own in each tier: array<T> beside raw pointers and torch; functions in Python beside torch.compile.
+"""Kernels of one's own in each tier: array<T> beside raw pointers and torch; functions of chunks beside torch.compile of
+whole arrays.
 
 Times are milliseconds, the least of some runs of several calls in a row, which are waited for at the end; calls that move
 more than 8 GiB are run one by one. ``gbs`` are 10^9
@@ -20,6 +21,7 @@ from typing import Any
 import torch
 
 import hinterland as hl
+from hinterland.kernels import filter_chunks, map_chunks, reduce_chunks
 from hinterland.memory.limits import host_memory
 from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
@@ -162,7 +164,7 @@ def _add(case: Case, rows: Rows) -> None:
     if case.views:
         ways["pointer"] = lambda: by_pointer(case.a, case.b, case.out, n, grid=-(-n // 256), device=case.device)
         ways["torch"] = lambda: torch.add(*case.views[:2], out=case.views[2])
-    ways["map"] = lambda: hl.map(lambda a, b: a + b, case.a, case.b, out=case.out, device=case.device)
+    ways["map"] = lambda: map_chunks(lambda a, b: a + b, case.a, case.b, out=case.out, device=case.device)
     for way in ways.values():
         (case.out if isinstance(case.out, torch.Tensor) else case.out.cpu()).zero_()
         way()
@@ -206,11 +208,25 @@ def _functions(case: Case, rows: Rows) -> None:
         return {**options, "device": case.device}
 
     lines = (
-        ("map sqrt(a a + b b)", 8, 4, lambda: hl.map(length, case.a, case.b, **given(out=case.out)), length, case.views[2:]),
-        ("sum a b", 8, 0, lambda: hl.reduce("sum", product, case.a, case.b, **given()), _total, ()),
-        ("filter rows", 8, 0, lambda: hl.filter(_any(holds), case.a, case.b, **given()), _numbers(holds), ()),
-        ("rows' lengths", 4, 4 / WIDTH, lambda: hl.map(_norm, case.a, **given()), lambda a, b: (a * a).sum(1).sqrt(), ()),
-        ("rows' greatest", 4, 4 / WIDTH, lambda: hl.map(lambda row: row.max(), case.a, **given()), lambda a, b: a.amax(1), ()),
+        (
+            "map sqrt(a a + b b)",
+            8,
+            4,
+            lambda: map_chunks(length, case.a, case.b, **given(out=case.out)),
+            length,
+            case.views[2:],
+        ),
+        ("sum a b", 8, 0, lambda: reduce_chunks("sum", product, case.a, case.b, **given()), _total, ()),
+        ("filter rows", 8, 0, lambda: filter_chunks(_any(holds), case.a, case.b, **given()), _numbers(holds), ()),
+        ("rows' lengths", 4, 4 / WIDTH, lambda: map_chunks(_norm, case.a, **given()), lambda a, b: (a * a).sum(1).sqrt(), ()),
+        (
+            "rows' greatest",
+            4,
+            4 / WIDTH,
+            lambda: map_chunks(lambda rows: rows.amax(1), case.a, **given()),
+            lambda a, b: a.amax(1),
+            (),
+        ),
     )
     for name, read, written, ours, theirs, out in lines:
         ways: dict[str, Callable[[], Any]] = {"ours": ours}
@@ -247,8 +263,8 @@ def _compare(ours: torch.Tensor, theirs: Callable[..., Any], views: tuple[torch.
     assert len(ours) == length if ours.dim() > 0 else math.isclose(ours.item(), total, rel_tol=1e-6)
 
 
-def _norm(row: Any) -> Any:
-    return (row * row).sum().sqrt()
+def _norm(rows: torch.Tensor) -> torch.Tensor:
+    return (rows * rows).sum(1).sqrt()
 
 
 def _total(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
@@ -257,7 +273,7 @@ def _total(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _any(holds: Callable[..., Any]) -> Callable[..., Any]:
     """For any element of a row."""
-    return lambda a, b: holds(a, b).any()
+    return lambda a, b: holds(a, b).any(1)
 
 
 def _numbers(holds: Callable[..., Any]) -> Callable[..., torch.Tensor]:

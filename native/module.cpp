@@ -22,9 +22,10 @@ void terminate() {
 }
 
 // What daemon threads hold as the process ends is no leak, of which nanobind would tell, nor what a forked child leaves as it is
-// (core/owner.hpp).
+// (core/owner.hpp), nor the globals of a script whose functions torch has compiled.
 void end() {
-  if (hinterland::native::forked) nanobind::set_leak_warnings(false);
+  const nanobind::dict modules = nanobind::module_::import_("sys").attr("modules");
+  if (hinterland::native::forked || modules.contains("torch._dynamo")) nanobind::set_leak_warnings(false);
   for (const nanobind::handle thread : nanobind::module_::import_("threading").attr("enumerate")())
     if (nanobind::cast<bool>(thread.attr("daemon"))) nanobind::set_leak_warnings(false);
 }

@@ -28,7 +28,6 @@ calls |= {
     "saved": lambda: checkpoint.save(f"{folder}/d.pt", {"a": 1}),
     "kernel": lambda: kernel(array, torch.zeros(2)),
     "compiled": lambda: hl.kernel(f"__global__ void k(float* y) {{ y[0] = {next(new)}; }}")(torch.zeros(2)),
-    "map": lambda: hl.map(eval("lambda x: x" + " + x" * next(new)), torch.zeros(2)),
     "memory": lambda: hl.UnifiedTensor.empty((1000, 8), torch.float32),
 }
 for call in calls.values():
@@ -76,4 +75,4 @@ def test_no_descriptor_is_left(tmp_path):
     refused = [line for line in lines if not line.endswith(" done")]
     remedy = "Too many open files; close some, or raise the limit (ulimit -n)"
     assert [line for line in refused if " StorageError: " not in line or remedy not in line] == []
-    assert sum(" 0 StorageError" in line for line in refused) == len(lines) // 10 == 15  # with none left all are refused
+    assert sum(" 0 StorageError" in line for line in refused) == len(lines) // 10 == 14  # with none left all are refused

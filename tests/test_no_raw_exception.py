@@ -223,10 +223,20 @@ def cases() -> Cases:
     for name, rows in (("StorageArray", stored), ("TieredTensor on storage", on_storage)):
         case(f"{name}.count", rows.count, index=index)
         case(f"{name}.prefetch", rows.prefetch, index=index)
-    case("map", partial(hl.map, lambda x: x + 1, torch.zeros(8)), out=None, device=None)
-    case("map's array", lambda array: hl.map(lambda x: x + 1, array), array=torch.zeros(8))
-    case("filter's array", lambda array, device: hl.filter(lambda x: x > 1, array, device=device), array=table, device=None)
-    case("reduce", lambda how, device: hl.reduce(how, lambda x: x * 2, table, device=device), how="sum", device=None)
+    case("map", partial(hl.kernels.map_chunks, lambda x: x + 1, torch.zeros(8)), out=None, device=None)
+    case("map's array", lambda array: hl.kernels.map_chunks(lambda x: x + 1, array), array=torch.zeros(8))
+    case(
+        "filter's array",
+        lambda array, device: hl.kernels.filter_chunks(lambda x: x > 1, array, device=device),
+        array=table,
+        device=None,
+    )
+    case(
+        "reduce",
+        lambda how, device: hl.kernels.reduce_chunks(how, lambda x: x * 2, table, device=device),
+        how="sum",
+        device=None,
+    )
     case("StorageArray.tiered", stored.tiered, local=64, peers=None, host=64, scores=None, order=None, devices=["cpu"])
     place = hl.table.OpenTable(stored).place
     case("OpenTable.place", place, gpu=64, peers=None, host=64, hot=torch.rand(8), devices=["cpu"])

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules share names: mypy would take the modules
-    from . import datasets, fullgraph, hotness, nn, sampling, training
+    from . import datasets, fullgraph, hotness, kernels, nn, sampling, training
     from .fullgraph.aggregate import aggregate
     from .fullgraph.launch import launch
     from .fullgraph.partitioned import PartitionedGraph
@@ -31,9 +31,8 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .graph.reorder import reorder
     from .graph.sssp import SsspResult, sssp
     from .graph.sswp import SswpResult, sswp
-    from .kernels.elementwise import filter, map
+    from .kernels.by_row import filter, map, reduce
     from .kernels.kernel import kernel
-    from .kernels.reduce import reduce
     from .machine import Machine
     from .probe.measure import probe
     from .query.ask import Query, query
@@ -82,6 +81,7 @@ __all__ = [
     "get_include",
     "hotness",
     "kernel",
+    "kernels",
     "launch",
     "load_graph",
     "map",
@@ -107,6 +107,7 @@ _PACKAGES = (
     "fullgraph",
     "graph",
     "hotness",
+    "kernels",
     "machine",
     "memory",
     "nn",

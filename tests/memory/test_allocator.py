@@ -385,7 +385,7 @@ def test_copies_are_cut_at_a_boundary(monkeypatch):
     source = torch.arange(24, dtype=torch.float64).view(6, 4)
     at = source.data_ptr()
     monkeypatch.setattr(copies, "boundaries", lambda: [at, at + 8, at + 80, at + source.nbytes, at + 10_000])
-    assert copies._cuts(source) == [1, 10] and copies._cuts(source[3:]) == []
+    assert copies.cuts(source) == [1, 10] and copies.cuts(source[3:]) == []
     assert torch.equal(copies.copied(source, torch.device("cpu")), source)
 
 

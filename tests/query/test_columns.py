@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 import datetime
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 import pyarrow.ipc  # noqa: E402
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.arrow import ArrowFile  # noqa: E402
-from hinterland.query.bounds import kind_of  # noqa: E402
-from hinterland.query.segments import segment_of  # noqa: E402
-from hinterland.query.texts import Numbers  # noqa: E402
 
 from .tables import made, write  # noqa: E402
 
@@ -54,39 +48,6 @@ def test_dictionaries_that_differ_from_part_to_part(tmp_path):
     rows = hl.query(path).filter("t in ('c', 'a', 'g')").group_by("t").agg("count()", "max(n)").rows
     kept = {text: [row for row, one in enumerate(texts) if one == text] for text in "acg"}
     assert rows == [{"t": text, "count()": len(rows), "max(n)": max(rows)} for text, rows in kept.items()]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 2**32), first=st.integers(0, 70), rows=st.integers(1, 200), name=st.sampled_from(made(1).column_names)
-)
-def test_slices_that_are_not_aligned(seed, first, rows, name):
-    """Bits of truth values and of nulls may begin anywhere in a byte, and values anywhere in memory."""
-    column = made(300, seed).column(name).chunk(0)
-    array, kind = column.slice(first, rows), kind_of(column.type)
-    if kind.bits >= 8 and kind.family != "text":  # and values at an odd address
-        valid, values = array.buffers()
-        moved = pa.py_buffer(b"\0" + values.to_pybytes()).slice(1)
-        array = pa.Array.from_buffers(array.type, rows, [valid, moved], offset=array.offset)
-    texts, begin = Numbers(), 4096 * 3 + seed % 5000
-    segment = segment_of("a column", array, begin, kind, texts)
-    assert (segment.begin, segment.end) == (begin, begin + len(array))
-    path = [array.slice(row, 1)[0].as_py() for row in range(len(array))]
-    assert str(path) == str(column.to_pylist()[first : first + rows])
-    assert [value is not None for value in path] == [_bit(segment.valid, segment.valid_at + row) for row in range(len(array))]
-    if kind.bits >= 8 and kind.family != "text":
-        width = kind.bits // 8
-        assert (
-            ctypes.string_at(segment.values, len(array) * width) == values.to_pybytes()[first * width :][: len(array) * width]
-        )
-        assert segment.values % min(width, 8) == 0
-    if kind.family == "bool":
-        found = [bool(_bit(segment.values, segment.value_at + row)) for row in range(len(array))]
-        assert all(value is None or value == bit for value, bit in zip(path, found, strict=True))
-
-
-def _bit(address: int, at: int) -> bool:
-    return not address or bool(ctypes.c_uint8.from_address(address + at // 8).value >> at % 8 & 1)
 
 
 @pytest.mark.parametrize("kind", ["arrow", "parquet"])
@@ -186,10 +147,3 @@ def test_a_column_without_any_value(tmp_path, kind):
     assert query.agg("count(n)", "min(n)", "mean(n)", "sum(n)").rows == [
         {"count(n)": 0, "min(n)": None, "mean(n)": None, "sum(n)": 0}
     ]
-
-
-def test_bits_of_no_null_are_not_kept():
-    """Pyarrow has some of Parquet's columns that may have nulls."""
-    values, bits = pa.py_buffer(np.arange(9, dtype=np.int64).tobytes()), pa.py_buffer(b"\xff\x01")
-    for array, kept in ((pa.Array.from_buffers(pa.int64(), 9, [bits, values]), False), (pa.array([1, None]), True)):
-        assert bool(segment_of("a column", array, 0, kind_of(array.type), Numbers()).valid) == kept

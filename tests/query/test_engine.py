@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ pytest.importorskip("duckdb")
 import hinterland as hl  # noqa: E402
 from hinterland import _core  # noqa: E402
 from hinterland.query import engine  # noqa: E402
-from hinterland.runtime.errors import ConfigError, OutOfMemory  # noqa: E402
+from hinterland.runtime.errors import ConfigError, HinterlandError, OutOfMemory  # noqa: E402
 
 from .tables import write  # noqa: E402
 
@@ -105,6 +106,46 @@ def test_a_question_that_is_interrupted(where):
         engine.ask("t", f"select sum({what}) from {engine.ROWS}", [], schema, batches())
     assert time.monotonic() - begun < 60
     assert engine.ask("t", f"select count(*) from {engine.ROWS}", [], schema, iter([])) == [(0,)]
+
+
+@pytest.mark.parametrize("kind", [ValueError, TimeoutError, OSError, MemoryError])
+def test_what_a_signals_handler_raises_is_no_damaged_file(path, monkeypatch, kind):
+    class Handler:
+        def __call__(self, *_):
+            raise kind("mine")
+
+    def rows(*_):
+        signal.raise_signal(signal.SIGUSR1)
+        time.sleep(1)  # a bytecode after the signal
+
+    def raised(*_):
+        raise kind("the file's")
+
+    monkeypatch.setattr(engine, "ask", rows)
+    for handler in (Handler(), Handler().__call__, lambda *_: Handler()()):
+        before = signal.signal(signal.SIGUSR1, handler)
+        try:
+            with pytest.raises(kind, match="mine") as found:
+                hl.query(path).agg("sum(x)")
+            assert type(found.value) is kind
+            monkeypatch.setattr(engine, "ask", raised)
+            with pytest.raises(HinterlandError, match="the file's"):
+                hl.query(path).agg("sum(x)")
+            monkeypatch.setattr(engine, "ask", rows)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_query_is_pickled_by_its_path(path):
+    """And opens the file where it is asked again."""
+    asked = hl.query(path).filter("x > 1").group_by("t")
+    assert pickle.loads(pickle.dumps(asked)).agg("sum(x)").rows == asked.agg("sum(x)").rows
+
+
+def test_a_table_without_columns(tmp_path):
+    path = write(pa.table({}), tmp_path / "none", "arrow", 1)
+    with pytest.raises(ConfigError, match="has no column 'x'; it has none"):
+        hl.query(path).agg("sum(x)")
 
 
 @pytest.mark.parametrize("asks", [False, True])

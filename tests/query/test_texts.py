@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 import hinterland as hl  # noqa: E402
-from hinterland.query.bounds import kind_of  # noqa: E402
-from hinterland.query.segments import segment_of  # noqa: E402
 from hinterland.query.texts import Numbers  # noqa: E402
 from hinterland.runtime.errors import FormatError  # noqa: E402
 
@@ -71,14 +69,6 @@ def test_many_texts_are_numbered_as_they_come():
         assert numbers.of_texts(pa.array(part)).tolist() == wanted
     assert len(numbers) == len(known)
     assert numbers.texts(np.arange(len(known)))[0] == list(known)
-
-
-def test_codes_that_stand_for_themselves_are_shared():
-    """Or batches would have as many each as there are texts in all."""
-    numbers, kind = Numbers(), kind_of(pa.string())
-    made = [segment_of("t", pa.array([f"{batch} {row}" for row in range(100)]), 0, kind, numbers) for batch in range(200)]
-    assert len({id(one.keeps[2].base) for one in made}) < 12
-    assert [one.entries for one in made] == list(range(100, 20_001, 100))
 
 
 def test_lists_of_many_texts(tmp_path):

@@ -52,7 +52,7 @@ def test_what_asks_for_no_gpu_runs_on_the_cpu(lack) -> None:
     assert devices.as_device() == torch.device("cpu") and devices.gpus() == []
     held = hl.UnifiedTensor.from_tensor(x)
     assert held.placement == "heap"
-    assert torch.equal(hl.map(lambda v: v + 1, held), x + 1)
+    assert torch.equal(hl.kernels.map_chunks(lambda v: v + 1, held), x + 1)
     ends = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3])
     assert hl.bfs(hl.from_edges(*ends), 0).levels.tolist() == [0, 1, 2, 3]
 
@@ -62,7 +62,7 @@ def test_what_asks_for_a_gpu_says_what_is_missing(lack) -> None:
     kernel = hl.kernel("__global__ void k(int* x) {}")._text(1)
     asks = [
         lambda: devices.as_device("cuda"),
-        lambda: hl.map(lambda v: v + 1, torch.ones(3), device="cuda:0"),
+        lambda: hl.kernels.map_chunks(lambda v: v + 1, torch.ones(3), device="cuda:0"),
         lambda: hl.UnifiedTensor.empty((3, 3), placement="mapped"),
         lambda: cuda.register(0, 4096),
         lambda: launch._function(kernel, "k", GPU),

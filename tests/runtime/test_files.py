@@ -354,3 +354,8 @@ def test_links_lead_where_they_did(tmp_path, monkeypatch):
     assert (tmp_path / "a" / "file").read_bytes() == b"here" and os.path.islink("absolute")
     with pytest.raises(StorageError, match="loop: Too many levels of symbolic links"):
         replacing("loop")
+
+
+def test_memory_that_the_system_lacks_is_no_bad_disk():
+    said = str(files.refused("x", "read", OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))))
+    assert "Cannot allocate memory; the system has no memory for it: end other programs" in said

@@ -93,12 +93,6 @@ class array {
       return Reference(*this, at);
   }
 
-  // Where an element lies among others of its array, as those of a pointer do; null in tiers and on storage.
-  HINTERLAND_FN T* address(int64_t at) const {
-    const bool is_near = HINTERLAND_ARRAY_KINDS == HINTERLAND_NEAR || words_.kind == HINTERLAND_NEAR;
-    return is_near ? static_cast<T*>(words_.home) + at : nullptr;
-  }
-
   HINTERLAND_FN void write(int64_t at, Element value) const {
     static_assert(!kIsConst, "an array of const elements is only read");
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN

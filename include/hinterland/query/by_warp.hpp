@@ -5,6 +5,8 @@
 // compares are staged: the copy engine, which is quicker than loads, brings a chunk of them into the GPU's memory, and so are wide
 // ones of which nearly all sectors hold a match, once the filter has counted these. What is read of others comes over the link, in
 // whole lines where a column is streamed, else in the sectors that hold values of matching rows.
+//
+// All is written for 32 lanes. A CPU runs it in tests (tests/query/by_warp_lanes.cpp): queries there are an engine's.
 #pragma once
 
 #include "hinterland/core/atomic.hpp"
@@ -96,12 +98,10 @@ inline constexpr int kDeepest = 32;        // stack of a predicate
 inline constexpr int kMostTests = 64;      // of a predicate
 inline constexpr int kBlockThreads = 128;  // of all four kernels
 
-#if defined(__CUDACC__)
-
 // out[k] becomes the value of row first + 32 k + lane. Small values come by whole lines: each lane reads eight neighbours, and
 // passes them on.
 template <class T>
-__device__ void load_all(const T* values, int64_t first, T (&out)[kSteps]) {
+HINTERLAND_FN void load_all(const T* values, int64_t first, T (&out)[kSteps]) {
   const int lane = Warp::lane();
   if constexpr (sizeof(T) >= 4) {
     for (int k = 0; k < kSteps; ++k) out[k] = values[first + kStepRows * k + lane];
@@ -115,7 +115,7 @@ __device__ void load_all(const T* values, int64_t first, T (&out)[kSteps]) {
     for (int k = 0; k < kSteps; ++k) {
       uint32_t mine = 0;
       for (int word = 0; word < kWords; ++word) {
-        const uint32_t theirs = __shfl_sync(Warp::kAll, eight.words[word], 4 * k + lane / 8);
+        const uint32_t theirs = Warp::broadcast(eight.words[word], 4 * k + lane / 8);
         if (word == at / 4) mine = theirs;
       }
       mine >>= 8 * (at % 4);
@@ -126,8 +126,8 @@ __device__ void load_all(const T* values, int64_t first, T (&out)[kSteps]) {
 }
 
 // The same, as 64 bits each; of the rows whose bits are set in `rows`, or of all of them.
-__device__ inline void load_bits(const PieceColumn& column, int64_t first, bool whole, const uint32_t (&rows)[kSteps],
-                                 int64_t (&out)[kSteps]) {
+HINTERLAND_FN void load_bits(const PieceColumn& column, int64_t first, bool whole, const uint32_t (&rows)[kSteps],
+                             int64_t (&out)[kSteps]) {
   const int lane = Warp::lane();
   if (column.element == Element::kBool) {
     const uint32_t* const words = static_cast<const uint32_t*>(column.values) + first / kStepRows;
@@ -152,14 +152,14 @@ __device__ inline void load_bits(const PieceColumn& column, int64_t first, bool 
   for (int64_t& bits : out) bits = column.entries[bits];
 }
 
-__device__ inline int bytes_of(Element element) {
+HINTERLAND_FN int bytes_of(Element element) {
   int bytes = 0;
   with_element(element, [&](auto kind) { bytes = static_cast<int>(sizeof(kind)); });
   return bytes;
 }
 
 // The column, with its rows where they lie nearest: those of the chunk from row `begin` on may be staged.
-__device__ inline PieceColumn nearest(PieceColumn column, int64_t begin) {
+HINTERLAND_FN PieceColumn nearest(PieceColumn column, int64_t begin) {
   if (column.staged != nullptr) {
     const int each = bytes_of(column.element);
     column.values = static_cast<const char*>(column.staged) - (each == 0 ? begin / 8 : begin * each);
@@ -168,18 +168,18 @@ __device__ inline PieceColumn nearest(PieceColumn column, int64_t begin) {
 }
 
 // Groups of `each` neighbouring rows, of a word's 32, of which one is set.
-__device__ inline int groups_set(uint32_t word, int each) {
+HINTERLAND_FN int groups_set(uint32_t word, int each) {
   uint32_t firsts = 0;
   for (int at = 0; at < kStepRows; at += each) firsts |= 1u << at;
   for (int fold = 1; fold < each; fold *= 2) word |= word >> fold;
-  return __popc(word & firsts);
+  return stdlib::popcount(word & firsts);
 }
 
 // A block's words, four for each lane: lane l has those of rows 128 l to 128 l + 127.
 struct BlockWords {
   uint32_t of[4];
 
-  __device__ static BlockWords read(const uint32_t* words) {
+  HINTERLAND_FN static BlockWords read(const uint32_t* words) {
     struct alignas(16) Four {
       uint32_t of[4];
     };
@@ -187,19 +187,21 @@ struct BlockWords {
     return {{four.of[0], four.of[1], four.of[2], four.of[3]}};
   }
 
-  __device__ void keep(const BlockWords& others) {
+  HINTERLAND_FN void keep(const BlockWords& others) {
     for (int i = 0; i < 4; ++i) of[i] &= others.of[i];
   }
-  __device__ bool any() const { return Warp::any((of[0] | of[1] | of[2] | of[3]) != 0); }
-  __device__ int64_t count() const { return Warp::sum(__popc(of[0]) + __popc(of[1]) + __popc(of[2]) + __popc(of[3])); }
+  HINTERLAND_FN bool any() const { return Warp::any((of[0] | of[1] | of[2] | of[3]) != 0); }
+  HINTERLAND_FN int64_t count() const {
+    return Warp::sum(stdlib::popcount(of[0]) + stdlib::popcount(of[1]) + stdlib::popcount(of[2]) + stdlib::popcount(of[3]));
+  }
 
   // Those of 256 rows, the same in each lane.
-  __device__ void steps(int batch, uint32_t (&rows)[kSteps]) const {
+  HINTERLAND_FN void steps(int batch, uint32_t (&rows)[kSteps]) const {
     for (int k = 0; k < kSteps; ++k) rows[k] = Warp::broadcast(of[k % 4], 2 * batch + k / 4);
   }
 
   // Sectors that values of so many bytes lie in; 0 bytes are bits.
-  __device__ int64_t sectors(int bytes) const {
+  HINTERLAND_FN int64_t sectors(int bytes) const {
     if (bytes == 0) {
       uint32_t some = of[0] | of[1] | of[2] | of[3];
       some |= Warp::swapped(some, 1);  // 256 rows: two lanes'
@@ -217,8 +219,8 @@ struct BlockReading {
   bool whole;
 
   // Counts what is read, too. `values`: whether they are.
-  __device__ BlockReading(const PieceColumn& from, ReadCount& count, int64_t block, double gather_below, bool values,
-                          BlockWords& words)
+  HINTERLAND_FN BlockReading(const PieceColumn& from, ReadCount& count, int64_t block, double gather_below, bool values,
+                             BlockWords& words)
       : column(&from), whole(false) {
     int64_t bytes = 0, least = 0;
     if (from.valid != nullptr) {
@@ -241,19 +243,19 @@ struct BlockReading {
     }
   }
 
-  __device__ void load(int64_t first, int64_t begin, const uint32_t (&rows)[kSteps], int64_t (&out)[kSteps]) const {
+  HINTERLAND_FN void load(int64_t first, int64_t begin, const uint32_t (&rows)[kSteps], int64_t (&out)[kSteps]) const {
     load_bits(nearest(*column, begin), first, whole, rows, out);
   }
 };
 
 // Bits of the rows first + 32 lane and the 31 after it that are there.
-__device__ inline uint64_t rows_there(int64_t first, int64_t rows) {
+HINTERLAND_FN uint64_t rows_there(int64_t first, int64_t rows) {
   const int64_t left = rows - first - kStepRows * Warp::lane();
   return left >= kStepRows ? 0xffffffffu : left <= 0 ? 0u : (1u << left) - 1;
 }
 
 // Which of eight times 32 values a test of one column takes.
-__device__ inline bool taken(const Test& test, Kind kind, int64_t bits) {
+HINTERLAND_FN bool taken(const Test& test, Kind kind, int64_t bits) {
   if (test.kind == TestKind::kTable) return test.table[bits] != 0;
   bool holds = false;
   with_kind(kind, [&](auto type) {
@@ -263,12 +265,18 @@ __device__ inline bool taken(const Test& test, Kind kind, int64_t bits) {
   return holds;
 }
 
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define HINTERLAND_BULK_LOADS 1
+#else
+#define HINTERLAND_BULK_LOADS 0
+#endif
+
 // A warp's shared memory, into which values of 1024 rows come together; before compute capability 9.0 lanes read them where they
 // are.
 class UnitStage {
  public:
-  __device__ UnitStage()
-#if __CUDA_ARCH__ >= 900
+  HINTERLAND_FN UnitStage()
+#if HINTERLAND_BULK_LOADS
       : load_(room(), barrier(), Warp::lane() == 0) {
     Warp::sync();
   }
@@ -278,8 +286,8 @@ class UnitStage {
 #endif
 
   // The column, with the rows from `first` on where they are read from.
-  __device__ PieceColumn bring(PieceColumn column, [[maybe_unused]] int64_t first) {
-#if __CUDA_ARCH__ >= 900
+  HINTERLAND_FN PieceColumn bring(PieceColumn column, [[maybe_unused]] int64_t first) {
+#if HINTERLAND_BULK_LOADS
     const int each = bytes_of(column.element);
     if (each == 0) return column;
     Warp::sync();  // nobody reads what came before
@@ -290,13 +298,13 @@ class UnitStage {
     return column;
   }
 
-#if __CUDA_ARCH__ >= 900
+#if HINTERLAND_BULK_LOADS
  private:
-  __device__ static char* room() {
+  HINTERLAND_FN static char* room() {
     __shared__ __align__(128) char bytes[kBlockThreads / Warp::kWidth][kUnitRows * sizeof(int64_t)];
     return bytes[threadIdx.x / Warp::kWidth];
   }
-  __device__ static BulkBarrier* barrier() {
+  HINTERLAND_FN static BulkBarrier* barrier() {
     __shared__ BulkBarrier barriers[kBlockThreads / Warp::kWidth];
     return &barriers[threadIdx.x / Warp::kWidth];
   }
@@ -306,7 +314,7 @@ class UnitStage {
 };
 
 // 1024 rows. Each lane has the truth of 32 of them.
-__device__ inline void filter_unit(const ChunkFilterParams& p, int64_t first, UnitStage& stage) {
+HINTERLAND_FN void filter_unit(const ChunkFilterParams& p, int64_t first, UnitStage& stage) {
   const int lane = Warp::lane();
   const uint64_t there = rows_there(first, p.rows);
   const auto valid_of = [&](const PieceColumn& column) {
@@ -373,7 +381,7 @@ __device__ inline void filter_unit(const ChunkFilterParams& p, int64_t first, Un
   }
   const auto word = static_cast<uint32_t>(p.steps == 0 ? there : stack[0].holds);
   p.words[(first - p.begin) / kStepRows + lane] = word;
-  const int64_t matched = Warp::sum(__popc(word));
+  const int64_t matched = Warp::sum(stdlib::popcount(word));
   if (lane == 0 && matched != 0) atomic_add(*p.matched, matched);
   if (p.touched == nullptr || matched == 0) return;
   const int64_t touched = Warp::sum(groups_set(word, 4) + (int64_t{groups_set(word, 8)} << 32));
@@ -381,7 +389,7 @@ __device__ inline void filter_unit(const ChunkFilterParams& p, int64_t first, Un
 }
 
 // The groups of a block's rows.
-__device__ inline void number_block(const ChunkGroupParams& p, int64_t block) {
+HINTERLAND_FN void number_block(const ChunkGroupParams& p, int64_t block) {
   const BlockWords words = BlockWords::read(p.words + (block - p.begin) / kStepRows);
   if (!words.any()) return;
   const int lane = Warp::lane();
@@ -413,7 +421,7 @@ __device__ inline void number_block(const ChunkGroupParams& p, int64_t block) {
   }
 }
 
-__device__ inline Kind kind_of(const PieceColumn* columns, const Measure& measure) {
+HINTERLAND_FN Kind kind_of(const PieceColumn* columns, const Measure& measure) {
   if (measure.divisor >= 0) return Kind::kFloat;
   return measure.column < 0 ? Kind::kSigned : columns[measure.column].kind;
 }
@@ -422,9 +430,9 @@ __device__ inline Kind kind_of(const PieceColumn* columns, const Measure& measur
 template <class T>
 class GroupTotal {
  public:
-  __device__ explicit GroupTotal(Total* totals) : totals_(totals) {}
+  HINTERLAND_FN explicit GroupTotal(Total* totals) : totals_(totals) {}
 
-  __device__ Total& of(int group) {
+  HINTERLAND_FN Total& of(int group) {
     if (group != at_) {
       write();
       at_ = group;
@@ -432,14 +440,14 @@ class GroupTotal {
     }
     return mine_;
   }
-  __device__ void write() const {
+  HINTERLAND_FN void write() const {
     if (at_ >= 0) totals_[at_] = mine_;
   }
 
   // The rows of a step that are set in `rows`, in their order; each lane has the group and the bits of its row.
-  __device__ void add(const Measure& measure, uint32_t rows, int groups, int64_t bits) {
+  HINTERLAND_FN void add(const Measure& measure, uint32_t rows, int groups, int64_t bits) {
     for (uint32_t left = rows; left != 0; left &= left - 1) {
-      const int from = __ffs(static_cast<int>(left)) - 1;
+      const int from = stdlib::countr_zero(left);
       const int group = Warp::broadcast(groups, from);
       const T value = wide_of_bits<T>(Warp::broadcast(bits, from));
       if (group % Warp::kWidth != Warp::lane()) continue;
@@ -460,7 +468,7 @@ class GroupTotal {
 template <class T>
 class LaneTotal {
  public:
-  __device__ void add(T value) {
+  HINTERLAND_FN void add(T value) {
     if constexpr (stdlib::is_same_v<T, double>) {
       sum_ += value;
     } else {
@@ -470,9 +478,9 @@ class LaneTotal {
   }
 
   // All lanes' together.
-  __device__ void write(const Measure& measure, int64_t count, Total* to) {
+  HINTERLAND_FN void write(const Measure& measure, int64_t count, Total* to) {
     for (int half = kLanes / 2; half > 0; half /= 2) {
-      sum_ += __shfl_down_sync(Warp::kAll, sum_, half);  // lane l takes lane l + 16, then l + 8, ...
+      sum_ += Warp::swapped(sum_, half);  // lane l takes lane l + 16, then l + 8, ...
       Total other{};
       other.least = Warp::swapped(bounds_.least, half);
       other.greatest = Warp::swapped(bounds_.greatest, half);
@@ -497,7 +505,7 @@ class LaneTotal {
 
 // A measure's totals of a block. Lane g of a warp has groups g, g + 32, ...; without groups each lane has rows.
 template <class T>
-__device__ void total_block(const ChunkTotalParams& p, const Measure& measure, int64_t block, Total* totals) {
+HINTERLAND_FN void total_block(const ChunkTotalParams& p, const Measure& measure, int64_t block, Total* totals) {
   const int lane = Warp::lane();
   BlockWords words = BlockWords::read(p.words + (block - p.begin) / kStepRows);
   for (int64_t group = lane; group < p.grouped; group += Warp::kWidth) totals[group] = nothing<T>();
@@ -554,7 +562,7 @@ __device__ void total_block(const ChunkTotalParams& p, const Measure& measure, i
 
 // Adds the blocks' totals of a group in their order.
 template <class T>
-__device__ void merge_blocks(const ChunkMergeParams& p, int64_t measure, int64_t group) {
+HINTERLAND_FN void merge_blocks(const ChunkMergeParams& p, int64_t measure, int64_t group) {
   Total& into = p.into[measure * p.grouped + group];
   Total sums = into, rest = nothing<T>();  // floats, which all lanes add; and what the order does not matter for, by lanes
   const auto read = [&](int64_t at) {
@@ -566,7 +574,7 @@ __device__ void merge_blocks(const ChunkMergeParams& p, int64_t measure, int64_t
     next = read(base + Warp::kWidth + Warp::lane());  // on its way while the others are added
     if constexpr (stdlib::is_same_v<T, double>) {
       for (uint32_t left = Warp::ballot(block.count != 0); left != 0; left &= left - 1)
-        add_compensated(sums, Warp::broadcast(block.sum, __ffs(static_cast<int>(left)) - 1));
+        add_compensated(sums, Warp::broadcast(block.sum, stdlib::countr_zero(left)));
     }
     block.sum = 0;
     add_block<T>(rest, block);
@@ -580,6 +588,7 @@ __device__ void merge_blocks(const ChunkMergeParams& p, int64_t measure, int64_t
     other.greatest = Warp::swapped(rest.greatest, half);
     add_block<T>(rest, other);
   }
+  Warp::sync();  // all have read what is written now
   if (Warp::lane() != 0) return;
   rest.sum = 0;
   Total merged = sums;
@@ -587,7 +596,5 @@ __device__ void merge_blocks(const ChunkMergeParams& p, int64_t measure, int64_t
   merged.sum = sums.sum, merged.rest = sums.rest;
   into = merged;
 }
-
-#endif
 
 }  // namespace hinterland::query

@@ -41,13 +41,12 @@ os.register_at_fork(after_in_child=_anew_in_child)
 class Kernel(Shown):
     """A kernel that can be called. :func:`kernel` makes one."""
 
-    def __init__(self, source: str, name: str | None, cache: int | str, opening: str = "") -> None:
+    def __init__(self, source: str, name: str | None, cache: int | str) -> None:
         if not isinstance(source, str):
             raise ConfigError(f"a kernel is made of a text in CUDA C++, not of {arguments.shown(source)}")
         if name is not None:
             arguments.instance("name", name, str, "as that of a kernel in the text")
         self._source = source
-        self._opening = opening  # lines before it, which include files of ours
         self.signature = signature.find(source, name)
         self._layout = layout(self.signature)
         self.cache = parse_bytes(cache)
@@ -138,7 +137,7 @@ class Kernel(Shown):
 
     def _text(self, kinds: int) -> Text:
         if kinds not in self._texts:
-            self._texts[kinds] = Text.of(self.signature, self._source, kinds, self._opening)
+            self._texts[kinds] = Text.of(self.signature, self._source, kinds)
         return self._texts[kinds]
 
     @contextmanager

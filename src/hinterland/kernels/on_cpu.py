@@ -27,7 +27,6 @@ _FLAGS = (
     *("-fno-math-errno", "-fno-trapping-math"),  # no result changes by these; loops with roots and choices become vectors
 )
 _VARIABLES = "CCC_OVERRIDE_OPTIONS COMPILER_PATH CPATH CPLUS_INCLUDE_PATH C_INCLUDE_PATH GCC_EXEC_PREFIX LIBRARY_PATH".split()
-_AS_WRITTEN = "#pragma STDC FP_CONTRACT OFF"  # g++, which knows no such pragma, is asked by a flag
 _TOGETHER = (
     "__shared__",
     "__syncthreads",
@@ -67,8 +66,7 @@ def _kept(given: Text) -> Path:
     name = given.signature.name
     source = given.source() + _entry(given.signature)
     command = _compiler()
-    flags = (*_FLAGS, *(("-ffp-contract=off",) if _AS_WRITTEN in source else ()), f"-I{jit.INCLUDE_DIR}")
-    compiler = (*command, *flags)
+    compiler = (*command, *_FLAGS, f"-I{jit.INCLUDE_DIR}")
     plain = _is_plain(command)
     told = _told_once(compiler) if plain else _told(compiler)
     if plain and not any(word in jit.spliced(given.text) for word in ("include", "import", "embed")):

@@ -50,10 +50,10 @@ class Text(KernelSource):
     text: str
 
     @classmethod
-    def of(cls, signature: Signature, text: str, kinds: int, opening: str) -> Text:
-        """That of a kernel for these kinds of arrays. ``opening``: what comes before it, besides what all have."""
+    def of(cls, signature: Signature, text: str, kinds: int) -> Text:
+        """That of a kernel for these kinds of arrays."""
         halves = _HALVES if signature.has_halves and not _CUDA_HALVES.search(text) else ""
-        opening = _PRELUDE.format(kinds=kinds) + halves + opening
+        opening = _PRELUDE.format(kinds=kinds) + halves
         return cls(signature.name, (signature.name,), signature=signature, opening=opening, text=text)
 
     def source(self) -> str:

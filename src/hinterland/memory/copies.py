@@ -23,19 +23,18 @@ def copy(to: torch.Tensor, source: torch.Tensor) -> None:
         source = source.expand(to.shape)
     except RuntimeError:
         raise ConfigError(f"to is {arguments.shown(to)} and source {arguments.shown(source)}; give them one shape") from None
-    cuts = {*_cuts(to), *_cuts(source)} if to.is_cuda or source.is_cuda else set()
-    if not cuts:
+    edges = {*cuts(to), *cuts(source)} if to.is_cuda or source.is_cuda else set()
+    if not edges:
         to.copy_(source)
         return
-    edges = [0, *sorted(cuts), to.numel()]
-    for begin, end in pairwise(edges):
+    for begin, end in pairwise([0, *sorted(edges), to.numel()]):
         to.view(-1)[begin:end].copy_(source.reshape(-1)[begin:end])
 
 
 def copied(tensor: torch.Tensor, device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
     """A copy on ``device``, of another type if that is asked for; where nothing lies across a boundary, one that the CPU does
     not wait for."""
-    if dtype not in (None, tensor.dtype) or not _cuts(tensor):  # a change of type is a kernel's work, which sees no boundary
+    if dtype not in (None, tensor.dtype) or not cuts(tensor):  # a change of type is a kernel's work, which sees no boundary
         return tensor.to(device, dtype, non_blocking=True, copy=True)
     made = torch.empty_like(tensor, device=device)
     copy(made, tensor)
@@ -47,7 +46,7 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return tensor if tensor.device == device else copied(tensor, device)
 
 
-def _cuts(tensor: torch.Tensor) -> list[int]:
+def cuts(tensor: torch.Tensor) -> list[int]:
     """The elements that are the first behind a boundary."""
     begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
     return [(at - begin) // tensor.itemsize for at in boundaries() if begin < at < end]

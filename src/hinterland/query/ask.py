@@ -174,8 +174,8 @@ def _kind(table: Table, name: str) -> Kind:
     found = kind_of(arrow)
     if found is None:
         raise ConfigError(
-            f"the column {name!r} is {arrow}, which queries do not take; use numbers, decimals of at most 18 digits, "
-            "truth values, dates, timestamps or texts"
+            f"the column {name!r} is {arrow}, which queries do not take; use numbers, decimals of at most 18 digits "
+            "(decimal128, of a scale from 0 on), truth values, dates, timestamps or texts"
         )
     return found
 

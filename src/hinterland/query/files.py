@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +13,7 @@ from typing import Any
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, HinterlandError, OutOfMemory
-from ..storage.names import reading
+from ..runtime.files import refused
 from .arrow import ArrowFile
 from .converted import arrow_copy
 from .parquet import ParquetFile
@@ -28,23 +30,28 @@ _CSV = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst", ".csv.lz4")
 
 @contextmanager
 def sentences(path: str) -> Iterator[None]:
-    """Turns what pyarrow raises over a damaged file into a FormatError."""
+    """Turns what pyarrow raises over a damaged file into a FormatError, and leaves what a signal's handler raises as it is."""
     try:
-        with reading(path):
-            try:
-                yield
-            except HinterlandError:
-                raise
-            except OSError as error:
-                if error.errno is not None:
-                    raise
-                raise _unreadable(path, error) from error  # pyarrow's, over what it reads, not over how
+        yield
     except HinterlandError:
         raise
-    except MemoryError as error:
-        raise OutOfMemory(f"{path}: what it says it holds does not fit this machine's memory: {error}") from error
     except Exception as error:  # of many kinds: pyarrow's own, and what damaged metadata provokes
+        if _is_of_a_handler(error):
+            raise
+        if isinstance(error, MemoryError):
+            raise OutOfMemory(f"{path}: what it says it holds does not fit this machine's memory: {error}") from error
+        if isinstance(error, OSError) and error.errno is not None:  # else pyarrow's, over what it reads, not over how
+            raise refused(path, "read", error) from error
         raise _unreadable(path, error) from error
+
+
+def _is_of_a_handler(error: Exception) -> bool:
+    """Whether a handler of Python's for a signal, which runs between any two of its instructions, is among what raised it."""
+    handlers = map(signal.getsignal, signal.valid_signals())
+    codes = [
+        getattr(one, "__code__", None) or getattr(type(one).__call__, "__code__", None) for one in handlers if callable(one)
+    ]
+    return any(frame.f_code in codes for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
 def _unreadable(path: str, error: Exception) -> HinterlandError:
@@ -125,5 +132,5 @@ def named_type(table: Table, name: str) -> Any:
     if name in names:
         return table.schema.field(name).type
     near = difflib.get_close_matches(name, names, 1)
-    shown = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(arguments.shown, names[:8]))}"
+    shown = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(arguments.shown, names[:8])) or 'none'}"
     raise ConfigError(f"{Path(table.path).name} has no column {name!r}; {shown}")

@@ -6,7 +6,6 @@ the link (coded.py).
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import threading
@@ -18,13 +17,12 @@ import numpy as np
 import torch
 
 from .. import _core
-from ..runtime.errors import FormatError
 from ..storage.names import reading
 from ..table import UnifiedTensor
+from .arrays import taken, without_damage
 from .bounds import Kind
 from .coded import NumberCopy
 from .files import open_table
-from .segments import Segment, segment_of, whole
 from .table import Table
 from .texts import Numbers
 
@@ -104,6 +102,10 @@ class HeldTable:
         self._columns: dict[str, HeldColumn] = {}
         _made.add(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The same file, to be opened, and its columns copied, where they are asked for."""
+        return HeldTable, (self.path, self.device)
+
     def table(self) -> Table:
         """The file, opened again where it has changed.
 
@@ -158,38 +160,24 @@ class _Copy:
         return made
 
     def add(self, what: str, array: Any, begin: int) -> None:
-        """Copies rows from ``begin`` on, where the last ones ended."""
-        segment = segment_of(what, array, begin, self.kind, self.texts)
-        if segment.valid and self.valid is None:
+        """Copies rows from ``begin`` on, where the last ones ended.
+
+        Raises:
+            FormatError: the array is damaged; ``what`` names the column.
+        """
+        array = (taken if self.kind.element == "decimal" else without_damage)(what, array, self.kind)
+        if array.null_count and self.valid is None:  # pyarrow has bits of Parquet's columns that may have nulls, also of none
             self.valid = self._room(1)
             self.valid.cpu().fill_(255)
         if self.valid is not None:
-            if segment.valid:
-                _put_bits(self.valid, segment, segment.valid, segment.valid_at)
-            else:
-                _set_bits(self.valid.cpu().numpy(), begin, np.ones(len(array), np.uint8))
+            _put_bits(self.valid, array.is_valid(), begin)
         if isinstance(self.values, NumberCopy):
-            whole = self._whole(what, segment) if self.kind.element == "decimal" else None
-            self.values.add(segment.values if whole is None else whole.data_ptr(), begin, len(array))
+            numbers = _aligned(array)
+            self.values.add(numbers.ctypes.data, begin, len(array))
         elif self.kind.element == "bool":
-            _put_bits(self.values, segment, segment.values, segment.value_at)
+            _put_bits(self.values, array, begin)
         else:
-            _as(self.values, "int32")[begin : segment.end] = self._codes(what, segment)
-
-    def _codes(self, what: str, segment: Segment) -> torch.Tensor:
-        codes = torch.from_numpy(_memory(segment.values, segment.end - segment.begin, segment.element).astype(np.int64))
-        outside = (codes < 0) | (codes >= segment.entries)
-        if bool(outside.any()):
-            if bool((outside & _has_value(segment)).any()):
-                raise FormatError(f"{what} has codes that its dictionary does not have; the file is damaged, write it again")
-            codes = codes.masked_fill(outside, 0)
-        return torch.from_numpy(_memory(segment.codes, max(segment.entries, 1), "int32"))[codes]
-
-    def _whole(self, what: str, segment: Segment) -> torch.Tensor:
-        numbers, wide = whole(_memory(segment.values, 2 * (segment.end - segment.begin), "int64"))
-        if wide.any() and (wide & _has_value(segment).numpy()).any():
-            raise FormatError(f"{what} has decimals of more than 18 digits; the file is damaged, write it again")
-        return torch.from_numpy(numbers)
+            _as(self.values, "int32")[begin : begin + len(array)] = torch.from_numpy(self.texts.codes(array))
 
     def done(self) -> HeldColumn:
         """What was copied; codes of few texts are narrow, as those of numbers are."""
@@ -213,36 +201,20 @@ def _as(values: UnifiedTensor | torch.Tensor, element: str) -> torch.Tensor:
     return values.cpu().view(getattr(torch, element))
 
 
-def _memory(address: int, count: int, element: str) -> np.ndarray[Any, Any]:
-    """Numbers that lie at an address."""
-    kind = np.dtype(element)
-    if not count:
-        return np.zeros(0, kind)
-    return np.frombuffer(memoryview((ctypes.c_uint8 * (count * kind.itemsize)).from_address(address)), kind)
+def _aligned(array: Any) -> np.ndarray[Any, Any]:
+    """An array's numbers, as bytes that begin where numbers of their type may."""
+    width = array.type.bit_width // 8
+    found = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * width :][: len(array) * width]
+    return found.copy() if found.ctypes.data % width else found
 
 
-def _has_value(segment: Segment) -> torch.Tensor:
-    rows = segment.end - segment.begin
-    if not segment.valid:
-        return torch.ones(rows, dtype=torch.bool)
-    return torch.from_numpy(_bits(segment.valid, segment.valid_at, rows)).bool()
-
-
-def _bits(address: int, at: int, rows: int) -> np.ndarray[Any, Any]:
-    """A byte for each of a bitmap's bits from ``at`` on."""
-    return np.unpackbits(_memory(address, (at + rows + 7) // 8, "uint8"), bitorder="little")[at : at + rows]
-
-
-def _put_bits(room: UnifiedTensor, segment: Segment, address: int, at: int) -> None:
-    to, rows = room.cpu().numpy(), segment.end - segment.begin
-    if segment.begin % 8 == 0 and at % 8 == 0:  # what its last byte has beyond the rows, the next segment's replace
-        to[segment.begin // 8 : (segment.end + 7) // 8] = _memory(address + at // 8, (rows + 7) // 8, "uint8")
+def _put_bits(room: UnifiedTensor, array: Any, begin: int) -> None:
+    """Those of an array of truth values, for rows from ``begin`` on."""
+    to, bits, at, rows = room.cpu().numpy(), np.frombuffer(array.buffers()[1], np.uint8), array.offset, len(array)
+    touched = to[begin // 8 : (begin + rows + 7) // 8]
+    if begin % 8 == 0 and at % 8 == 0:  # what its last byte has beyond the rows, the next array's replace
+        touched[:] = bits[at // 8 : (at + rows + 7) // 8]
     else:
-        _set_bits(to, segment.begin, _bits(address, at, rows))
-
-
-def _set_bits(to: np.ndarray[Any, Any], begin: int, bits: np.ndarray[Any, Any]) -> None:
-    touched = to[begin // 8 : (begin + len(bits) + 7) // 8]
-    unpacked = np.unpackbits(touched, bitorder="little")
-    unpacked[begin % 8 : begin % 8 + len(bits)] = bits
-    touched[:] = np.packbits(unpacked, bitorder="little")
+        unpacked = np.unpackbits(touched, bitorder="little")
+        unpacked[begin % 8 : begin % 8 + rows] = np.unpackbits(bits, bitorder="little")[at : at + rows]
+        touched[:] = np.packbits(unpacked, bitorder="little")

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,10 +20,9 @@ from ..runtime.params import address, struct
 from .bounds import Kind
 from .chunks import chunks_of
 from .held import HeldColumn, HeldTable
-from .program import Program, Test
+from .program import Test
 from .result import ColumnPlan
 from .run import Answer, Found, Measured, Run
-from .table import Table
 
 _BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
 _THREADS = _core.QUERY_BLOCK_THREADS
@@ -42,32 +41,25 @@ Pair = tuple[str | None, str | None]  # a column, and the one that it is divided
 KERNELS = KernelFile("query/by_warp.cu", ("filter_kernel", "group_kernel", "total_kernel", "merge_kernel"))
 
 
+@dataclass(eq=False)
 class OnGpu(Run):
     """One query to one table whose columns a GPU addresses.
 
-    Args:
+    Attributes:
+        source: what holds the columns.
         gather_below: the share of a block's sectors below which single values are read; negative is what is quickest.
     """
 
-    gather_below = -1.0
+    source: HeldTable
+    gather_below: ClassVar[float] = -1.0
 
-    def __init__(
-        self,
-        table: Table,
-        kinds: dict[str, Kind],
-        program: Program | None,
-        keys: tuple[str, ...],
-        measures: list[Measured],
-        held: HeldTable,
-    ) -> None:
-        super().__init__(table, kinds, program, keys, measures)
-        self._device = held.device
-        self._source = held
+    def __post_init__(self) -> None:
+        self._device, kinds, program, keys = self.source.device, self.kinds, self.program, self.keys
         self._numbers = {name: number for number, name in enumerate(kinds)}
         self._reads = {name: _Read() for name in kinds}
         self._compared = program.columns if program is not None else []
-        self._parts = table.parts(program)
-        self._held = held.columns({name: kinds[name] for name in keys})
+        self._parts = self.table.parts(program)
+        self._held = self.source.columns({name: kinds[name] for name in keys})
         self._spans = [self._held[name].span for name in keys]
         self._grouped = math.prod(count + 1 for _, count in self._spans)
         self._tests = sorted(program.tests, key=lambda one: self._numbers[one.column]) if program is not None else []
@@ -86,7 +78,7 @@ class OnGpu(Run):
 
     def answer(self) -> Answer:
         """What was asked."""
-        self._held = self._source.columns(self.kinds)
+        self._held = self.source.columns(self.kinds)
         with torch.cuda.device(self._device):
             pairs, totals, matched = self._run()
         keys, found = _groups(self, pairs, totals)

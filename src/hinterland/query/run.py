@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -56,10 +57,11 @@ class Answer(NamedTuple):
     plans: list[ColumnPlan]
 
 
-class Run:
+@dataclass(eq=False)
+class Run(ABC):
     """One query to one table.
 
-    Args:
+    Attributes:
         table: the table.
         kinds: of the columns that the query names.
         program: the filter; None where there is none.
@@ -67,16 +69,13 @@ class Run:
         measures: what is asked of each group.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        kinds: dict[str, Kind],
-        program: Program | None,
-        keys: tuple[str, ...],
-        measures: list[Measured],
-    ) -> None:
-        self.table, self.kinds, self.program, self.keys, self.measures = table, kinds, program, keys, measures
+    table: Table
+    kinds: dict[str, Kind]
+    program: Program | None
+    keys: tuple[str, ...]
+    measures: list[Measured]
 
+    @abstractmethod
     def answer(self) -> Answer:
         """What was asked.
 
@@ -84,4 +83,3 @@ class Run:
             ConfigError: there are too many groups, or pyarrow does not read a column.
             FormatError: the file is damaged.
         """
-        raise NotImplementedError

@@ -19,24 +19,23 @@ class Numbers:
     def __init__(self) -> None:
         self._all = _core.QueryTexts()
         self._last: tuple[Any, Any] | None = None
-        self._themselves = np.zeros(1, np.int32)
 
     def __len__(self) -> int:
         """How many texts there are."""
         return len(self._all)
 
-    def of_dictionary(self, dictionary: Any) -> np.ndarray:
-        """The code of each of a dictionary's entries, int32; at least one."""
+    def codes(self, array: Any) -> np.ndarray:
+        """The code of each text of a valid array of Arrow's, also of one with a dictionary, int32; anything where there is
+        none."""
+        import pyarrow
+
+        if not pyarrow.types.is_dictionary(array.type):
+            return self.of_texts(array)
+        dictionary = array.dictionary
         if self._last is None or not self._last[0].equals(dictionary):
             self._last = dictionary, self.of_texts(dictionary) if len(dictionary) else np.zeros(1, np.int32)
-        return self._last[1]
-
-    @property
-    def themselves(self) -> np.ndarray:
-        """All codes, in their order, int32; at least one."""
-        if len(self) > len(self._themselves):  # room for more, so that they are few whose segments are many
-            self._themselves = np.arange(max(len(self), 2 * len(self._themselves)), dtype=np.int32)
-        return self._themselves[: max(len(self), 1)]
+        codes: np.ndarray = self._last[1][array.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+        return codes
 
     def of_texts(self, array: Any) -> np.ndarray:
         """The code of each text of a valid array of Arrow's, int32; anything where there is none."""

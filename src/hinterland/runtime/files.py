@@ -34,6 +34,8 @@ def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
         remedy = "the disk or the quota is full: free space or write elsewhere; nothing was left under this name"
     elif error.errno in NONE_LEFT:
         remedy = "close some, or raise the limit (ulimit -n)"
+    elif error.errno == errno.ENOMEM:
+        remedy = "the system has no memory for it: end other programs, or raise the limit (ulimit -v)"
     elif error.errno == errno.ENOENT:
         remedy = "check the path"
     elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):

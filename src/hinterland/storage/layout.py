@@ -190,7 +190,7 @@ def _plain(
         known = next((f"it is {what}; " for magic, what in _OTHERS.items() if head.startswith(magic)), "")
         raise ConfigError(
             f"{path} begins with no header that is known (.npy, torch, safetensors, Arrow, .hl): {known}for raw binary "
-            "give dtype and shape"
+            "give dtype and shape, as in hl.StorageArray.open(path, dtype=torch.float32, shape=(-1, 128))"
         )
     return load.locate(path, *asked)
 
