@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "hinterland/storage/cache.hpp"
+#include "hinterland_papers/bam/fifo.hpp"
 
 using namespace hinterland;
 using namespace hinterland::storage;

@@ -6,6 +6,7 @@
 #include "../rounds.hpp"
 #include "hinterland/core/alone.hpp"
 #include "hinterland/storage/cache.hpp"
+#include "hinterland_papers/bam/fifo.hpp"
 
 using namespace hinterland;
 using namespace hinterland::storage;

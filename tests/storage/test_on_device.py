@@ -12,7 +12,8 @@ from hinterland import _core
 from hinterland.runtime.errors import ConfigError, StorageError
 from hinterland.runtime.params import struct
 from hinterland.storage import on_device
-from hinterland.storage.on_device import Backing, Controller, DeviceStore, Queues, read_elements
+from hinterland.storage.on_device import Backing, Controller, DeviceStore, Queues
+from hinterland_papers.bam.elements import read_elements
 
 from ..together import by_threads
 
@@ -169,7 +170,7 @@ def test_budgets(device: torch.device) -> None:
     store = DeviceStore(backing, device, "1MiB", channels=2, depth=64, threads=1)
     queues = 2 * 64 * (4 + 4 + 24)
     assert store.num_slots * store.line_bytes <= 1 << 20 and store.nbytes <= (1 << 20) + queues + 16 * 8192
-    assert store.pinned_bytes <= 2 * 64 * (4096 + 64 + 16) + 8 * PAGE
+    assert store._shared.nbytes <= 2 * 64 * (4096 + 64 + 16) + 8 * PAGE
     store.close()
     with pytest.raises(ConfigError, match="hold no set"):
         DeviceStore(backing, device, "16KiB")

@@ -13,8 +13,8 @@ import torch
 
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, StorageError
-from hinterland.storage.on_device import Backing, DeviceStore, hole_of, read_elements
-from hinterland.storage.writes import write_elements
+from hinterland.storage.on_device import Backing, DeviceStore, hole_of
+from hinterland_papers.bam.elements import read_elements, write_elements
 
 from .killed import ROWS, WIDTH, killed_writers, rows_of
 

@@ -25,8 +25,8 @@ from hinterland import _core
 from hinterland.probe.storage import DEPTH
 from hinterland.runtime import devices
 from hinterland.runtime.params import struct
-from hinterland.storage.on_device import Backing, DeviceStore, read_elements
-from hinterland.storage.writes import write_elements
+from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland_papers.bam.elements import read_elements, write_elements
 from hinterland_papers.bam.latency import time_reads
 from hinterland_papers.bam.patterns import PATTERNS, read_pattern
 
