@@ -25,6 +25,7 @@
 
 using namespace hinterland;
 using namespace hinterland::storage;
+using hinterland::bam::Fifo;
 
 namespace {
 

@@ -53,7 +53,8 @@ if [ "$sanitizers" = thread ]; then
   beside nothing queue -I include -pthread tests/storage/queue.cpp
   beside nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
   beside nothing source -I include -I papers -pthread tests/storage/source_lanes.cpp
-  served=(-DSERVED -I include -I native -pthread native/storage/{request,serving,memory_namespace,faults}.cpp)
+  served=(-DSERVED -I include -I native -I papers -pthread native/storage/{request,serving}.cpp
+    papers/hinterland_papers/bam/{memory_namespace,faults}.cpp)
   beside nothing served_queue "${served[@]}" tests/storage/queue.cpp
   beside nothing served_device -DWRITES=false "${served[@]}" tests/storage/device.cpp
   beside nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp

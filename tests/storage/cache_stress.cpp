@@ -19,6 +19,7 @@
 
 using namespace hinterland;
 using namespace hinterland::storage;
+using hinterland::bam::Fifo;
 
 #ifndef MILLISECONDS
 #define MILLISECONDS 500

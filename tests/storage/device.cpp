@@ -28,7 +28,7 @@ inline void come_to_lock() {
 
 using namespace hinterland;
 using namespace hinterland::storage;
-using test::Controller;
+using test::Controller, test::outstanding;
 
 namespace {
 

@@ -63,19 +63,13 @@ class OpenFiles(Protocol):
 
 @dataclass(frozen=True)
 class Backing:
-    """What a store's device has: a file, or ``bytes`` bytes at ``address`` as slow as ``timing`` says
-    (``_core.CONTROLLER_TIMINGS``); ``faults``, drawn by ``seed``: how many commands of a thousand fail, by name.
+    """What a store's device has: a file, or ``parts``.
 
-    Or ``parts``: ``stripe`` bytes are dealt to each in turn, from its byte ``base`` on; with 0 each is a copy.
+    ``stripe`` bytes are dealt to each part in turn, from its byte ``base`` on; with 0 each is a copy.
 
     ``held``: the mode of the array that has it open, which is its writer then; a store writes it if that is ``"r+"``."""
 
-    path: str | None = None
-    address: int = 0
-    bytes: int = 0
-    timing: str = "none"
-    faults: tuple[tuple[str, int], ...] = ()
-    seed: int = 0
+    path: str = ""
     parts: tuple[Backing, ...] = ()
     stripe: int = 0
     base: int = 0
@@ -92,22 +86,17 @@ class Backing:
         """What a sentence calls it."""
         if self.parts:
             return ", ".join(part.name for part in self.parts)
-        return "memory" if self.path is None else os.path.realpath(self.path)
+        return os.path.realpath(self.path)
 
     def blocks(self, writable: bool, copies: list[tuple[Backing, Any]]) -> _core.Namespace:
         """For a controller. What has copies is added to ``copies``, with its blocks, which count reads that failed."""
-        blocks: _core.Namespace
-        if self.parts:
-            spread = _core.spread_blocks([part.blocks(writable, copies) for part in self.parts], self.stripe, self.base)
-            if not self.stripe:
-                copies.append((self, spread))
-            blocks = spread
-        elif self.path is not None:
+        if not self.parts:
             writes = writable and self.held != "r"
-            blocks = _core.file_blocks(os.fspath(self.path), writes, _FILE_DEPTH, claims=self.held is None)
-        else:
-            blocks = _core.memory_blocks(self.address, self.bytes, _core.CONTROLLER_TIMINGS[self.timing])
-        return _core.faulty_blocks(blocks, dict(self.faults), self.seed) if self.faults else blocks
+            return _core.file_blocks(os.fspath(self.path), writes, _FILE_DEPTH, claims=self.held is None)
+        spread = _core.spread_blocks([part.blocks(writable, copies) for part in self.parts], self.stripe, self.base)
+        if not self.stripe:
+            copies.append((self, spread))
+        return spread
 
 
 def _parts(depth: int) -> list[int]:
