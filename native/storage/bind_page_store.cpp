@@ -4,7 +4,6 @@
 
 #include "bindings.hpp"
 #include "hinterland/storage/written.hpp"
-#include "memory/array_words.hpp"
 #include "params.hpp"
 
 namespace nb = nanobind;
