@@ -62,13 +62,17 @@ const Binding bam_devices([](nb::module_& m) {
                                                  Timing{latency, bytes_per_second, requests_per_second, parallelism});
       },
       nb::arg("address"), nb::arg("bytes"), nb::arg("timing"),
+      nb::sig("def memory_blocks(address: int, bytes: int, timing: tuple[int, int, int, int]) -> hinterland._core.Namespace"),
       "`timing`: (latency in ns, bytes a second, requests a second, requests at once), 0 for no limit.");
   m.def(
       "faulty_blocks",
       [](Blocks blocks, const nb::dict& faults, uint64_t seed) -> Blocks {
         return std::make_shared<FaultyNamespace>(std::move(blocks), faults_of(faults), seed);
       },
-      nb::arg("blocks"), nb::arg("faults"), nb::arg("seed"), "`faults`: how many commands of a thousand fail, by name.");
+      nb::arg("blocks"), nb::arg("faults"), nb::arg("seed"),
+      nb::sig("def faulty_blocks(blocks: hinterland._core.Namespace, faults: dict[str, int], seed: int) -> "
+              "hinterland._core.Namespace"),
+      "`faults`: how many commands of a thousand fail, by name.");
 });
 
 }  // namespace hinterland::native
