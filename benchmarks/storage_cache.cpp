@@ -21,9 +21,11 @@
 #include <vector>
 
 #include "hinterland/storage/cache.hpp"
+#include "hinterland_papers/bam/fifo.hpp"
 
 using namespace hinterland;
 using namespace hinterland::storage;
+using hinterland::bam::Fifo;
 
 namespace {
 

@@ -58,8 +58,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _program(folder: Path) -> Path:
-    command = ["g++", "-std=c++20", "-O2", "-pthread", "-I", ROOT / "include", ROOT / "benchmarks/storage_cache.cpp"]
-    subprocess.run([*command, "-o", folder / "storage_cache"], check=True)
+    command = ["g++", "-std=c++20", "-O2", "-pthread", "-I", ROOT / "include", "-I", ROOT / "papers"]
+    subprocess.run([*command, ROOT / "benchmarks/storage_cache.cpp", "-o", folder / "storage_cache"], check=True)
     return folder / "storage_cache"
 
 

@@ -11,7 +11,8 @@ import pytest
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-NATIVE = [f"-I{ROOT}/include", f"-I{ROOT}/native"]
+NATIVE = [f"-I{ROOT}/include", f"-I{ROOT}/native", f"-I{ROOT}/papers"]
+DEVICES = [f"papers/hinterland_papers/bam/{name}.cpp" for name in ("memory_namespace", "faults")]  # behind a controller
 # Several programs are made of the same sources, which ccache compiles once.
 COMPILER = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
 

@@ -22,7 +22,7 @@ for algorithm in $(python3 -c 'from hinterland.graph import algorithms; print(*(
   done
 done
 check memcheck emogi tests/papers/emogi/test_traversal.py "" & jobs+=($!)
-check memcheck emogi_stored tests/papers/bam/test_stored.py "" & jobs+=($!)
+check memcheck bam_stored tests/papers/bam/test_stored.py "" & jobs+=($!)
 
 failed=0
 for job in "${jobs[@]}"; do wait "$job" || failed=1; done

@@ -10,7 +10,7 @@ step() { printf '\n== %s (%s s)\n' "$1" "$SECONDS"; }
 mkdir -p build/nightly
 
 step "$calls calls of the cache, a third with each way to give slots away"
-g++ -std=c++20 -O1 -g -fsanitize=thread -pthread -I include tests/storage/cache_stress.cpp -o build/nightly/cache_stress
+g++ -std=c++20 -O1 -g -fsanitize=thread -pthread -I include -I papers tests/storage/cache_stress.cpp -o build/nightly/cache_stress
 fixed=()
 if setarch -R true 2> /dev/null; then fixed=(setarch -R); fi # as in sanitized_tests.sh
 "${fixed[@]}" build/nightly/cache_stress 60000 8 "${SEED:-1}" $((calls / 3))

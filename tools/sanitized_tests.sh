@@ -52,8 +52,9 @@ if [ "$sanitizers" = thread ]; then
   beside nothing no_race_of_lanes -DRACE=nothing "${lanes[@]}" tests/lanes/race.cpp
   beside nothing queue -I include -pthread tests/storage/queue.cpp
   beside nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
-  beside nothing source -I include -pthread tests/storage/source_lanes.cpp
-  served=(-DSERVED -I include -I native -pthread native/storage/{request,serving,memory_namespace,faults}.cpp)
+  beside nothing source -I include -I papers -pthread tests/storage/source_lanes.cpp
+  served=(-DSERVED -I include -I native -I papers -pthread native/storage/{request,serving}.cpp
+    papers/hinterland_papers/bam/{memory_namespace,faults}.cpp)
   beside nothing served_queue "${served[@]}" tests/storage/queue.cpp
   beside nothing served_device -DWRITES=false "${served[@]}" tests/storage/device.cpp
   beside nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
@@ -70,7 +71,7 @@ if [ "$sanitizers" = thread ]; then
   done
   for job in "${running[@]}"; do wait "$job"; done
   # A minute of the software cache, by eight threads.
-  look nothing cache_stress -DMILLISECONDS=20000 -pthread -I include tests/storage/cache_stress.cpp
+  look nothing cache_stress -DMILLISECONDS=20000 -pthread -I include -I papers tests/storage/cache_stress.cpp
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.

@@ -9,9 +9,7 @@
 #include "bindings.hpp"
 #include "core/owner.hpp"
 #include "storage/controller.hpp"
-#include "storage/faults.hpp"
 #include "storage/file_namespace.hpp"
-#include "storage/memory_namespace.hpp"
 #include "storage/queue_memory.hpp"
 #include "storage/spread_namespace.hpp"
 
@@ -38,32 +36,6 @@ nb::dict layout_of(uint32_t count, uint32_t submission_size, uint32_t completion
   all["bytes"] = layout.bytes;
   all["queues"] = queues;
   return all;
-}
-
-Faults faults_of(const nb::dict& given) {
-  Faults faults;
-  for (const auto& [key, value] : given) {
-    const auto name = nb::cast<std::string>(key);
-    if (name == "retryable")
-      faults.retryable = nb::cast<unsigned>(value);
-    else if (name == "fatal")
-      faults.fatal = nb::cast<unsigned>(value);
-    else if (name == "late")
-      faults.late = nb::cast<unsigned>(value);
-    else if (name == "lost")
-      faults.lost = nb::cast<unsigned>(value);
-    else if (name == "torn")
-      faults.torn = nb::cast<unsigned>(value);
-    else if (name == "reorder")
-      faults.reorder = nb::cast<bool>(value);
-    else if (name == "removed_after")
-      faults.removed_after = nb::cast<uint64_t>(value);
-    else if (name == "late_most")
-      faults.late_most = nb::cast<uint64_t>(value);
-    else
-      throw nb::value_error(("there is no fault " + name + "; see native/storage/faults.hpp").c_str());
-  }
-  return faults;
 }
 
 // `hosts`: the queue pairs of each.
@@ -99,10 +71,6 @@ nb::list stats_of(Controller& controller) {
   return all;
 }
 
-nb::tuple told(const Timing& timing) {
-  return nb::make_tuple(timing.latency_ns, timing.bytes_per_second, timing.requests_per_second, timing.parallelism);
-}
-
 void bind_namespaces(nb::module_& m) {
   nb::class_<Namespace>(m, "Namespace", "Blocks of CONTROLLER_BLOCK_BYTES that a controller serves.")
       .def_prop_ro("blocks", &Namespace::blocks);
@@ -112,15 +80,6 @@ void bind_namespaces(nb::module_& m) {
           "The first byte of each of those in a row.")
       .def_prop_ro("failed_reads", &SpreadNamespace::failed_reads, "Of each copy, so that another was asked.");
   m.def(
-      "memory_blocks",
-      [](uint64_t address, uint64_t bytes, const std::tuple<uint64_t, uint64_t, uint64_t, uint32_t>& timing) -> Blocks {
-        const auto& [latency, bytes_per_second, requests_per_second, parallelism] = timing;
-        return std::make_shared<MemoryNamespace>(reinterpret_cast<char*>(address), bytes,
-                                                 Timing{latency, bytes_per_second, requests_per_second, parallelism});
-      },
-      nb::arg("address"), nb::arg("bytes"), nb::arg("timing"),
-      "`timing`: (latency in ns, bytes a second, requests a second, requests at once), 0 for no limit.");
-  m.def(
       "file_blocks",
       [](const std::filesystem::path& path, bool writable, unsigned depth, bool claims) -> Blocks {
         return made_here<FileNamespace>(path.string(), writable, depth, bare_device(path.string()), claims);
@@ -128,12 +87,6 @@ void bind_namespaces(nb::module_& m) {
       nb::arg("path"), nb::arg("writable"), nb::arg("depth"), nb::arg("claims") = true,
       "Of a file, a block device or a bare one (bare_device). Each thread has at most `depth` transfers in flight. What is "
       "writable becomes the file's writer, unless it `claims` nothing since the caller is that.");
-  m.def(
-      "faulty_blocks",
-      [](Blocks blocks, const nb::dict& faults, uint64_t seed) -> Blocks {
-        return std::make_shared<FaultyNamespace>(std::move(blocks), faults_of(faults), seed);
-      },
-      nb::arg("blocks"), nb::arg("faults"), nb::arg("seed"), "`faults`: how many commands of a thousand fail, by name.");
   m.def("spread_blocks", &SpreadNamespace::of, nb::arg("members"), nb::arg("unit"), nb::arg("base"),
         "What lies in each from its byte `base` on is dealt round by `unit` bytes, or, with 0, is a copy.");
   m.def("blocks_in_a_row", &SpreadNamespace::in_a_row, nb::arg("members"), "Each begins at a multiple of 64 KiB.");
@@ -144,12 +97,6 @@ void bind_namespaces(nb::module_& m) {
 const Binding controller([](nb::module_& m) {
   m.attr("CONTROLLER_BLOCK_BYTES") = kBlockBytes;
   m.attr("CONTROLLER_NAMESPACE") = kNamespaceId;
-  nb::dict timings;
-  timings["none"] = told(kNoDelay);
-  timings["optane"] = told(kOptane);
-  timings["z-nand"] = told(kZNand);
-  timings["nand"] = told(kNand);
-  m.attr("CONTROLLER_TIMINGS") = timings;
   m.def("queue_layout", layout_of, nb::arg("count"), nb::arg("submission_size"), nb::arg("completion_size"),
         "Where rings and doorbells of so many queue pairs lie in one region of memory that begins with a page and is zero:\n"
         "{'bytes': of the region, 'queues': [offsets by name]}.");

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,17 +10,13 @@
 #include <string>
 #include <utility>
 
+#include "storage/team.hpp"
+
 namespace hinterland::native {
 
 namespace {
 
 uint64_t clock_ns() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
-
-uint64_t cpu_ns(clockid_t clock) {
-  timespec time{};
-  ::clock_gettime(clock, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(time.tv_nsec);
-}
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -139,7 +134,8 @@ std::vector<ServingStats> Controller::stats() {
     all.push_back(worker->last);
     if (worker->serving == nullptr) continue;
     all.back() = worker->serving->stats();
-    if (pthread_getcpuclockid(worker->thread.native_handle(), &clock) == 0) all.back().cpu_ns = cpu_ns(clock);
+    if (pthread_getcpuclockid(worker->thread.native_handle(), &clock) == 0)
+      all.back().cpu_ns = static_cast<uint64_t>(clock_ns(clock));
   }
   return all;
 }
@@ -168,7 +164,7 @@ void Controller::serve(Worker& worker) {
   const std::lock_guard<std::mutex> held(worker.guard);
   worker.last = worker.serving->stats();
   worker.serving.reset();  // here, since transfers are bound to the thread that has begun them
-  worker.last.cpu_ns = cpu_ns(CLOCK_THREAD_CPUTIME_ID);
+  worker.last.cpu_ns = static_cast<uint64_t>(thread_cpu_ns());
 }
 
 // Chosen, not measured: a command that comes soon finds the thread awake, and one that comes late waits for 50 us at most.

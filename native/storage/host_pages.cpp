@@ -1,7 +1,5 @@
 #include "storage/host_pages.hpp"
 
-#include <time.h>
-
 #include <algorithm>
 #include <cerrno>
 
@@ -20,11 +18,7 @@ constexpr int64_t kTogether = 16;  // reads that the system is told of at once: 
 constexpr uint64_t kLongestWait = 60'000'000'000;
 
 // Within some milliseconds, which costs less than to know it exactly.
-uint64_t about_now() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
+uint64_t about_now() { return static_cast<uint64_t>(clock_ns(CLOCK_MONOTONIC_COARSE)); }
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 #include "storage/nvme_transfers.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <thread>
 
@@ -15,11 +14,7 @@ NvmeTransfers::NvmeTransfers(NvmeDevice& device, unsigned depth)
 }
 
 NvmeTransfers::~NvmeTransfers() {
-  std::array<Ended, 64> ended;
-  while (in_flight() != 0) {
-    wait(std::chrono::seconds(1), 1);
-    poll(ended);
-  }
+  drain();
   for (const Kept& one : kept_) device_.let_go(one.address);
   device_.leave_channel(channel_);
 }
@@ -53,6 +48,7 @@ uint64_t NvmeTransfers::address_of(const Transfer& transfer) const {
       return address + static_cast<uint64_t>(transfer.memory - memory.data());
   return 0;
 }
+
 size_t NvmeTransfers::poll(std::span<Ended> to) {
   device_.serve(channel_);
   const std::lock_guard held(channel_.guard);

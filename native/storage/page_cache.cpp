@@ -22,13 +22,6 @@ constexpr size_t kWrittenTogether = 32;  // pages that a thread of a flush takes
 
 }  // namespace
 
-// A slot that flush() has written.
-struct PageCache::Due {
-  Page page;
-  int64_t slot;
-  bool is_begun;
-};
-
 PageCache::PageCache(const Frames& frames, Rings& rings, Volumes& volumes)
     : line_shift_(frames.line_shift),
       rings_(rings),
@@ -39,7 +32,7 @@ PageCache::PageCache(const Frames& frames, Rings& rings, Volumes& volumes)
       expected_(frames.slots),
       lines_{expected_.policy(),  words_.data(),        statuses_.data(), sets_.data(),
              frames.memory.get(), frames.slots / kWays, frames.line_bytes},
-      kept_(words_.size()) {}
+      kept_(words_, kWays, frames.line_bytes) {}
 
 // What is on its way to several copies goes to all of them.
 PageCache::~PageCache() {
@@ -174,10 +167,7 @@ void PageCache::forget_pages(int64_t position) {
   const InUse used(*this, static_cast<Page>(position) >> line_shift());
   drop_pages(used.volume(), [&](int64_t slot, Line line) {
     for (uint32_t round = 0; line.holders() != 0; ++round) {  // who reads it, or writes to it, does not take long
-      {
-        const std::lock_guard held(mutex_);
-        if (kept_[slot] != 0) return true;
-      }
+      if (kept_.has(slot)) return true;
       progress(round);
       line = seen(slot);
     }
@@ -185,21 +175,83 @@ void PageCache::forget_pages(int64_t position) {
   });
 }
 
+// Every slot that has to be written, in the order of the files, by threads that take some at a time.
+class PageCache::Flush {
+ public:
+  explicit Flush(PageCache& cache) : cache_(cache) {
+    for (int64_t slot = 0; slot < cache.num_slots(); ++slot)
+      if (const Line seen{atomic_load_acquire(cache.words_[slot])}; seen.is(Line::kDirty | Line::kWriting))
+        all_.push_back({seen.page(), slot, false});
+    std::ranges::sort(all_, {}, &Due::page);
+  }
+
+  int threads() const {
+    return static_cast<int>(std::min(static_cast<size_t>(num_threads()), all_.size() / kWrittenTogether + 1));
+  }
+
+  // One thread's part: takes slots until none is left. Returns what failed first, or nothing.
+  std::string write() {
+    std::string error;
+    std::vector<Due> under_way;
+    for (Waiting waiting(cache_);; waiting.wait()) {
+      const size_t before = under_way.size();
+      {
+        const TakenRing ring = cache_.rings_.try_take();
+        Device device{cache_, ring.get()};
+        bool refused = false;
+        size_t left = 0;
+        for (Due& one : under_way)
+          if (!is_over(one, device, error, refused)) under_way[left++] = one;
+        under_way.resize(left);
+        if (under_way.size() != before) waiting.got_on();
+        while (!refused) {
+          const size_t first = next_.fetch_add(kWrittenTogether, std::memory_order_relaxed);
+          if (first >= all_.size()) break;
+          for (Due& one : std::span(all_).subspan(first, std::min(kWrittenTogether, all_.size() - first)))
+            if (!is_over(one, device, error, refused)) under_way.push_back(one);
+        }
+      }
+      if (under_way.empty()) return error;
+    }
+  }
+
+ private:
+  struct Due {
+    Page page;
+    int64_t slot;
+    bool is_begun;
+  };
+
+  // Whether what a slot held as the flush began is written, or could not be; has it written if it is not yet.
+  bool is_over(Due& due, Device& device, std::string& error, bool& refused) {
+    const Line seen{atomic_load_acquire(cache_.words_[due.slot])};
+    if (seen.is(Line::kWriting)) return false;
+    if (!seen.is(Line::kDirty)) return true;
+    if (due.is_begun) {  // written once since, and dirty again: by a newer write, or because it failed
+      if (seen.is(Line::kFailed) && error.empty())
+        error = cache_.volumes_.sentence(seen.page(), true, cache_.lines_.status(due.slot));
+      return true;
+    }
+    if (refused) return false;
+    due.is_begun = cache_.lines_.write_back(due.slot, device) == Try::kStarted;
+    refused = !due.is_begun;
+    return false;
+  }
+
+  PageCache& cache_;
+  std::vector<Due> all_;
+  std::atomic<size_t> next_{0};
+};
+
 void PageCache::flush() {
   const int64_t begun = thread_cpu_ns();
-  std::vector<Due> due;  // in the order of the files
-  for (int64_t slot = 0; slot < num_slots(); ++slot)
-    if (const Line seen{atomic_load_acquire(words_[slot])}; seen.is(Line::kDirty | Line::kWriting))
-      due.push_back({seen.page(), slot, false});
-  std::ranges::sort(due, {}, &Due::page);
+  Flush flush(*this);
   cpu_ns_ += thread_cpu_ns() - begun;
   std::string error;
   std::mutex guard;
-  std::atomic<size_t> next{0};
-  const size_t threads = std::min(static_cast<size_t>(num_threads()), due.size() / kWrittenTogether + 1);
-  parallel_team(static_cast<int>(threads), [&] {
+  parallel_team(flush.threads(), [&] {
     const int64_t started = thread_cpu_ns();
-    const std::string failed = write_due(due, next);
+    const std::string failed = flush.write();
     cpu_ns_ += thread_cpu_ns() - started;
     const std::lock_guard held(guard);
     if (error.empty()) error = failed;
@@ -208,78 +260,11 @@ void PageCache::flush() {
   if (!error.empty() || !lost.empty()) throw StorageError(error.empty() ? lost : error);
 }
 
-// One thread's part of a flush: takes slots from `next` on, some at a time, until none is left. Returns what failed first, or
-// nothing.
-std::string PageCache::write_due(std::span<Due> due, std::atomic<size_t>& next) {
-  std::string error;
-  std::vector<Due> under_way;
-  for (Waiting waiting(*this);; waiting.wait()) {
-    const size_t before = under_way.size();
-    {
-      const TakenRing ring = rings_.try_take();
-      Device device{*this, ring.get()};
-      bool refused = false;
-      size_t left = 0;
-      for (Due& one : under_way)
-        if (!is_over(one, device, error, refused)) under_way[left++] = one;
-      under_way.resize(left);
-      if (under_way.size() != before) waiting.got_on();
-      while (!refused) {
-        const size_t first = next.fetch_add(kWrittenTogether, std::memory_order_relaxed);
-        if (first >= due.size()) break;
-        for (Due& one : due.subspan(first, std::min(kWrittenTogether, due.size() - first)))
-          if (!is_over(one, device, error, refused)) under_way.push_back(one);
-      }
-    }
-    if (under_way.empty()) return error;
-  }
-}
-
-// Whether what a slot held as flush() began is written, or could not be; has it written if it is not yet.
-bool PageCache::is_over(Due& due, Device& device, std::string& error, bool& refused) {
-  const Line seen{atomic_load_acquire(words_[due.slot])};
-  if (seen.is(Line::kWriting)) return false;
-  if (!seen.is(Line::kDirty)) return true;
-  if (due.is_begun) {  // written once since, and dirty again: by a newer write, or because it failed
-    if (seen.is(Line::kFailed) && error.empty()) error = volumes_.sentence(seen.page(), true, lines_.status(due.slot));
-    return true;
-  }
-  if (refused) return false;
-  due.is_begun = lines_.write_back(due.slot, device) == Try::kStarted;
-  refused = !due.is_begun;
-  return false;
-}
-
-bool PageCache::keep(int64_t slot) {
-  constexpr int64_t kLeft = 2;  // of a set, for all that comes and goes
-  const std::lock_guard held(mutex_);
-  const auto set = kept_.begin() + slot / kWays * kWays;
-  const bool is_kept = kept_[slot] != 0, is_too_much = !is_kept && kept_slots_ == most_kept();
-  const bool stays = is_kept || (!is_too_much && std::count(set, set + kWays, 0u) > kLeft);
-  if (is_kept || !stays) storage::release(words_[slot]);
-  if (is_too_much) throw OutOfMemory(most_kept_sentence());
-  if (stays) ++kept_[slot];
-  kept_slots_ += stays && !is_kept;
-  return stays;
-}
-
-std::string PageCache::most_kept_sentence() const {
-  return "half of the cache may be pinned, " + std::to_string(most_kept()) + " pages of " + std::to_string(lines_.line_bytes) +
-         " bytes, and " + std::to_string(kept_slots_) + " are; pin fewer rows, or give the cache more room";
-}
-
-void PageCache::let_go(int64_t slot) {
-  const std::lock_guard held(mutex_);
-  if (--kept_[slot] != 0) return;
-  --kept_slots_;
-  storage::release(words_[slot]);
-}
-
 void PageCache::add_to(StoreCounts& counts) const {
   counts.hits += hits_;
   counts.misses += misses_;
   counts.cpu_ns += cpu_ns_;
-  counts.pinned = kept_slots_;
+  counts.pinned = kept_.slots();
   counts.expected_bytes = expected_.bytes();
 }
 

@@ -7,14 +7,12 @@
 
 #include <atomic>
 #include <cstdint>
-#include <mutex>
-#include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
 #include "hinterland/storage/cache.hpp"
 #include "storage/expected.hpp"
+#include "storage/kept.hpp"
 #include "storage/volumes.hpp"
 
 namespace hinterland::native {
@@ -48,20 +46,10 @@ class PageCache {
   void progress(uint32_t round);
   void submit();  // what this thread began is on its way
 
-  // The exception for a page that could not be read, by the status of its slot or another. What failed is read anew when it is
-  // asked for again.
-  [[noreturn]] void throw_failed(storage::Page page, int64_t slot) { throw_unread(page, lines_.status(slot)); }
+  // The exception for a page that could not be read. What failed is read anew when it is asked for again.
   [[noreturn]] void throw_unread(storage::Page page, uint32_t status);
   // StorageError where a page of those in whose place this one may lie could not be written, to a full disk as a rule.
   void require_room(storage::Page page) const;
-
-  // Keeps the page that the caller holds in its slot, until let_go() was called as often. False: its set has no room for another
-  // that stays. OutOfMemory: the cache has none. The caller holds it no more in any case. (Whoever waits must hold nothing, but
-  // may keep what he likes: every set has slots whose pages nobody keeps.)
-  bool keep(int64_t slot);
-  void let_go(int64_t slot);
-  int64_t most_kept() const { return num_slots() / 2; }
-  std::string most_kept_sentence() const;
 
   // Every write that was done before is in the files, on the disk. StorageError for the first page that cannot be written.
   void flush();
@@ -71,6 +59,7 @@ class PageCache {
   // As often as it was opened: no more transfers of it then, and it is closed. What was not flushed is lost.
   void close(int64_t position);
 
+  Kept& kept() { return kept_; }
   // Batches that are known to come: the cache goes by them.
   Expected& expected() { return expected_; }
   void expect(Expected::Told told) { expected_.replace(std::move(told), words_); }
@@ -82,7 +71,7 @@ class PageCache {
  private:
   friend class InUse;
   friend class Turn;
-  struct Due;
+  class Flush;
 
   // The cache's device: a ring that is taken, or null, by which nothing moves; a volume that is in use, or null.
   struct Device {
@@ -101,8 +90,6 @@ class PageCache {
   void leave(Volume& volume);
   template <class Stays>
   void drop_pages(const Volume& volume, const Stays& stays);
-  std::string write_due(std::span<Due> due, std::atomic<size_t>& next);
-  bool is_over(Due& due, Device& device, std::string& error, bool& refused);
 
   const int line_shift_;
   Rings& rings_;
@@ -111,9 +98,7 @@ class PageCache {
   std::vector<uint32_t> statuses_, sets_;
   Expected expected_;
   Lines lines_;
-  std::mutex mutex_;
-  std::vector<uint32_t> kept_;  // how often each slot's page is kept
-  std::atomic<int64_t> kept_slots_{0};
+  Kept kept_;
   std::atomic<int64_t> hits_{0}, misses_{0}, cpu_ns_{0};
 };
 

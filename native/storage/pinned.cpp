@@ -10,8 +10,8 @@ using storage::Page, storage::Try;
 
 Pinned::Pinned(PageCache& cache, std::vector<Page> pages) : cache_(cache) {
   if (pages.empty()) return;
-  if (static_cast<int64_t>(pages.size()) > cache.most_kept())
-    throw OutOfMemory("these rows lie in " + std::to_string(pages.size()) + " pages: " + cache.most_kept_sentence());
+  if (static_cast<int64_t>(pages.size()) > cache.kept().most())
+    throw OutOfMemory("these rows lie in " + std::to_string(pages.size()) + " pages: " + cache.kept().most_sentence());
   file_.emplace(cache, pages.front());
   try {
     read(pages);
@@ -33,9 +33,9 @@ void Pinned::read(const std::vector<Page>& pages) {
         if (const Try outcome = turn.prefetch(pages[asked]).outcome; outcome == Try::kFull || outcome == Try::kRefused) break;
     }
     const storage::Found found = cache_.try_hold(pages[next]);
-    if (found.outcome == Try::kFailed) cache_.throw_failed(pages[next], found.slot);
+    if (found.outcome == Try::kFailed) cache_.throw_unread(pages[next], cache_.lines().status(found.slot));
     if (found.outcome == Try::kHeld) {
-      cache_.keep(found.slot) ? slots_.push_back(found.slot) : void(++left_out_);
+      cache_.kept().keep(found.slot) ? slots_.push_back(found.slot) : void(++left_out_);
       ++next;
       waiting.got_on();
     } else {
@@ -47,7 +47,7 @@ void Pinned::read(const std::vector<Page>& pages) {
 
 void Pinned::release() {
   if (!owner_.is_here()) return;
-  for (const int64_t slot : slots_) cache_.let_go(slot);
+  for (const int64_t slot : slots_) cache_.kept().let_go(slot);
   slots_.clear();
   file_.reset();
 }

@@ -187,7 +187,7 @@ class Tour {
     }
     if (cache_.seen(one.slot).is(storage::Line::kBusy)) return false;
     const storage::Hold held = cache_.hold(one.slot, one.page);
-    if (held == storage::Hold::kFailed) cache_.throw_failed(one.page, one.slot);
+    if (held == storage::Hold::kFailed) cache_.throw_unread(one.page, cache_.lines().status(one.slot));
     if (held != storage::Hold::kHeld) return false;
     move_rows(one, cache_.lines().frame(one.slot));
     if (kWrites) cache_.lines().wrote(one.slot);

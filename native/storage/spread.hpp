@@ -10,6 +10,20 @@
 
 namespace hinterland::native {
 
+inline constexpr uint64_t kNobody = ~uint64_t{0};
+
+// Which of so many copies to read of those that were not asked, a bit for each: that with the least load(copy), and from the copy
+// `first` on in turn where all are alike; or kNobody.
+template <class Load>
+uint64_t choose_copy(uint64_t copies, uint64_t asked, uint64_t first, const Load& load) {
+  uint64_t chosen = kNobody;
+  for (uint64_t i = 0; i < copies; ++i) {
+    const uint64_t copy = (first + i) % copies;
+    if ((asked >> copy & 1) == 0 && (chosen == kNobody || load(copy) < load(chosen))) chosen = copy;
+  }
+  return chosen;
+}
+
 class Spread {
  public:
   struct Place {

@@ -163,14 +163,9 @@ void SpreadBackend::ask_others() {
 
 // The one that has failed least, and among those the one with the fewest in flight.
 uint64_t SpreadBackend::choose_copy(uint64_t asked) const {
-  uint64_t chosen = kNobody;
-  std::pair<uint64_t, size_t> least{};
-  for (uint64_t i = 0; i < members_.size(); ++i) {
-    if (members_[i] == nullptr || (asked >> i & 1) != 0) continue;
-    const std::pair found{shared_.failed_[i].load(std::memory_order_relaxed), members_[i]->in_flight()};
-    if (chosen == kNobody || found < least) chosen = i, least = found;
-  }
-  return chosen;
+  return native::choose_copy(members_.size(), asked | gone_, 0, [&](uint64_t i) {
+    return std::pair(shared_.failed_[i].load(std::memory_order_relaxed), members_[i]->in_flight());
+  });
 }
 
 // A copy that was removed answers nothing any more. What it had is given up before others are asked: it must not arrive later.
@@ -178,6 +173,7 @@ void SpreadBackend::leave_gone() {
   for (uint64_t i = 0; spread_.has_copies() && i < members_.size(); ++i) {
     if (members_[i] == nullptr || !shared_.members_[i]->gone()) continue;
     members_[i].reset();
+    gone_ |= uint64_t{1} << i;
     shared_.failed_[i].fetch_add(1, std::memory_order_relaxed);  // whether it had anything or not
     for (Part& part : parts_)
       if (part.whole != nullptr && part.member == i) end_part(part, storage::kInternalError | kDoNotRetry);

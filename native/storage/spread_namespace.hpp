@@ -61,8 +61,6 @@ class SpreadBackend : public Backend {
   void wait(uint64_t now, uint64_t most) override;
 
  private:
-  static constexpr uint64_t kNobody = ~uint64_t{0};
-
   struct Part {
     Request request;
     Request* whole = nullptr;                   // whose part it is; null: nobody's
@@ -84,6 +82,7 @@ class SpreadBackend : public Backend {
   SpreadNamespace& shared_;
   const Spread& spread_;
   uint64_t now_ = 0;
+  uint64_t gone_ = 0;  // a bit for each copy
   std::vector<Part> parts_;
   std::vector<uint32_t> free_, again_;  // parts of nobody; those that another copy is to be asked for
   Request* unfinished_ = nullptr;       // begun, but not all of it: there was no room

@@ -14,12 +14,14 @@
 
 namespace hinterland::native {
 
-// The processor time that this thread has taken.
-inline int64_t thread_cpu_ns() {
+inline int64_t clock_ns(clockid_t clock) {
   timespec time{};
-  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  ::clock_gettime(clock, &time);
   return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
+
+// The processor time that this thread has taken.
+inline int64_t thread_cpu_ns() { return clock_ns(CLOCK_THREAD_CPUTIME_ID); }
 
 // body(i) for i in [0, count). The first exception stops the others and leaves the call.
 template <class Body>

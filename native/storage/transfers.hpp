@@ -46,6 +46,11 @@ class Transfers {
 
   // Memory that most transfers go to or come from: the kernel may keep hold of its pages, so that it need not look them up for each.
   virtual void keep(std::span<char>) {}
+
+ protected:
+  void drain() {
+    for (Ended ended[64]; in_flight() != 0; poll(ended)) wait(std::chrono::seconds(1), 1);
+  }
 };
 
 enum class Engine { kBest, kUring, kThreads };

@@ -38,11 +38,7 @@ class Uring : public Transfers {
 
   ~Uring() override {
     if (!is_open_) return;
-    Ended ended[64];
-    while (in_flight_ != 0) {
-      wait(std::chrono::seconds(1), 1);
-      poll(ended);
-    }
+    drain();
     io_uring_queue_exit(&ring_);
   }
 
@@ -51,17 +47,10 @@ class Uring : public Transfers {
     io_uring_sqe* const entry = io_uring_get_sqe(&ring_);
     if (entry == nullptr) return false;
     const int buffer = kept_as(transfer.memory, transfer.bytes);
-    if (transfer.writes) {
-      if (buffer < 0)
-        io_uring_prep_write(entry, transfer.fd, transfer.memory, transfer.bytes, transfer.offset);
-      else
-        io_uring_prep_write_fixed(entry, transfer.fd, transfer.memory, transfer.bytes, transfer.offset, buffer);
-    } else {
-      if (buffer < 0)
-        io_uring_prep_read(entry, transfer.fd, transfer.memory, transfer.bytes, transfer.offset);
-      else
-        io_uring_prep_read_fixed(entry, transfer.fd, transfer.memory, transfer.bytes, transfer.offset, buffer);
-    }
+    const int moves = transfer.writes ? IORING_OP_WRITE : IORING_OP_READ;
+    const int moves_kept = transfer.writes ? IORING_OP_WRITE_FIXED : IORING_OP_READ_FIXED;
+    io_uring_prep_rw(buffer < 0 ? moves : moves_kept, entry, transfer.fd, transfer.memory, transfer.bytes, transfer.offset);
+    if (buffer >= 0) entry->buf_index = static_cast<uint16_t>(buffer);
     io_uring_sqe_set_data64(entry, transfer.user);
     ++in_flight_;
     // Who begins many between two waits leaves the device without work otherwise.

@@ -142,16 +142,10 @@ std::vector<int> Volume::descriptors() const {
 }
 
 uint64_t Volume::choose_copy(uint64_t asked, uint64_t number) const {
-  uint64_t chosen = kNobody;
-  std::pair<int64_t, int64_t> least{};
-  for (uint64_t i = 0; i < files.size(); ++i) {
-    const uint64_t copy = (number + i) % files.size();
-    if ((asked >> copy & 1) != 0) continue;
-    const std::pair found{files[copy]->failed_reads.load(std::memory_order_relaxed),
-                          files[copy]->in_flight.load(std::memory_order_relaxed)};
-    if (chosen == kNobody || found < least) chosen = copy, least = found;
-  }
-  return chosen;
+  return native::choose_copy(files.size(), asked, number, [&](uint64_t copy) {
+    return std::pair(files[copy]->failed_reads.load(std::memory_order_relaxed),
+                     files[copy]->in_flight.load(std::memory_order_relaxed));
+  });
 }
 
 void Volume::count_failure(uint64_t copy, const std::string& why) {

@@ -47,7 +47,6 @@ struct StoredFile {
 
 struct Volume {
   static constexpr size_t kMostFiles = 64;  // a bit for each
-  static constexpr uint64_t kNobody = ~uint64_t{0};
 
   // What lies in each file from its byte `base` on is dealt round by `stripe` bytes, or, with 0, is a copy. StorageError where a
   // file cannot be opened, or is there twice.

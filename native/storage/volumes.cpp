@@ -26,8 +26,26 @@ bool asks_again(int32_t result) { return result == -EAGAIN || result == -EINTR |
 
 }  // namespace
 
+// What a slot's transfer is, or, where it goes to or comes from several copies, the one at hand.
+struct Volumes::Move {
+  Volume* volume;
+  int64_t offset;    // in the file
+  uint64_t asked;    // a bit for each copy that was asked
+  uint32_t bytes;    // that the volume has there
+  uint32_t repeats;  // of what the system asks to be asked again
+  uint32_t member;   // which file of the volume
+  uint32_t status;   // of the first copy that could not be written
+
+  StoredFile& file() const { return *volume->files[member]; }
+  bool is_another_copy_due(Ring& ring, bool writes, uint32_t status);
+  uint32_t status_of(bool writes, int32_t result);
+};
+const int64_t Volumes::kSlotBytes = sizeof(Volumes::Move);
+
 Volumes::Volumes(Rings& rings, const Frames& frames)
     : rings_(rings), frames_(frames), moves_(static_cast<size_t>(frames.slots)) {}
+
+Volumes::~Volumes() = default;
 
 int64_t Volumes::open(const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base) {
   auto volume = std::make_unique<Volume>(paths, writable, stripe, base);
@@ -165,7 +183,7 @@ std::optional<Moved> Volumes::end(Ring& ring, const Ended& ended) {
   const auto slot = static_cast<int64_t>(ended.user & ~kWrites);
   const bool writes = (ended.user & kWrites) != 0;
   Move& move = moves_[slot];
-  uint32_t status = status_of(move, writes, ended.result);
+  uint32_t status = move.status_of(writes, ended.result);
   if (status == EAGAIN) return ring.transfers.begin(transfer_of(slot, writes)), std::nullopt;
   ring.ended += 1;
   // Now, not as it began: a flush that came meanwhile has not made it durable.
@@ -183,7 +201,7 @@ std::optional<Moved> Volumes::end(Ring& ring, const Ended& ended) {
 // Has the page go to another copy, or come from one. False: it is over, with this status.
 bool Volumes::ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& status) {
   Move& move = moves_[slot];
-  while (is_another_copy_due(ring, move, writes, status)) {
+  while (move.is_another_copy_due(ring, writes, status)) {
     if (!writes || !move.file().has_shrunk()) return begin_transfer(ring, slot, writes), true;
     status = kFileShrank | move.member << kMemberShift;
   }
@@ -192,34 +210,31 @@ bool Volumes::ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& 
 }
 
 // Whether the page goes to another copy now, or comes from one: a write goes to each, a read to those that are left if it failed.
-bool Volumes::is_another_copy_due(Ring& ring, Move& move, bool writes, uint32_t status) {
+bool Volumes::Move::is_another_copy_due(Ring& ring, bool writes, uint32_t status) {
   if (!writes && status == 0) return false;
-  const uint32_t member = move.member;
-  move.asked |= uint64_t{1} << member;
-  if (writes && move.status == 0) move.status = status;
-  const uint64_t next = writes ? (member + 1 < move.volume->files.size() ? member + 1 : Volume::kNobody)
-                               : move.volume->choose_copy(move.asked, 0);
-  if (next == Volume::kNobody) return false;
+  asked |= uint64_t{1} << member;
+  if (writes && this->status == 0) this->status = status;
+  const uint64_t next = writes ? (member + 1 < volume->files.size() ? member + 1 : kNobody) : volume->choose_copy(asked, 0);
+  if (next == kNobody) return false;
   if (!writes) {
     ring.failed_reads += 1;
-    move.volume->count_failure(member, move.volume->sentence(member, move.offset, false, status & kErrorBits));
+    volume->count_failure(member, volume->sentence(member, offset, false, status & kErrorBits));
   }
-  move.member = static_cast<uint32_t>(next);
-  move.repeats = 0;
+  member = static_cast<uint32_t>(next);
+  repeats = 0;
   return true;
 }
 
 // What a transfer's end says: 0, an error, or EAGAIN for another try, by which something may be better.
-uint32_t Volumes::status_of(Move& move, bool writes, int32_t result) {
-  if (result >= static_cast<int32_t>(move.bytes)) return 0;
-  if (move.repeats++ >= kMostRepeats) return result < 0 ? static_cast<uint32_t>(-result) : EIO;
+uint32_t Volumes::Move::status_of(bool writes, int32_t result) {
+  if (result >= static_cast<int32_t>(bytes)) return 0;
+  if (repeats++ >= kMostRepeats) return result < 0 ? static_cast<uint32_t>(-result) : EIO;
   if (asks_again(result)) return EAGAIN;
-  if (result == -EINVAL && move.file().takes_direct.exchange(false)) return EAGAIN;  // its blocks are larger than lines are
-  if (result == -EINVAL && move.repeats == 1) return EAGAIN;                         // begun before the line above
+  if (result == -EINVAL && file().takes_direct.exchange(false)) return EAGAIN;  // its blocks are larger than lines are
+  if (result == -EINVAL && repeats == 1) return EAGAIN;                         // begun before the line above
   if (result < 0) return static_cast<uint32_t>(-result);
   struct stat info{};
-  if (!writes && ::fstat(move.file().buffered.get(), &info) == 0 && S_ISREG(info.st_mode) &&
-      info.st_size < move.offset + int64_t{move.bytes})
+  if (!writes && ::fstat(file().buffered.get(), &info) == 0 && S_ISREG(info.st_mode) && info.st_size < offset + int64_t{bytes})
     return kFileShrank;
   return EAGAIN;  // only a part was moved; a disk that is full says so when it is asked for the rest
 }

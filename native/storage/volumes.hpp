@@ -27,12 +27,11 @@ struct Moved {
 };
 
 class Volumes {
-  struct Move;
-
  public:
   static const int64_t kSlotBytes;  // what a slot of the cache takes here
 
   Volumes(Rings& rings, const Frames& frames);
+  ~Volumes();
 
   // Where the first byte of a volume of files, or bare devices by their names (bare_device), lies. It stays open until leave() was
   // called as often. StorageError where a file cannot be opened, another writes it, or stripes are no whole pages.
@@ -63,12 +62,12 @@ class Volumes {
   std::string sync();
 
  private:
+  struct Move;
+
   Volume* volume_of(storage::Page page) const;
   std::optional<int64_t> add(std::unique_ptr<Volume>& volume);
   void begin_transfer(Ring& ring, int64_t slot, bool writes);
   bool ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& status);
-  static bool is_another_copy_due(Ring& ring, Move& move, bool writes, uint32_t status);
-  static uint32_t status_of(Move& move, bool writes, int32_t result);
   Transfer transfer_of(int64_t slot, bool writes) const;
 
   Rings& rings_;
@@ -78,19 +77,5 @@ class Volumes {
   std::vector<std::unique_ptr<Volume>> volumes_;  // by their first page
   storage::Page next_page_ = 0;
 };
-
-// What a slot's transfer is, or, where it goes to or comes from several copies, the one at hand.
-struct Volumes::Move {
-  Volume* volume;
-  int64_t offset;    // in the file
-  uint64_t asked;    // a bit for each copy that was asked
-  uint32_t bytes;    // that the volume has there
-  uint32_t repeats;  // of what the system asks to be asked again
-  uint32_t member;   // which file of the volume
-  uint32_t status;   // of the first copy that could not be written
-
-  StoredFile& file() const { return *volume->files[member]; }
-};
-inline constexpr int64_t Volumes::kSlotBytes = sizeof(Volumes::Move);
 
 }  // namespace hinterland::native

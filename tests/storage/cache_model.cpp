@@ -6,9 +6,11 @@
 #include "../rounds.hpp"
 #include "hinterland/core/alone.hpp"
 #include "hinterland/storage/cache.hpp"
+#include "hinterland_papers/bam/fifo.hpp"
 
 using namespace hinterland;
 using namespace hinterland::storage;
+using hinterland::bam::Fifo;
 
 namespace {
 

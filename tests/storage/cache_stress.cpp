@@ -15,9 +15,11 @@
 #include <vector>
 
 #include "hinterland/storage/cache.hpp"
+#include "hinterland_papers/bam/fifo.hpp"
 
 using namespace hinterland;
 using namespace hinterland::storage;
+using hinterland::bam::Fifo;
 
 #ifndef MILLISECONDS
 #define MILLISECONDS 500

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "hinterland/storage/nvme.hpp"
+#include "hinterland/storage/queue.hpp"
 
 namespace test {
 
@@ -23,6 +23,12 @@ using namespace hinterland::storage;
   } while (false)
 
 inline constexpr uint64_t kBase = 40;  // the device's first block that commands may touch
+
+// Commands in flight, or given up but not settled.
+inline uint64_t outstanding(const QueuePair& pair) {
+  const uint64_t put = atomic_load(pair.control->put);
+  return atomic_load(pair.control->tickets) + pair.identifiers() - put;
+}
 
 // A checksum over what the host says in an entry, kept in a word that devices do not read: an entry that is seen half written,
 // or a lap too early, has another.

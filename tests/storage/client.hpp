@@ -51,7 +51,7 @@ struct Rings {
 
   // Nothing is in flight, every identifier is free, once, and all counters agree.
   void check_at_rest(uint64_t start) const {
-    CHECK(pair.outstanding() == 0, "%llu outstanding", static_cast<unsigned long long>(pair.outstanding()));
+    CHECK(outstanding(pair) == 0, "%llu outstanding", static_cast<unsigned long long>(outstanding(pair)));
     CHECK(control.tail_lock == 0 && control.completion_lock == 0, "locks");
     CHECK(control.tail == control.tickets && control.submission_head <= control.tail, "tickets");
     CHECK(control.device_head <= control.submission_head && control.completion_head >= start, "heads");
@@ -315,7 +315,7 @@ class Clients {
     for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back([&, i] { serve(i, operations, each[i]); });
     for (std::thread& thread : threads) thread.join();
     // What was posted late may still be there to be seen.
-    while (!controller_.gone() && queue_.outstanding() != 0) queue_.poll(hear()), std::this_thread::yield();
+    while (!controller_.gone() && outstanding(queue_) != 0) queue_.poll(hear()), std::this_thread::yield();
     controller_.stop();
     device.join();
     for (const Counts& one : each) counts += one;

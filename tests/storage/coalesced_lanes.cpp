@@ -10,7 +10,7 @@ using namespace test;
 
 namespace {
 
-using Array = Coalesced<int64_t, PageStore<Staged>>;
+using Array = Coalesced<int64_t, DeviceStore>;
 
 // body() by the lanes of the warp that are in `mask`, which the others do not take part in, and then other() by those.
 template <class Body, class Other>
@@ -33,11 +33,11 @@ uint32_t mask_of(uint64_t drawn) {
 
 // Each lane has elements of its own, which lie between the others' in the same lines.
 void check_elements(const Shape& shape, uint64_t seed) {
-  Storage<Staged> storage(shape, Faults{.late = 4, .reorder = true}, seed);
+  Storage storage(shape, Faults{.late = 4, .reorder = true}, seed);
   const uint64_t home = 24;
   const int64_t count = kPages / 8 * shape.line / 8 - 3, lanes = kWarps * Warp::kWidth;
   std::vector<int64_t> model(count);
-  for (int64_t i = 0; i < count; ++i) model[i] = Storage<Staged>::stored_at<int64_t>(home + i * 8);
+  for (int64_t i = 0; i < count; ++i) model[i] = Storage::stored_at<int64_t>(home + i * 8);
   const Array array({reinterpret_cast<const void*>(home), nullptr, nullptr, &storage.store}, 0);
   run_warps(seed, [&](std::mt19937_64& random) {
     const int64_t own = static_cast<int64_t>(current_warp()) * Warp::kWidth + Warp::lane();
@@ -77,7 +77,7 @@ void check_elements(const Shape& shape, uint64_t seed) {
   CHECK(storage.status() == 0, "status %x", storage.status());
   storage.stop();
   std::vector<uint8_t> expected(storage.disk().size());
-  for (size_t at = 0; at < expected.size(); ++at) expected[at] = Storage<Staged>::stored(at);
+  for (size_t at = 0; at < expected.size(); ++at) expected[at] = Storage::stored(at);
   std::memcpy(&expected[home], model.data(), model.size() * 8);
   CHECK(expected == storage.disk(), "the disk");
   storage.check_at_rest();
@@ -85,12 +85,12 @@ void check_elements(const Shape& shape, uint64_t seed) {
 
 // Lanes that want one line ask for it once.
 void check_one_hold() {
-  Storage<Staged> storage({.sets = 8}, Faults{}, 3);
+  Storage storage({.sets = 8}, Faults{}, 3);
   const Array array({reinterpret_cast<const void*>(0), nullptr, nullptr, &storage.store}, 0);
   run_warps(3, [&](std::mt19937_64&) {
     const auto reads = [&] {
       const int64_t at = 512 * current_warp() + Warp::lane();
-      CHECK(array.read(at) == Storage<Staged>::stored_at<int64_t>(at * 8), "element %lld", static_cast<long long>(at));
+      CHECK(array.read(at) == Storage::stored_at<int64_t>(at * 8), "element %lld", static_cast<long long>(at));
     };
     branch(0x0ff0ff01, reads, reads);
   });
@@ -99,7 +99,7 @@ void check_one_hold() {
 
 // Pages of a hole are written, and found again, without being read before they were.
 void check_hole(const Shape& shape) {
-  Storage<Staged> storage(shape, Faults{.reorder = true}, 5);
+  Storage storage(shape, Faults{.reorder = true}, 5);
   const int64_t line = shape.line / 8, first = 3, pages = 40;
   std::vector<uint32_t> met(pages / 32 + 1);
   storage.store.hole_first = first, storage.store.hole_end = first + pages, storage.store.hole_met = met.data();
@@ -138,7 +138,7 @@ void check_hole(const Shape& shape) {
 
 // What cannot be read is said, is zero, and keeps nobody.
 void check_failure() {
-  Storage<Staged> storage({.channels = 1, .timeout = std::chrono::milliseconds(30)}, Faults{.lost = 1000}, 7);
+  Storage storage({.channels = 1, .timeout = std::chrono::milliseconds(30)}, Faults{.lost = 1000}, 7);
   const Array array({reinterpret_cast<const void*>(0), nullptr, nullptr, &storage.store}, 0);
   run_warps(7, [&](std::mt19937_64& random) {
     const auto reads = [&] { CHECK(array.read(static_cast<int64_t>(random() % 5000)) == 0, "was not read"); };

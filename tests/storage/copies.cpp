@@ -128,7 +128,7 @@ struct Copies {
   void hold(int64_t byte, const Body& body, bool writes = false) {
     for (uint32_t round = 0;; ++round) {
       const Found found = store.cache.try_hold(page(byte));
-      if (found.outcome == Try::kFailed) store.cache.throw_failed(page(byte), found.slot);
+      if (found.outcome == Try::kFailed) store.cache.throw_unread(page(byte), store.cache.lines().status(found.slot));
       if (found.outcome != Try::kHeld) {
         store.cache.progress(round);
         continue;

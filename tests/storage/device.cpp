@@ -28,7 +28,7 @@ inline void come_to_lock() {
 
 using namespace hinterland;
 using namespace hinterland::storage;
-using test::Controller;
+using test::Controller, test::outstanding;
 
 namespace {
 
@@ -36,13 +36,11 @@ constexpr int64_t kSets = 2, kSlots = 8 * kSets, kPages = 90;
 constexpr unsigned kThreads = 6;
 constexpr uint64_t kPatience = 400;  // turns of the device
 
-template <class Data>
-using Device = PageDevice<Cache<storage::Clock>, Data>;
+using Device = PageDevice<Cache<storage::Clock>>;
 
-// Of a cache, and where commands' data lies that do not name the cache's frames: a line for each identifier.
+// Of a cache, and where commands' data lies: a line for each identifier.
 struct Memory {
-  Memory(int64_t line, uint32_t entries)
-      : lists(std::max<size_t>(kSlots, entries)), frames(pages(kSlots * line)), lines(pages(entries * line)) {}
+  Memory(int64_t line, uint32_t entries) : lists(entries), frames(pages(kSlots * line)), lines(pages(entries * line)) {}
 
   struct alignas(4096) MemoryPage {
     uint8_t bytes[4096];
@@ -52,15 +50,13 @@ struct Memory {
   std::vector<PrpList> lists;
   std::vector<MemoryPage> frames, lines;
 
-  template <class Data>
-  Device<Data> device(const test::Rings& rings, int64_t line) {
+  Device device(const test::Rings& rings, int64_t line) {
     const Cache<storage::Clock> cache{{},    words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()),
                                       kSets, line};
     const uint64_t blocks = static_cast<uint64_t>(line) / test::kBlockBytes * kPages;
     const BlockRange range{test::kNamespace, test::kBlockBytes, test::kBase, blocks};
-    std::vector<MemoryPage>& data = Data::kCopies ? lines : frames;
-    const Channel channel{rings.pair, reinterpret_cast<char*>(data.data()), address(data), lists.data(), address(lists)};
-    const Device<Data> device{cache, channel, range, kNoDeadline};
+    const Channel channel{rings.pair, reinterpret_cast<char*>(lines.data()), address(lines), lists.data(), address(lists)};
+    const Device device{cache, channel, range, kNoDeadline};
     for (size_t i = 0; i < lists.size(); ++i) device.prepare(static_cast<int64_t>(i));
     return device;
   }
@@ -79,8 +75,7 @@ struct Tally {
   void operator+=(const Tally& other) { failed += other.failed, given_up += other.given_up; }
 };
 
-template <class Data>
-int64_t held(Device<Data>& device, const Controller& controller, int64_t page, Tally& tally) {
+int64_t held(Device& device, const Controller& controller, int64_t page, Tally& tally) {
   while (true) {
     device.deadline = controller.now() + kPatience;
     const Found found = device.cache.try_hold(static_cast<Page>(page), device);
@@ -93,8 +88,7 @@ int64_t held(Device<Data>& device, const Controller& controller, int64_t page, T
 }
 
 // A page is its number in its first byte and, in all others, how often it was written.
-template <class Data>
-void work(Device<Data> device, const Controller& controller, unsigned me, uint64_t seed, std::vector<uint8_t>& written,
+void work(Device device, const Controller& controller, unsigned me, uint64_t seed, std::vector<uint8_t>& written,
           Tally& tally) {
   std::mt19937_64 drawn(seed + me);
   const int64_t line = device.cache.line_bytes;
@@ -116,8 +110,7 @@ void work(Device<Data> device, const Controller& controller, unsigned me, uint64
   }
 }
 
-template <class Data>
-void flush(Device<Data>& device, const Controller& controller) {
+void flush(Device& device, const Controller& controller) {
   for (int64_t slot = 0; slot < kSlots; ++slot)
     while (true) {
       device.deadline = controller.now() + kPatience;
@@ -129,11 +122,10 @@ void flush(Device<Data>& device, const Controller& controller) {
     }
 }
 
-template <class Data>
 Tally check(int64_t line, uint32_t entries, uint64_t seed) {
   test::Rings rings(entries, entries);
   Memory memory(line, entries);
-  Device<Data> device = memory.device<Data>(rings, line);
+  Device device = memory.device(rings, line);
   Controller controller(rings.pair, device.blocks.blocks,
                         test::Faults{.retryable = 30, .fatal = 20, .late = 60, .reorder = true}, seed);
   controller.sealed = false;
@@ -165,11 +157,10 @@ void answer(const test::Rings& rings, uint64_t position, uint16_t identifier, ui
 }
 
 // The device is removed while threads wait: all are told, and nobody waits for ever.
-template <class Data>
 void check_removal() {
   test::Rings rings(16, 16);
   Memory memory(4096, 16);
-  Device<Data> device = memory.device<Data>(rings, 4096);
+  Device device = memory.device(rings, 4096);
   const auto& cache = device.cache;
   for (Page page = 0; page < 4; ++page) CHECK(cache.try_hold(page, device).outcome == Try::kStarted, "started");
   CHECK(device.abort() == 4, "four were on their way");
@@ -189,7 +180,7 @@ void check_removal() {
 void check_closed_midway() {
   test::Rings rings(16, 16);
   Memory memory(4096, 16);
-  Device<InFrames> device = memory.device<InFrames>(rings, 4096);
+  Device device = memory.device(rings, 4096);
   test::before_lock = [&] {
     atomic_store(rings.control.tail_lock, 2u);
   };  // as abort() does, which has not come to commands yet
@@ -197,19 +188,18 @@ void check_closed_midway() {
   const Found found = device.cache.try_hold(7, device);
   CHECK(found.outcome == Try::kFailed && device.cache.status(found.slot) == kHostPathError, "given up");
   const Line line{device.cache.words[found.slot]};
-  CHECK(line.is(Line::kBusy) && rings.pair.outstanding() == 1, "the device may still write the frame");
+  CHECK(line.is(Line::kBusy) && outstanding(rings.pair) == 1, "the device may still write the frame");
   CHECK(device.abort() == 0, "once");
   answer(rings, 0, rings.submissions[0].identifier);
-  CHECK(device.poll() == 0 && rings.control.late == 1 && rings.pair.outstanding() == 0, "late");
+  CHECK(device.poll() == 0 && rings.control.late == 1 && outstanding(rings.pair) == 0, "late");
   CHECK(forget(device.cache.words[found.slot], 7), "the slot is free now");
 }
 
 // The device was told to abort what had been given up, and has: the slot is let go.
-template <class Data>
 void check_settled() {
   test::Rings rings(16, 16);
   Memory memory(4096, 16);
-  Device<Data> device = memory.device<Data>(rings, 4096);
+  Device device = memory.device(rings, 4096);
   const auto& cache = device.cache;
   device.deadline = 5;
   CHECK(cache.try_hold(1, device).outcome == Try::kStarted, "started");
@@ -219,16 +209,15 @@ void check_settled() {
   CHECK(found.outcome == Try::kFailed && cache.status(found.slot) == kAbortedByHost, "late");
   CHECK(!forget(cache.words[found.slot], 1), "the device may still write the frame");
   CHECK(device.settle(identifier) && !device.settle(identifier), "settled once");
-  CHECK(forget(cache.words[found.slot], 1) && rings.pair.outstanding() == 0, "the slot is free");
+  CHECK(forget(cache.words[found.slot], 1) && outstanding(rings.pair) == 0, "the slot is free");
   CHECK(cache.try_hold(1, device).outcome == Try::kStarted, "anew");
 }
 
 // A read that fails is tried three times more, unless the device says that it would fail again; each page's are counted anew.
-template <class Data>
 void check_tries() {
   test::Rings rings(64, 64);
   Memory memory(4096, 64);
-  Device<Data> device = memory.device<Data>(rings, 4096);
+  Device device = memory.device(rings, 4096);
   const auto& cache = device.cache;
   uint64_t position = 0;
   const auto end = [&](uint16_t status) {
@@ -240,7 +229,7 @@ void check_tries() {
     CHECK(cache.try_hold(page, device).outcome == Try::kStarted, "started");
     for (int tries = 0; tries < 3; ++tries) {
       end(kInternalError);
-      CHECK(cache.try_hold(page, device).outcome == Try::kWait && rings.pair.outstanding() == 1, "it is tried again");
+      CHECK(cache.try_hold(page, device).outcome == Try::kWait && outstanding(rings.pair) == 1, "it is tried again");
       const uint64_t block = rings.submissions[0].first_block + (page - 5) * 4096 / test::kBlockBytes;
       CHECK(rings.submissions[position].first_block == block, "the same page");
     }
@@ -257,55 +246,51 @@ void check_tries() {
   }
   CHECK(cache.try_hold(7, device).outcome == Try::kStarted, "started");
   end(kUnrecoveredReadError | kDoNotRetry);
-  CHECK(cache.try_hold(7, device).outcome == Try::kFailed && rings.pair.outstanding() == 0, "it is not tried again");
+  CHECK(cache.try_hold(7, device).outcome == Try::kFailed && outstanding(rings.pair) == 0, "it is not tried again");
 }
 
 // There is no room in the queue for another try: whoever wants the page asks anew.
-template <class Data>
 void check_no_room_for_another_try() {
   test::Rings rings(2, 2);
   Memory memory(4096, 2);
-  Device<Data> device = memory.device<Data>(rings, 4096);
+  Device device = memory.device(rings, 4096);
   CHECK(device.cache.try_hold(5, device).outcome == Try::kStarted, "started");
   answer(rings, 0, rings.submissions[0].identifier, kInternalError);
-  CHECK(device.poll() == 1 && rings.pair.outstanding() == 0, "seen");
+  CHECK(device.poll() == 1 && outstanding(rings.pair) == 0, "seen");
   CHECK(device.cache.try_hold(5).slot == -1 && device.cache.try_hold(5, device).outcome == Try::kStarted, "anew");
 }
 
 // Pages that the device has no blocks for fail, whatever the queue says, and take nothing from it.
-template <class Data>
 void check_out_of_range() {
   test::Rings rings(4, 4);
   Memory memory(4096, 4);
-  Device<Data> device = memory.device<Data>(rings, 4096);
+  Device device = memory.device(rings, 4096);
   const auto& cache = device.cache;
   for (const Page page : {Page{kPages}, Line::kMostPages - 1}) {
     CHECK(cache.try_hold(page, device).outcome == Try::kStarted, "asked for");
     const Found found = cache.try_hold(page, device);
     CHECK(found.outcome == Try::kFailed && cache.status(found.slot) == kOutOfRange, "out of range");
   }
-  CHECK(rings.pair.outstanding() == 0 && cache.try_hold(kPages - 1, device).outcome == Try::kStarted, "the last page");
+  CHECK(outstanding(rings.pair) == 0 && cache.try_hold(kPages - 1, device).outcome == Try::kStarted, "the last page");
 }
 
-template <class Data>
 void check_all() {
   Tally all;
   for (const int64_t line : {512, 4096, 8192, 65536})
-    for (const uint32_t entries : {4u, 64u}) all += check<Data>(line, entries, static_cast<uint64_t>(line) + entries);
+    for (const uint32_t entries : {4u, 64u}) all += check(line, entries, static_cast<uint64_t>(line) + entries);
   CHECK(all.failed > 0 && all.given_up > 0, "not every fault was met");
-  check_removal<Data>();
-  check_settled<Data>();
-  check_tries<Data>();
-  check_no_room_for_another_try<Data>();
-  check_out_of_range<Data>();
+  check_removal();
+  check_settled();
+  check_tries();
+  check_no_room_for_another_try();
+  check_out_of_range();
 }
 
 }  // namespace
 
 int main() {
   alarm(300);
-  check_all<InFrames>();
-  check_all<Staged>();
+  check_all();
   check_closed_midway();
   return 0;
 }

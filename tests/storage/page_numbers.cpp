@@ -125,7 +125,7 @@ void arrays_begin_anywhere() {
     const Stored<uint64_t, Store> array({reinterpret_cast<const void*>(home), nullptr, nullptr, const_cast<Store*>(&store)},
                                         count);
     CHECK(array.page_of(count - 1) == (end - 1) / kLine && array.page_of(0) == home / kLine, "its pages");
-    auto reader = array.reader(0, count);
+    RunReader<uint64_t, Store> reader(array, &store, 0, count);
     for (const int64_t at : {int64_t{0}, count / 2, count - 1}) {
       CHECK(array.read_alone(at) == stored(home + static_cast<uint64_t>(at) * 8), "element %lld", static_cast<long long>(at));
       CHECK(reader.read_alone(at) == stored(home + static_cast<uint64_t>(at) * 8), "element %lld", static_cast<long long>(at));

@@ -124,7 +124,7 @@ void check_laps(uint32_t submission_size, uint32_t completion_size, uint64_t sta
       CHECK(report.status == kSuccess && waiting.erase(report.user) == 1, "report of %llu", (unsigned long long)report.user);
       ++reported;
     });
-    CHECK(count <= most && queue.outstanding() == waiting.size(), "outstanding");
+    CHECK(count <= most && outstanding(queue) == waiting.size(), "outstanding");
   }
   CHECK(queue.poll(nobody) == 0 && queue.expire(kNoDeadline - 1, nobody) == 0, "more");
   rings.check_at_rest(start);
@@ -188,7 +188,7 @@ void check_late(uint32_t size, uint64_t start) {
     CHECK(queue.poll(keep) == size - 1 && reports[1].user == user + 500, "in the device's order");
     for (size_t i = 2; i < reports.size(); ++i)
       CHECK(reports[i].user == user + size - i && reports[i].status == kWriteFault, "whose");
-    CHECK(queue.outstanding() == 0 && queue.control->unexpected == 0, "the rest");
+    CHECK(outstanding(queue) == 0 && queue.control->unexpected == 0, "the rest");
     CHECK(system_load(*queue.completion_doorbell) == (hand.posted & (size - 1)), "doorbell");
   }
 }
@@ -213,7 +213,7 @@ void check_odd_completions() {
   hand.post(hand.identifier_at(1), kSuccess, 2);
   CHECK(queue.poll(count) == 0 && queue.control->unexpected == 4, "twice");
   hand.post(hand.identifier_at(0), kSuccess, 2);
-  CHECK(queue.poll(count) == 1 && queue.outstanding() == 0, "the other");
+  CHECK(queue.poll(count) == 1 && outstanding(queue) == 0, "the other");
 
   atomic_store(queue.control->tail_lock, 1u);  // as if another thread held it
   CHECK(queue.try_submit({}, 2, 5, nobody) == Submitted::kYes && hand.told() == 2, "not told of yet");
@@ -227,7 +227,7 @@ void check_odd_completions() {
   bool saw_all = true;
   CHECK(queue.poll(nobody, saw_all) == 0 && !saw_all, "another is at it");
   atomic_store(queue.control->completion_lock, 0u);
-  CHECK(queue.poll(count, saw_all) == 1 && saw_all && queue.outstanding() == 0, "now");
+  CHECK(queue.poll(count, saw_all) == 1 && saw_all && outstanding(queue) == 0, "now");
 
   CHECK(queue.try_submit({}, 4, kNoDeadline, nobody) == Submitted::kYes && queue.abort(kHostPathError, count) == 1, "abort");
   CHECK(queue.try_submit({}, 5, kNoDeadline, nobody) == Submitted::kClosed && queue.abort(kHostPathError, nobody) == 0,
@@ -309,7 +309,7 @@ void check_worst_times() {
   CHECK(queue.poll(hear) == 0 && heard.size() == 8 && queue.control->late == 1, "reported twice");
   once_before("cas", [&] { CHECK(queue.settle(hand.identifier_at(2), hear), "settled"); });
   hand.post(hand.identifier_at(2), kSuccess, 8);
-  CHECK(queue.poll(hear) == 0 && queue.control->unexpected == 1 && queue.outstanding() == 5, "free twice");
+  CHECK(queue.poll(hear) == 0 && queue.control->unexpected == 1 && outstanding(queue) == 5, "free twice");
 
   // A completion comes while its command is being given up: that is heard of after it was said.
   rings.clear();
@@ -318,12 +318,12 @@ void check_worst_times() {
   const auto complete_meanwhile = [&](const Report& report) {
     if (report.end == End::kGivenUp) {
       hand.post(report.identifier, kSuccess, 1);
-      CHECK(queue.poll(hear) == 0 && late.empty() && queue.outstanding() == 1, "over before it was given up");
+      CHECK(queue.poll(hear) == 0 && late.empty() && outstanding(queue) == 1, "over before it was given up");
     }
     hear(report);
   };
   CHECK(queue.expire(1, complete_meanwhile) == 1 && heard == std::vector<uint64_t>{5}, "given up");
-  CHECK(late == std::vector<uint64_t>{5} && queue.control->late == 1 && queue.outstanding() == 0, "and over");
+  CHECK(late == std::vector<uint64_t>{5} && queue.control->late == 1 && outstanding(queue) == 0, "and over");
   CHECK(queue.poll(nobody) == 0 && queue.control->submission_head == 1, "once");
 
   // The queue is closed during a submission: before its ticket, and when it has marked its entry.
@@ -332,7 +332,7 @@ void check_worst_times() {
     heard.clear();
     once_before(time, [&] { queue.abort(kHostPathError, hear); });
     // Either way it was told that it is given up, once, and the device may answer yet.
-    CHECK(submit(5) == Submitted::kYes && heard.size() == 1 && queue.outstanding() == 1, "%zu reports", heard.size());
+    CHECK(submit(5) == Submitted::kYes && heard.size() == 1 && outstanding(queue) == 1, "%zu reports", heard.size());
     CHECK(submit(6) == Submitted::kClosed && heard.size() == 1, "closed");
     CHECK(queue.abort(kHostPathError, nobody) == 0 && queue.expire(kNoDeadline, nobody) == 0, "more reports");
   }
@@ -384,7 +384,7 @@ void check_reserved(uint32_t submission_size, uint32_t completion_size, unsigned
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < kThreads; ++i) threads.emplace_back(submit, i);
     for (std::thread& thread : threads) thread.join();
-    CHECK(taken == fits && rings.pair.outstanding() == fits && rings.control.reserved == 0, "%llu taken",
+    CHECK(taken == fits && outstanding(rings.pair) == fits && rings.control.reserved == 0, "%llu taken",
           static_cast<unsigned long long>(taken.load()));
     CHECK(!rings.pair.reserve<Alone>(true) && rings.control.reserved == 0, "there is none");
     rings.pair.abort(kHostPathError, [](const Report&) {});

@@ -15,8 +15,8 @@
 
 #include "check.hpp"
 #include "hinterland/storage/queue.hpp"
-#include "storage/faults.hpp"
-#include "storage/memory_namespace.hpp"
+#include "hinterland_papers/bam/faults.hpp"
+#include "hinterland_papers/bam/memory_namespace.hpp"
 #include "storage/serving.hpp"
 
 namespace test {

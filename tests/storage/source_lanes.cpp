@@ -25,7 +25,7 @@ void read_some(const Source& source, uint64_t home, int64_t count, std::mt19937_
   if (kind % 8 == 7) {  // by some of the lanes, which do not wait for the others
     for (int k = 0; k < 4; ++k) {
       if (at[k] == memory::kNowhere) continue;
-      CHECK(source.read_alone(at[k]) == (Storage<Staged>::stored_at<T>(home + at[k] * sizeof(T))), "alone");
+      CHECK(source.read_alone(at[k]) == (Storage::stored_at<T>(home + at[k] * sizeof(T))), "alone");
     }
     return;
   }
@@ -33,8 +33,7 @@ void read_some(const Source& source, uint64_t home, int64_t count, std::mt19937_
     const int64_t begin = kind / 8 % count, end = std::min<int64_t>(count, begin + kind / 64 % 3000);
     int64_t visits = 0, sum = 0;
     const auto visit = [&](int64_t i, T element) {
-      CHECK(element == (Storage<Staged>::stored_at<T>(home + i * sizeof(T))), "element %lld of a run",
-            static_cast<long long>(i));
+      CHECK(element == (Storage::stored_at<T>(home + i * sizeof(T))), "element %lld of a run", static_cast<long long>(i));
       ++visits, sum += i;
     };
     source.read_run(begin, end, visit, meter);
@@ -44,23 +43,22 @@ void read_some(const Source& source, uint64_t home, int64_t count, std::mt19937_
   }
   kind / 8 % 2 == 0 ? source.read(at, to, meter) : source.read_scattered(at, to, meter);
   for (int k = 0; k < 4; ++k)
-    CHECK(to[k] == (at[k] == memory::kNowhere ? T{} : Storage<Staged>::stored_at<T>(home + at[k] * sizeof(T))), "element %lld",
+    CHECK(to[k] == (at[k] == memory::kNowhere ? T{} : Storage::stored_at<T>(home + at[k] * sizeof(T))), "element %lld",
           static_cast<long long>(at[k]));
 }
 
 // Arrays of several types in one page space: none is found in place of another, and they need not begin with a line.
-template <class Data>
 void check_arrays(const Shape& shape, uint64_t seed) {
   const Faults faults{.late = 4, .reorder = true};
-  Storage<Data> storage(shape, faults, seed);
+  Storage storage(shape, faults, seed);
   const uint64_t bytes = kPages * shape.line, homes[] = {8, bytes / 4 + 8, bytes / 2};
   const auto anywhere = [](int64_t at) { return at; };
   run_warps(seed, [&](std::mt19937_64& random) {
     for (unsigned round = 0; round < kRounds; ++round) {
       const unsigned kind = static_cast<unsigned>(test::mixed(seed * 1000 + round));
-      read_some<int32_t>(storage.template array<int32_t>(homes[0]), homes[0], bytes / 16 - 2, random, kind, anywhere);
-      read_some<int64_t>(storage.template array<int64_t>(homes[1]), homes[1], bytes / 32 - 1, random, kind / 2, anywhere);
-      read_some<uint8_t>(storage.template array<uint8_t>(homes[2]), homes[2], bytes / 2, random, kind / 4, anywhere);
+      read_some<int32_t>(storage.array<int32_t>(homes[0]), homes[0], bytes / 16 - 2, random, kind, anywhere);
+      read_some<int64_t>(storage.array<int64_t>(homes[1]), homes[1], bytes / 32 - 1, random, kind / 2, anywhere);
+      read_some<uint8_t>(storage.array<uint8_t>(homes[2]), homes[2], bytes / 2, random, kind / 4, anywhere);
     }
   });
   CHECK(storage.status() == 0 && storage.control().reads > 0, "status %x", storage.status());
@@ -72,11 +70,10 @@ void check_arrays(const Shape& shape, uint64_t seed) {
 }
 
 // Numbers of pages that differ in their high bits alone (BaM cut them short, its pull request 39).
-template <class Data>
 void check_high_bits() {
   const Shape shape{.sets = 2, .spread = 33};
-  Storage<Data> storage(shape, Faults{}, 5);
-  const auto source = storage.template array<int32_t>(0);
+  Storage storage(shape, Faults{}, 5);
+  const auto source = storage.array<int32_t>(0);
   run_warps(5, [&](std::mt19937_64& random) {
     for (unsigned round = 0; round < kRounds; ++round) {
       memory::Meter meter;
@@ -88,22 +85,20 @@ void check_high_bits() {
         at[k] = static_cast<int64_t>((page[k] << 33) * 1024 + within[k]);
       }
       round % 2 == 0 ? source.read(at, to, meter) : source.read_scattered(at, to, meter);
-      for (int k = 0; k < 2; ++k)
-        CHECK(to[k] == Storage<Data>::template stored_at<int32_t>(page[k] * 4096 + within[k] * 4), "another page's");
+      for (int k = 0; k < 2; ++k) CHECK(to[k] == Storage::stored_at<int32_t>(page[k] * 4096 + within[k] * 4), "another page's");
     }
   });
   CHECK(storage.status() == 0, "status %x", storage.status());
 }
 
 // Whatever the device does, warps come to their end; what could not be read is zero, and the status says why.
-template <class Data>
 void check_failure(const char* what, const Shape& shape, const Faults& faults, const std::vector<uint32_t>& statuses,
                    int64_t beyond = 0) {
-  Storage<Data> storage(shape, faults, 3);
+  Storage storage(shape, faults, 3);
   const auto begun = std::chrono::steady_clock::now();
   std::atomic<bool> any_zero = false;
   run_warps(3, [&](std::mt19937_64& random) {
-    const auto source = storage.template array<int64_t>(8);
+    const auto source = storage.array<int64_t>(8);
     for (unsigned round = 0; round < kRounds; ++round) {
       memory::Meter meter;
       int64_t at[2], to[2];
@@ -111,7 +106,7 @@ void check_failure(const char* what, const Shape& shape, const Faults& faults, c
       round % 2 == 0 ? source.read(at, to, meter) : source.read_scattered(at, to, meter);
       if (round % 4 == 0 && random() % 2 == 0) to[0] = source.read_alone(at[0]);
       for (int k = 0; k < 2; ++k) {
-        CHECK(to[k] == 0 || to[k] == Storage<Data>::template stored_at<int64_t>(8 + at[k] * 8), "%s: wrong data", what);
+        CHECK(to[k] == 0 || to[k] == Storage::stored_at<int64_t>(8 + at[k] * 8), "%s: wrong data", what);
         if (to[k] == 0) any_zero = true;
       }
     }
@@ -125,10 +120,9 @@ void check_failure(const char* what, const Shape& shape, const Faults& faults, c
 }
 
 // Lines that lanes wrote make room for others, by writes that a warp's lanes begin together, and are read again as they were.
-template <class Data>
 void check_writes() {
   constexpr uint64_t kTurns = Warp::kWidth == 1 ? 40 : 4;
-  Storage<Data> storage({.entries = 16, .channels = 1}, Faults{.reorder = true}, 9);
+  Storage storage({.entries = 16, .channels = 1}, Faults{.reorder = true}, 9);
   const auto& store = storage.store;
   run_warps(9, [&](std::mt19937_64& random) {
     const uint64_t first = random();
@@ -136,7 +130,7 @@ void check_writes() {
       bool wants = Warp::lane() % 4 == 0;
       const Page page = (first + turn) % 40;
       for (uint32_t round = 0; Warp::any(wants); ++round) {
-        const Found found = store.template start<Warp>(wants, page);
+        const Found found = store.start<Warp>(wants, page);
         if (found.outcome == Try::kHeld) {
           auto& word = *reinterpret_cast<uint64_t*>(storage.store.cache.frame(found.slot) + page * 8);
           atomic_add(word, uint64_t{1});
@@ -144,20 +138,20 @@ void check_writes() {
           store.lines().release(found.slot);
           wants = false;
         }
-        CHECK(store.template progress<Warp>(round, ~uint64_t{0}), "time");
+        CHECK(store.progress<Warp>(round, ~uint64_t{0}), "time");
       }
     }
   });
   auto device = store.device(0, kNoDeadline);
   for (int64_t slot = 0; slot < store.cache.num_slots(); ++slot)
     while (Line{store.cache.words[slot]}.is(Line::kBusy) || store.cache.write_back(slot, device) != Try::kHeld)
-      store.template progress<Alone>(0, 0);
+      store.progress<Alone>(0, 0);
   storage.stop();
   uint64_t added = 0;
   for (uint64_t page = 0; page < 40; ++page) {
     uint64_t word;
     std::memcpy(&word, &storage.disk()[page * 4096 + page * 8], 8);
-    added += word - Storage<Data>::template stored_at<uint64_t>(page * 4096 + page * 8);
+    added += word - Storage::stored_at<uint64_t>(page * 4096 + page * 8);
   }
   CHECK(added == kWarps * kTurns * ((Warp::kWidth + 3) / 4), "%llu writes", static_cast<unsigned long long>(added));
   CHECK(storage.control().writes > 0, "lines made room");
@@ -201,9 +195,8 @@ std::pair<int64_t, int64_t> visited(const graph::GraphWords& words) {
 }
 
 // Lists and weights of a graph, of a vertex after the other, are what they are in memory.
-template <class Data>
 void check_graph(int64_t line) {
-  Storage<Data> storage({.line = line, .sets = 2}, Faults{.late = 4, .reorder = true}, 7);
+  Storage storage({.line = line, .sets = 2}, Faults{.late = 4, .reorder = true}, 7);
   std::vector<int64_t> offsets{0};
   std::mt19937_64 random(7);
   const int64_t weights = kPages / 2 * line;
@@ -223,28 +216,27 @@ void check_graph(int64_t line) {
   stored.edges = {reinterpret_cast<const void*>(uint64_t{36}), nullptr, nullptr, &storage.store};
   stored.weights = {reinterpret_cast<const void*>(static_cast<uint64_t>(weights)), nullptr, nullptr, &storage.store};
   const auto expected = visited<graph::Csr<int32_t, uint8_t, memory::Metered>>(words);
-  const auto found = visited<graph::Csr<int32_t, uint8_t, OnStorage<PageStore<Data>>>>(stored);
+  const auto found = visited<graph::Csr<int32_t, uint8_t, bam::DeviceSources>>(stored);
   CHECK(expected == found && found.second == words.num_edges * kWarps, "%lld edges", static_cast<long long>(found.second));
 }
 
 // A kernel asks for lines and ends; the device answers, and nobody looks for longer than a command may take. Whoever comes then
 // finds them there, whichever queue they came by.
-template <class Data>
 void check_nobody_has_looked() {
   constexpr std::chrono::milliseconds kSoon{1000};  // or a busy machine is late by itself
-  Storage<Data> storage({.sets = 8, .entries = 16, .channels = 4, .timeout = kSoon}, Faults{}, 11);
+  Storage storage({.sets = 8, .entries = 16, .channels = 4, .timeout = kSoon}, Faults{}, 11);
   run_warps(11, [&](std::mt19937_64&) {
-    for (Page page = 0; page < 8; ++page) storage.store.template prefetch<Warp>(Warp::lane() == 0, page);
+    for (Page page = 0; page < 8; ++page) storage.store.prefetch<Warp>(Warp::lane() == 0, page);
   });
   std::this_thread::sleep_for(kSoon + kSoon / 2);
   run_warps(12, [&](std::mt19937_64&) {
-    const auto source = storage.template array<int64_t>(8);
+    const auto source = storage.array<int64_t>(8);
     memory::Meter meter;
     for (int64_t page = 0; page < 8; ++page) {
       const int64_t at[] = {page * 512 + Warp::lane()};
       int64_t to[1];
       source.read(at, to, meter);
-      CHECK(to[0] == Storage<Data>::template stored_at<int64_t>(8 + at[0] * 8), "wrong data");
+      CHECK(to[0] == Storage::stored_at<int64_t>(8 + at[0] * 8), "wrong data");
     }
   });
   CHECK(storage.status() == 0, "status %x", storage.status());
@@ -254,10 +246,9 @@ void check_nobody_has_looked() {
 
 // Lanes ask for runs of their own, which overlap or are empty: each line of them is read once, no other is, and who reads the
 // elements later reads no line again.
-template <class Data>
 void check_asked() {
-  Storage<Data> storage({.line = 512, .sets = 64, .entries = 64}, Faults{.late = 4, .reorder = true}, 15);
-  const StoredOrNear<int32_t, PageStore<Data>> source(
+  Storage storage({.line = 512, .sets = 64, .entries = 64}, Faults{.late = 4, .reorder = true}, 15);
+  const StoredOrNear<int32_t, DeviceStore> source(
       {reinterpret_cast<const void*>(uint64_t{1024}), nullptr, nullptr, &storage.store}, 0);
   CHECK(source.bytes_ahead() == 64 * 8 * 512 / 4 && source.bytes_read(1) == 512 && source.bytes_read(2048) == 8192, "bytes");
   const auto begin_of = [](int64_t turn) { return (turn * 37 + Warp::lane() * 90) % 6000; };
@@ -285,7 +276,7 @@ void check_asked() {
         const int64_t at[] = {wants < end_of(turn) ? wants : memory::kNowhere};
         int32_t to[1];
         source.read(at, to, meter);
-        CHECK(to[0] == (at[0] < 0 ? 0 : Storage<Data>::template stored_at<int32_t>(1024 + wants * 4)), "wrong data");
+        CHECK(to[0] == (at[0] < 0 ? 0 : Storage::stored_at<int32_t>(1024 + wants * 4)), "wrong data");
       }
   });
   CHECK(storage.control().reads == lines && storage.status() == 0, "a line was read again");
@@ -295,18 +286,17 @@ void check_asked() {
 
 // Far more lines are wanted at once than the queue has room for. Whoever must wait for a place takes no line's room meanwhile: what
 // has come for others stays until they come by. (It did not: a line was claimed, so its page gone, before the queue refused.)
-template <class Data>
 void check_full_queue() {
-  Storage<Data> storage({.sets = 8, .entries = 4, .channels = 1}, Faults{.late = 4}, 13);
+  Storage storage({.sets = 8, .entries = 4, .channels = 1}, Faults{.late = 4}, 13);
   const auto read_own = [&](int64_t first, int64_t wanted) {  // a page for each lane of each warp
     run_warps(13, [&](std::mt19937_64&) {
-      const auto source = storage.template array<int64_t>(8);
+      const auto source = storage.array<int64_t>(8);
       const int64_t own = static_cast<int64_t>(current_warp()) * Warp::kWidth + Warp::lane();
       const int64_t at[] = {own < wanted ? (first + own) * 512 + own : memory::kNowhere};
       int64_t to[1];
       memory::Meter meter;
       source.read(at, to, meter);
-      CHECK(own >= wanted || to[0] == Storage<Data>::template stored_at<int64_t>(8 + at[0] * 8), "wrong data");
+      CHECK(own >= wanted || to[0] == Storage::stored_at<int64_t>(8 + at[0] * 8), "wrong data");
     });
   };
   for (int64_t first = 0; first < 160; first += 40) read_own(first, 40);
@@ -319,32 +309,29 @@ void check_full_queue() {
   storage.check_at_rest();
 }
 
-template <class Data>
 void check_all() {
-  check_arrays<Data>({.line = 512, .sets = 1, .entries = 64}, 1);   // fewer lines than are wanted at once
-  check_arrays<Data>({.line = 16384, .sets = 8, .entries = 4}, 2);  // fewer commands
-  check_high_bits<Data>();
+  check_arrays({.line = 512, .sets = 1, .entries = 64}, 1);   // fewer lines than are wanted at once
+  check_arrays({.line = 16384, .sets = 8, .entries = 4}, 2);  // fewer commands
+  check_high_bits();
   constexpr std::chrono::milliseconds kSoon{30};
-  check_failure<Data>("errors", {}, Faults{.fatal = 1000}, {kUnrecoveredReadError, kWriteFault});
-  check_failure<Data>("out of range", {}, Faults{}, {kOutOfRange}, kPages * 4096 / 8);
-  check_failure<Data>("removal", {}, Faults{.removed_after = 20}, {kHostPathError});
-  check_failure<Data>("deadlines", {.timeout = kSoon}, Faults{.lost = 1000}, {kAbortedByHost});
-  check_failure<Data>("no room any more", {.entries = 2, .channels = 1, .timeout = kSoon}, Faults{.lost = 300},
-                      {kAbortedByHost});
-  check_nobody_has_looked<Data>();
-  check_full_queue<Data>();
-  check_asked<Data>();
+  check_failure("errors", {}, Faults{.fatal = 1000}, {kUnrecoveredReadError, kWriteFault});
+  check_failure("out of range", {}, Faults{}, {kOutOfRange}, kPages * 4096 / 8);
+  check_failure("removal", {}, Faults{.removed_after = 20}, {kHostPathError});
+  check_failure("deadlines", {.timeout = kSoon}, Faults{.lost = 1000}, {kAbortedByHost});
+  check_failure("no room any more", {.entries = 2, .channels = 1, .timeout = kSoon}, Faults{.lost = 300}, {kAbortedByHost});
+  check_nobody_has_looked();
+  check_full_queue();
+  check_asked();
 #if !defined(__SANITIZE_THREAD__)  // a device, or who copies for it, reads lines that others may be writing
-  check_writes<Data>();
+  check_writes();
 #endif
-  check_graph<Data>(4096);
+  check_graph(4096);
 }
 
 }  // namespace
 
 int main() {
   alarm(300);
-  check_all<Staged>();
-  check_all<InFrames>();
+  check_all();
   return 0;
 }

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ..programs import NATIVE, compiled, needs_compiler, run
+from ..programs import DEVICES, NATIVE, compiled, needs_compiler, run
 
-CONTROLLER = ["request", "serving", "controller", "memory_namespace", "faults"]
+CONTROLLER = ["request", "serving", "controller"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
 TRANSFERS = ["transfers", "uring", "pread_pool"]
 VOLUMES = ["volumes", "volume", "file", "rings", "routed_transfers"]
@@ -33,5 +33,7 @@ URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() els
 )
 def test_commands_do_what_they_say_or_say_why_not(tmp_path, name, sources, more):
     files = [f"tests/storage/{name}.cpp", *(f"native/storage/{source}.cpp" for source in sources)]
+    if sources is not STORE:
+        files += DEVICES
     libraries = ("-luring",) if more == URING and URING else ()
     run(compiled(tmp_path, *files, flags=["-O1", *more, *NATIVE], libraries=libraries))

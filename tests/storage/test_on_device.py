@@ -12,7 +12,9 @@ from hinterland import _core
 from hinterland.runtime.errors import ConfigError, StorageError
 from hinterland.runtime.params import struct
 from hinterland.storage import on_device
-from hinterland.storage.on_device import Backing, Controller, DeviceStore, Queues, read_elements
+from hinterland.storage.on_device import Backing, Controller, DeviceStore, Queues
+from hinterland_papers.bam.devices import Device
+from hinterland_papers.bam.elements import read_elements
 
 from ..together import by_threads
 
@@ -27,7 +29,7 @@ def numbers(count: int, seed: int = 0, dtype: torch.dtype = torch.int64) -> torc
 def memory(x: torch.Tensor) -> tuple[torch.Tensor, Backing]:
     """What a store in memory has: a page that is no array's, and x."""
     held = torch.cat([torch.zeros(PAGE, dtype=torch.uint8), x.view(torch.uint8), torch.zeros(65536, dtype=torch.uint8)])
-    return held, Backing(address=held.data_ptr(), bytes=held.numel())
+    return held, Device(address=held.data_ptr(), bytes=held.numel())
 
 
 def random_at(count: int, elements: int, device: torch.device, seed: int = 1) -> torch.Tensor:
@@ -80,14 +82,14 @@ def test_faults_end_in_a_sentence_or_in_the_right_answer(device: torch.device) -
     x = numbers(100_000)
     held, backing = memory(x)
     faults = (("reorder", True), ("late", 100), ("retryable", 50))
-    late = Backing(address=backing.address, bytes=backing.bytes, faults=faults, seed=3)
+    late = Device(address=backing.address, bytes=backing.bytes, faults=faults, seed=3)
     store = DeviceStore(late, device, "64KiB", channels=2, depth=32, threads=2)
     with store.live():
         found, _ = read_elements(store.array(PAGE), len(x), x.dtype, device, None, len(x))
     assert found is not None and torch.equal(found.cpu(), x)
     assert sum(one["failed"] for one in store.controller.served()) > 0, "what failed was tried again"
     store.close()
-    broken = Backing(address=backing.address, bytes=backing.bytes, faults=(("fatal", 20),), seed=3)
+    broken = Device(address=backing.address, bytes=backing.bytes, faults=(("fatal", 20),), seed=3)
     store = DeviceStore(broken, device, "64KiB", channels=2, depth=32, threads=2)
     with pytest.raises(StorageError, match="could not be read: NVMe status"), store.live():
         read_elements(store.array(PAGE), len(x), x.dtype, device, None, len(x))
@@ -99,7 +101,7 @@ def test_runs_at_the_same_time_are_all_told(device: torch.device) -> None:
     """What one thread's kernel could not read another's finds to be zeros, too: nobody takes these for what is there."""
     x = numbers(20_000)
     held, backing = memory(x)
-    broken = Backing(address=backing.address, bytes=backing.bytes, faults=(("fatal", 3),), seed=3)
+    broken = Device(address=backing.address, bytes=backing.bytes, faults=(("fatal", 3),), seed=3)
     store = DeviceStore(broken, device, "64KiB", channels=2, depth=32, threads=2)
     ends: list[str] = []
 
@@ -146,7 +148,7 @@ def test_what_failed_ahead_of_its_turn_is_read_anew(device: torch.device, monkey
 def test_a_device_that_does_not_answer(device: torch.device) -> None:
     x = numbers(100_000)
     held, backing = memory(x)
-    lost = Backing(address=backing.address, bytes=backing.bytes, faults=(("removed_after", 10),), seed=3)
+    lost = Device(address=backing.address, bytes=backing.bytes, faults=(("removed_after", 10),), seed=3)
     store = DeviceStore(lost, device, "64KiB", channels=1, depth=32, threads=1, timeout=0.2)
     with pytest.raises(StorageError, match="not answered in time"), store.live():
         read_elements(store.array(PAGE), len(x), x.dtype, device, None, len(x))
@@ -169,7 +171,7 @@ def test_budgets(device: torch.device) -> None:
     store = DeviceStore(backing, device, "1MiB", channels=2, depth=64, threads=1)
     queues = 2 * 64 * (4 + 4 + 24)
     assert store.num_slots * store.line_bytes <= 1 << 20 and store.nbytes <= (1 << 20) + queues + 16 * 8192
-    assert store.pinned_bytes <= 2 * 64 * (4096 + 64 + 16) + 8 * PAGE
+    assert store._shared.nbytes <= 2 * 64 * (4096 + 64 + 16) + 8 * PAGE
     store.close()
     with pytest.raises(ConfigError, match="hold no set"):
         DeviceStore(backing, device, "16KiB")
@@ -228,7 +230,7 @@ def test_devices_that_are_dealt_round(device: torch.device, stripe: int) -> None
     pieces = torch.cat([x.view(torch.uint8), torch.zeros(-x.nbytes % (3 * stripe), dtype=torch.uint8)]).view(-1, stripe)
     parts = [pieces[i::3].contiguous() for i in range(3)]
     backing = Backing(
-        parts=tuple(Backing(address=part.data_ptr(), bytes=part.nbytes, timing="optane") for part in parts), stripe=stripe
+        parts=tuple(Device(address=part.data_ptr(), bytes=part.nbytes, timing="optane") for part in parts), stripe=stripe
     )
     store = DeviceStore(backing, device, 40 * 8 * (stripe + 16), stripe, channels=2, depth=64, threads=2)
     assert torch.equal(all_of(store, x), x)
@@ -241,7 +243,7 @@ def test_a_copy_that_fails(device: torch.device, monkeypatch: pytest.MonkeyPatch
     held, good = memory(x)
 
     def store_of(*faults: tuple[tuple[str, int], ...]) -> DeviceStore:
-        parts = tuple(Backing(address=good.address, bytes=good.bytes, faults=each, seed=3) for each in faults)
+        parts = tuple(Device(address=good.address, bytes=good.bytes, faults=each, seed=3) for each in faults)
         return DeviceStore(Backing(parts=parts), device, "64KiB", channels=2, depth=32, threads=2)
 
     for bad in ("fatal", 1000), ("retryable", 1000), ("removed_after", 20):

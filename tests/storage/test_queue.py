@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ..programs import NATIVE, compiled, needs_compiler, run
+from ..programs import DEVICES, NATIVE, compiled, needs_compiler, run
 
-SERVED = [f"native/storage/{name}.cpp" for name in ("request", "serving", "memory_namespace", "faults")]
+SERVED = ["native/storage/request.cpp", "native/storage/serving.cpp", *DEVICES]
 
 
 @needs_compiler

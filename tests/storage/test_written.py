@@ -13,8 +13,9 @@ import torch
 
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, StorageError
-from hinterland.storage.on_device import Backing, DeviceStore, hole_of, read_elements
-from hinterland.storage.writes import write_elements
+from hinterland.storage.on_device import Backing, DeviceStore, hole_of
+from hinterland_papers.bam.devices import Device
+from hinterland_papers.bam.elements import read_elements, write_elements
 
 from .killed import ROWS, WIDTH, killed_writers, rows_of
 
@@ -153,7 +154,7 @@ def test_a_full_disk(device: torch.device, small_disk: Path) -> None:
 def test_writers_that_find_no_room_are_told_why(device: torch.device, tmp_path: Path) -> None:
     """No write succeeds. The kernel comes to its end, and says which page it was."""
     held = torch.zeros(1 << 20, dtype=torch.uint8)
-    broken = Backing(address=held.data_ptr(), bytes=len(held), faults=(("fatal", 1000),), seed=3)
+    broken = Device(address=held.data_ptr(), bytes=len(held), faults=(("fatal", 1000),), seed=3)
     store = DeviceStore(broken, device, 8 * (PAGE + 16), channels=1, depth=16, threads=1, mode="r+")
     with pytest.raises(StorageError, match="memory: the bytes from \\d+ on could not be written"), store.live():
         write_elements(store.array(PAGE), 100 * 512, torch.int64, device, None, 100, run=512)
@@ -169,7 +170,7 @@ def test_faults_end_in_a_sentence_or_in_the_file(device: torch.device) -> None:
     held = torch.zeros(1 << 20, dtype=torch.uint8)
     faults = (("reorder", True), ("late", 50), ("retryable", 20))
     store = DeviceStore(
-        Backing(address=held.data_ptr(), bytes=len(held), faults=faults, seed=5),
+        Device(address=held.data_ptr(), bytes=len(held), faults=faults, seed=5),
         device,
         "128KiB",
         depth=32,

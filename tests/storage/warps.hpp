@@ -7,8 +7,7 @@
 
 #include "../rounds.hpp"
 #include "client.hpp"
-#include "hinterland/storage/page_store.hpp"
-#include "hinterland/storage/source.hpp"
+#include "hinterland_papers/bam/array.hpp"
 
 namespace test {
 
@@ -43,18 +42,16 @@ uint64_t address(const Array& array) {
 }
 
 // A store and, for each of its channels, a device; they have one disk.
-template <class Data>
 class Storage {
  public:
-  using Store = PageStore<Data>;
+  using Store = DeviceStore;
 
   Storage(const Shape& shape, const Faults& faults, uint64_t seed)
       : slots_(8 * shape.sets),
         words_(slots_ + 1),
         statuses_(slots_ + 1),
         sets_(shape.sets),
-        frames_(memory_pages(slots_ * shape.line)),
-        frame_lists_(slots_) {
+        frames_(memory_pages(slots_ * shape.line)) {
     const uint64_t blocks = kPages * shape.line / test::kBlockBytes;
     store.cache = {{},
                    words_.data(),
@@ -71,9 +68,8 @@ class Storage {
       rings_.push_back(std::make_unique<test::Rings>(shape.entries, shape.entries));
       lines_.push_back(memory_pages(shape.entries * shape.line));
       lists_.emplace_back(shape.entries);
-      MemoryPages& data = Data::kCopies ? lines_[i] : frames_;
-      std::vector<PrpList>& lists = Data::kCopies ? lists_[i] : frame_lists_;
-      channels_.push_back({rings_[i]->pair, reinterpret_cast<char*>(data.data()), address(data), lists.data(), address(lists)});
+      channels_.push_back({rings_[i]->pair, reinterpret_cast<char*>(lines_[i].data()), address(lines_[i]), lists_[i].data(),
+                           address(lists_[i])});
       devices_.push_back(std::make_unique<Controller>(rings_[i]->pair, blocks, faults, seed + i));
       devices_[i]->sealed = false;
       devices_[i]->spread = shape.spread;
@@ -83,7 +79,7 @@ class Storage {
     store.channels = channels_.data();
     store.num_channels = shape.channels;
     for (int i = 0; i < shape.channels; ++i)
-      for (int64_t n = 0; n < (Data::kCopies ? shape.entries : slots_); ++n) store.device(i, 0).prepare(n);
+      for (int64_t n = 0; n < shape.entries; ++n) store.device(i, 0).prepare(n);
     for (auto& device : devices_)
       servers_.emplace_back([this, &device, channel = servers_.size()] {
         device->run();
@@ -111,8 +107,8 @@ class Storage {
   }
 
   template <class T>
-  Stored<T, Store> array(uint64_t position) {
-    return Stored<T, Store>({reinterpret_cast<const void*>(position), nullptr, nullptr, &store}, 0);
+  bam::Array<T, Store> array(uint64_t position) {
+    return bam::Array<T, Store>({reinterpret_cast<const void*>(position), nullptr, nullptr, &store}, 0);
   }
 
   uint32_t status() const { return control_.status & 0xffff; }
@@ -137,7 +133,6 @@ class Storage {
   std::vector<uint64_t> words_;
   std::vector<uint32_t> statuses_, sets_;
   MemoryPages frames_;
-  std::vector<PrpList> frame_lists_;
   StoreControl control_{};
   std::vector<std::unique_ptr<test::Rings>> rings_;
   std::vector<MemoryPages> lines_;

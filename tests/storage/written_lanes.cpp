@@ -3,7 +3,6 @@
 // when it does. As source_lanes.cpp, with 32 lanes and with one.
 #include <unistd.h>
 
-#include "hinterland/storage/written.hpp"
 #include "warps.hpp"
 
 using namespace test;
@@ -11,44 +10,41 @@ using namespace test;
 namespace {
 
 // A store that sees to it that whoever says that he has written to a line holds it.
-template <class Data>
-struct Watched : PageStore<Data> {
-  struct Lines : PageStore<Data>::Pages {
+struct Watched : DeviceStore {
+  struct Lines : DeviceStore::Pages {
     void wrote(int64_t slot) const {
       CHECK(Line{atomic_load(this->words[slot])}.holders() > 0, "let go too early");
-      PageStore<Data>::Pages::wrote(slot);
+      DeviceStore::Pages::wrote(slot);
     }
   };
   Lines lines() const { return {this->cache}; }
 };
 
-template <class T, class Data>
-Written<T, Watched<Data>> array_of(Watched<Data>& store, uint64_t position) {
-  return Written<T, Watched<Data>>({reinterpret_cast<const void*>(position), nullptr, nullptr, &store}, 0);
+template <class T>
+bam::Array<T, Watched> array_of(Watched& store, uint64_t position) {
+  return bam::Array<T, Watched>({reinterpret_cast<const void*>(position), nullptr, nullptr, &store}, 0);
 }
 
 // By all warps, as a kernel does it, and then by one thread.
-template <class Data>
-void flush_all(Storage<Data>& storage) {
+void flush_all(Storage& storage) {
   run_warps(0, [&](std::mt19937_64&) { write_back(storage.store, current_warp(), kWarps); });
   flush(storage.store);
 }
 
-template <class Data>
-void check_clean(Storage<Data>& storage) {
+void check_clean(Storage& storage) {
   for (int64_t slot = 0; slot < storage.store.cache.num_slots(); ++slot)
     CHECK(!Line{storage.store.cache.words[slot]}.is(Line::kDirty | Line::kWriting), "not written");
 }
 
 // Each warp has elements of its own, which lie between the others'. What it writes it finds, and what is flushed is on the disk.
-template <class Data, class T>
+template <class T>
 void check_elements(const Shape& shape, uint64_t seed) {
-  Storage<Data> storage(shape, Faults{.late = 4, .reorder = true}, seed);
+  Storage storage(shape, Faults{.late = 4, .reorder = true}, seed);
   const uint64_t home = 2 * sizeof(T);
   const int64_t of_page = shape.line / static_cast<int64_t>(sizeof(T)), count = kPages / 16 * of_page - 2;
   std::vector<T> model(count);
-  for (int64_t i = 0; i < count; ++i) model[i] = Storage<Data>::template stored_at<T>(home + i * sizeof(T));
-  Watched<Data> store{storage.store};
+  for (int64_t i = 0; i < count; ++i) model[i] = Storage::stored_at<T>(home + i * sizeof(T));
+  Watched store{storage.store};
   const auto array = array_of<T>(store, home);
   run_warps(seed, [&](std::mt19937_64& random) {
     const int64_t lanes = kWarps * Warp::kWidth, own = static_cast<int64_t>(current_warp()) * Warp::kWidth + Warp::lane();
@@ -83,18 +79,17 @@ void check_elements(const Shape& shape, uint64_t seed) {
   storage.stop();
   CHECK(storage.device(0).flushed == storage.disk(), "flushed");
   std::vector<uint8_t> expected(storage.disk().size());
-  for (size_t at = 0; at < expected.size(); ++at) expected[at] = Storage<Data>::stored(at);
+  for (size_t at = 0; at < expected.size(); ++at) expected[at] = Storage::stored(at);
   std::memcpy(&expected[home], model.data(), model.size() * sizeof(T));
   CHECK(expected == storage.disk(), "the disk");
   storage.check_at_rest();
 }
 
 // Runs: lines that lie within them are not read, others are, and what lies beside a run stays.
-template <class Data>
 void check_runs(const Shape& shape) {
-  Storage<Data> storage(shape, Faults{.reorder = true}, 11);
+  Storage storage(shape, Faults{.reorder = true}, 11);
   const int64_t line = shape.line / 8, lines = kPages / 4;
-  Watched<Data> store{storage.store};
+  Watched store{storage.store};
   const auto array = array_of<int64_t>(store, 8);  // the first element of a line is number line * i - 1
   run_warps(11, [&](std::mt19937_64&) {
     for (int64_t i = 1 + current_warp(); i < lines; i += kWarps)
@@ -114,18 +109,17 @@ void check_runs(const Shape& shape) {
     const int64_t warp = (i - line * lines) / (4 * line), within = (i - line * lines) % (4 * line);
     const bool first = i >= line - 1 && i < line * lines - 1;
     const bool second = i >= line * lines && warp < kWarps && within < 2 * line - 2;
-    const int64_t kept = Storage<Data>::template stored_at<int64_t>(8 + i * 8);
+    const int64_t kept = Storage::stored_at<int64_t>(8 + i * 8);
     CHECK(words[i + 1] == (first ? i : second ? -i : kept), "element %lld", static_cast<long long>(i));
   }
   storage.check_at_rest();
 }
 
 // The device takes no writes: whoever writes comes to his end, the error is said, and nothing of what was written is lost.
-template <class Data>
 void check_refused(const Shape& shape, const Faults& faults, uint32_t status) {
-  Storage<Data> storage(shape, faults, 13);
+  Storage storage(shape, faults, 13);
   const int64_t line = shape.line / 8, lines = 40;
-  Watched<Data> store{storage.store};
+  Watched store{storage.store};
   const auto array = array_of<int64_t>(store, 0);
   const auto write_some = [&](int64_t begin, int64_t end) {
     run_warps(13, [&](std::mt19937_64&) {
@@ -154,49 +148,46 @@ void check_refused(const Shape& shape, const Faults& faults, uint32_t status) {
 }
 
 // What fails now and then is tried again; what is not answered is said.
-template <class Data>
 void check_retries() {
-  const auto written_by = [](Storage<Data>& storage) {
-    Watched<Data> store{storage.store};
+  const auto written_by = [](Storage& storage) {
+    Watched store{storage.store};
     const auto array = array_of<int64_t>(store, 0);
     run_warps(17, [&](std::mt19937_64&) {
       array.write_run(512 * current_warp(), 512 * (current_warp() + 1), [](int64_t at) { return at + 1; });
     });
     flush_all(storage);
   };
-  Storage<Data> failing({.sets = 4, .channels = 1}, Faults{.retryable = 20}, 17);
+  Storage failing({.sets = 4, .channels = 1}, Faults{.retryable = 20}, 17);
   for (unsigned turn = 0; turn < kRounds; ++turn) {
     failing.clear_status();
     written_by(failing);
     CHECK(failing.status() == 0 || failing.control().status >> 16 == kWholeDevice, "status %x", failing.status());
     check_clean(failing);
   }
-  Storage<Data> silent({.channels = 1, .timeout = std::chrono::milliseconds(30)}, Faults{.lost = 1000}, 17);
+  Storage silent({.channels = 1, .timeout = std::chrono::milliseconds(30)}, Faults{.lost = 1000}, 17);
   written_by(silent);
   CHECK(silent.status() == (kAbortedByHost | kOfWrite), "status %x", silent.status());
-  Storage<Data> unflushed({.channels = 1}, Faults{.removed_after = 3}, 17);
+  Storage unflushed({.channels = 1}, Faults{.removed_after = 3}, 17);
   written_by(unflushed);
   CHECK(unflushed.control().status == (kWholeDevice << 16 | kOfWrite | kHostPathError), "status %llx",
         static_cast<unsigned long long>(unflushed.control().status));
 }
 
-template <class Data>
 void check_all() {
-  check_elements<Data, int32_t>({.line = 512, .sets = 1}, 1);  // fewer lines than are wanted at once
-  check_elements<Data, int64_t>({.line = 4096, .sets = 1, .channels = 2}, 2);
-  check_elements<Data, uint8_t>({.line = 512, .sets = 2, .entries = 4}, 3);  // fewer commands
-  check_elements<Data, int64_t>({.line = 16384, .sets = 40}, 4);
-  check_runs<Data>({.line = 512, .sets = 1});
-  check_runs<Data>({.line = 4096, .sets = 3, .entries = 4, .channels = 2});
-  if (!kOnce) check_refused<Data>({.channels = 1}, Faults{.fatal_writes = 1000}, kWriteFault | kDoNotRetry);
-  check_retries<Data>();
+  check_elements<int32_t>({.line = 512, .sets = 1}, 1);  // fewer lines than are wanted at once
+  check_elements<int64_t>({.line = 4096, .sets = 1, .channels = 2}, 2);
+  check_elements<uint8_t>({.line = 512, .sets = 2, .entries = 4}, 3);  // fewer commands
+  check_elements<int64_t>({.line = 16384, .sets = 40}, 4);
+  check_runs({.line = 512, .sets = 1});
+  check_runs({.line = 4096, .sets = 3, .entries = 4, .channels = 2});
+  if (!kOnce) check_refused({.channels = 1}, Faults{.fatal_writes = 1000}, kWriteFault | kDoNotRetry);
+  check_retries();
 }
 
 }  // namespace
 
 int main() {
   alarm(300);
-  check_all<Staged>();
-  check_all<InFrames>();
+  check_all();
   return 0;
 }

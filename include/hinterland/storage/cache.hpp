@@ -41,11 +41,6 @@ struct Clock {
   static constexpr bool kMarksUse = true, kKnowsUses = false, kTwoSets = true;
 };
 
-// The slot that has had its page longest, as BaM has it.
-struct Fifo {
-  static constexpr bool kMarksUse = false, kKnowsUses = false, kTwoSets = false;
-};
-
 // What is needed last (Belady's optimum), as far as is known what batches to come need. They have numbers that ascend. What no
 // batch is known to need gives way before, by CLOCK, unless all of that is on its way or held. Whoever has a page put in a slot,
 // or takes it from there, says which is the next batch to need it, in expect().

@@ -12,8 +12,8 @@
 namespace hinterland::storage {
 
 template <class T, class Store>
-class Coalesced : Written<T, Store> {
-  using Base = Written<T, Store>;
+class Coalesced : Stored<T, Store> {
+  using Base = Stored<T, Store>;
 
  public:
   using Base::Base;

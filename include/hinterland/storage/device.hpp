@@ -1,12 +1,10 @@
 // The cache's device behind a queue pair: a page is a run of blocks, and moves between them and a slot's frame.
 //
-// A slot has one transfer at most, so its number and the direction are all that has to come back with a completion. Where the
-// device reaches the frames (InFrames), commands name them. Where it does not, because they lie in a GPU's memory and the device
-// is a CPU's threads, each command's identifier has a buffer of a line that both reach (Staged): a line that is to be written is
-// copied there before its command is submitted, and one that was read is copied to its frame before it is said to have arrived
-// and before the identifier is free again. Lanes of a warp copy together, a line of each at a time, without any lock.
-//
-// The PRPs of a frame or a buffer are always the same: lists, where a line is longer than two memory pages, are written once.
+// A slot has one transfer at most, so its number and the direction are all that has to come back with a completion. Frames lie in a
+// GPU's memory and the device is a CPU's threads, so each command's identifier has a buffer of a line that both reach: a line that
+// is to be written is copied there before its command is submitted, and one that was read is copied to its frame before it is said
+// to have arrived and before the identifier is free again. Lanes of a warp copy together, a line of each at a time, without any
+// lock. The PRPs of a buffer are always the same: lists, where a line is longer than two memory pages, are written once.
 //
 // A read that failed, but may succeed if it is tried again, is, up to kTries times in all; then its line fails. (A line that could
 // not be written stays dirty, and so is tried again by whoever needs its slot, or flushes.)
@@ -20,15 +18,7 @@
 
 namespace hinterland::storage {
 
-struct InFrames {
-  static constexpr bool kCopies = false;
-};
-
-struct Staged {
-  static constexpr bool kCopies = true;
-};
-
-// A queue pair and the memory that its commands name: the cache's frames, or a line for each identifier.
+// A queue pair and the memory that its commands name: a line for each identifier.
 struct Channel {
   QueuePair queue;
   char* lines;
@@ -96,14 +86,14 @@ HINTERLAND_FN void clear_lines(bool asks, int line_shift, char* to, int64_t at) 
   }
 }
 
-template <class CacheType, class Data>
+template <class CacheType>
 struct PageDevice {
   CacheType cache;
   Channel channel;
   BlockRange blocks;  // page 0 begins at the first, and a line is a whole number of them; pages that lie outside fail
   uint64_t deadline;  // of what is asked for, in ns of the caller's clock
 
-  // Once for each frame, or each identifier, before all others.
+  // Once for each identifier, before all others.
   HINTERLAND_FN void prepare(int64_t number) const {
     if (line() <= 2 * kMemoryPageBytes) return;
     for (uint64_t i = 1; i < line() / kMemoryPageBytes; ++i)
@@ -143,11 +133,9 @@ struct PageDevice {
   template <class Lanes = Alone>
   HINTERLAND_FN uint32_t poll(bool& saw_all) const {
     const auto hears = [&](const Report& report) {
-      if constexpr (Data::kCopies) {
-        const bool arrived = report.end == End::kCompleted && error_of(report) == 0 && !writes(report);
-        copy_lines<Lanes>(arrived, line_shift(), channel.lines, report.identifier, cache.frames, slot_of(report));
-        Lanes::sync();
-      }
+      const bool arrived = report.end == End::kCompleted && error_of(report) == 0 && !writes(report);
+      copy_lines<Lanes>(arrived, line_shift(), channel.lines, report.identifier, cache.frames, slot_of(report));
+      Lanes::sync();
       Requests again;
       if (!try_again(report, again)) hear(report);
       if (!Lanes::any(again.reads)) return;
@@ -208,8 +196,7 @@ struct PageDevice {
   template <class Lanes>
   HINTERLAND_FN int at_once() const {
     constexpr uint64_t kCopied = 128 << 10;
-    const uint64_t most = Data::kCopies ? max_of(kCopied >> line_shift(), uint64_t{1}) : Lanes::kWidth;
-    return static_cast<int>(min_of(most, static_cast<uint64_t>(Lanes::kWidth)));
+    return static_cast<int>(min_of(max_of(kCopied >> line_shift(), uint64_t{1}), static_cast<uint64_t>(Lanes::kWidth)));
   }
 
   HINTERLAND_FN uint64_t line() const { return static_cast<uint64_t>(cache.line_bytes); }
@@ -228,17 +215,16 @@ struct PageDevice {
     const bool fails = asks && error != 0;
     if (fails) cache.end(slot, writes, error);
     const Place place = channel.queue.template take<Lanes>(asks && !fails);
-    if (Data::kCopies && writes) {
+    if (writes) {
       Lanes::sync();  // each lane knows that its own buffer is free
       copy_lines<Lanes>(place.is_taken, line_shift(), cache.frames, slot, channel.lines, place.identifier);
       Lanes::sync();
     }
-    const int64_t number = Data::kCopies ? int64_t{place.identifier} : slot;
-    entry.prp1 = address_of(number);
+    entry.prp1 = address_of(place.identifier);
     if (line() > 2 * kMemoryPageBytes)
-      entry.prp2 = channel.lists_address + static_cast<uint64_t>(number) * sizeof(PrpList);
+      entry.prp2 = channel.lists_address + uint64_t{place.identifier} * sizeof(PrpList);
     else if (line() > kMemoryPageBytes)
-      entry.prp2 = address_of(number) + kMemoryPageBytes;
+      entry.prp2 = entry.prp1 + kMemoryPageBytes;
     channel.queue.template submit<Lanes>(place, entry, static_cast<uint64_t>(slot) | (writes ? kWrites : 0), deadline,
                                          hearing());
     return fails || place.is_taken;

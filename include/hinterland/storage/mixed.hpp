@@ -91,8 +91,7 @@ class StoredOrNear {
   // Apart, and by value: kernels have many reads, each with much around it.
   template <int kCount>
   HINTERLAND_APART static Elements<kCount> read_stored(Positions<T> positions, const Store& store, Elements<kCount> read) {
-    memory::NoMeter meter;
-    Stored<T, Store>(positions, store).read(read.at, read.to, meter);
+    Stored<T, Store>(positions, store).read(read.at, read.to);
     return read;
   }
 

@@ -64,7 +64,6 @@ HINTERLAND_FN constexpr uint32_t phase_at(uint64_t position, uint32_t size) { re
 inline constexpr uint16_t kSuccess = 0x000;
 inline constexpr uint16_t kInvalidOpcode = 0x001;
 inline constexpr uint16_t kInvalidField = 0x002;
-inline constexpr uint16_t kDataTransferError = 0x004;
 inline constexpr uint16_t kInternalError = 0x006;
 inline constexpr uint16_t kAbortRequested = 0x007;
 inline constexpr uint16_t kInvalidNamespace = 0x00b;

@@ -67,7 +67,7 @@ struct Here {
 };
 
 // `Waits` is Here, or what stands in for its pause().
-template <class Data, class Waits = Here>
+template <class Waits = Here>
 struct PageStore {
   using Pages = Cache<Clock>;
   using Lines = Pages;
@@ -124,18 +124,6 @@ struct PageStore {
   }
   HINTERLAND_FN uint64_t until() const { return Here::now() + 2 * static_cast<uint64_t>(timeout_ns); }
 
-  // What writers need beside that (writes.hpp). fill(): as start(), of a page of which all will be overwritten; kStarted: the slot
-  // is the caller's, who then says filled().
-  template <class Lanes>
-  HINTERLAND_APART Found fill(bool asks, Page page) const {
-    Requests requests;
-    Found found{Try::kWait, -1};
-    if (asks && !failed()) found = cache.try_fill(page, requests);
-    if (found.outcome == Try::kStarted) meet_in_hole(page);
-    return begin<Lanes>(requests, found);
-  }
-  HINTERLAND_FN void filled(int64_t slot) const { cache.filled(slot); }
-
   // Has the slots of the lanes that ask written, as Cache::write_back() does.
   template <class Lanes>
   HINTERLAND_APART Try write_back(bool asks, int64_t slot) const {
@@ -157,8 +145,33 @@ struct PageStore {
     if (atomic_cas(control->beside, uint64_t{0}, array + 1) == 0) control->beside_at = at;
   }
 
-  HINTERLAND_FN PageDevice<Pages, Data> device(int64_t channel, uint64_t deadline) const {
+  HINTERLAND_FN PageDevice<Pages> device(int64_t channel, uint64_t deadline) const {
     return {cache, channels[channel], blocks, deadline};
+  }
+
+  // Whether the page lies in the hole, and is in the cache for the first time.
+  HINTERLAND_FN bool meet_in_hole(Page page) const {
+    if (page < hole_first || page >= hole_end) return false;
+    const uint64_t at = page - hole_first;
+    const uint32_t bit = 1u << at % 32;
+    return (atomic_or(hole_met[at / 32], bit) & bit) == 0;
+  }
+
+  // Begins what the cache asked for, by the first queue that has room, from the `first` on. What stays asked for was refused, and
+  // the cache knows.
+  template <class Lanes>
+  HINTERLAND_FN Found begin(Requests& requests, Found found, int64_t first = 0) const {
+    if (!Lanes::any(requests.reads || requests.writes)) return found;
+    const uint32_t reading = Lanes::ballot(requests.reads), writing = Lanes::ballot(requests.writes);
+    const uint64_t deadline = Here::now() + static_cast<uint64_t>(timeout_ns);
+    for (int64_t i = first; i < first + num_channels && Lanes::any(requests.reads || requests.writes); ++i)
+      device(channel<Lanes>(i), deadline).template begin<Lanes>(requests);
+    count<Lanes>(control->reads, reading & ~Lanes::ballot(requests.reads));
+    count<Lanes>(control->writes, writing & ~Lanes::ballot(requests.writes));
+    if (requests.writes) cache.not_begun(requests.written_slot, true);
+    if (!requests.reads) return found;
+    cache.not_begun(requests.read_slot, false);
+    return {Try::kRefused, -1};
   }
 
  private:
@@ -195,14 +208,6 @@ struct PageStore {
     return misses ? Found{Try::kRefused, -1} : found;
   }
 
-  // Whether the page lies in the hole, and is in the cache for the first time.
-  HINTERLAND_FN bool meet_in_hole(Page page) const {
-    if (page < hole_first || page >= hole_end) return false;
-    const uint64_t at = page - hole_first;
-    const uint32_t bit = 1u << at % 32;
-    return (atomic_or(hole_met[at / 32], bit) & bit) == 0;
-  }
-
   // Whether the page that a lane has given a slot is there since now, without the device.
   template <class Lanes>
   HINTERLAND_APART bool clear_in_hole(bool asks, Page page, int64_t slot) const {
@@ -213,23 +218,6 @@ struct PageStore {
     Lanes::sync();
     if (clears) cache.end(slot, false, 0);
     return clears;
-  }
-
-  // Begins what the cache asked for, by the first queue that has room, from the `first` on. What stays asked for was refused, and
-  // the cache knows.
-  template <class Lanes>
-  HINTERLAND_FN Found begin(Requests& requests, Found found, int64_t first = 0) const {
-    if (!Lanes::any(requests.reads || requests.writes)) return found;
-    const uint32_t reading = Lanes::ballot(requests.reads), writing = Lanes::ballot(requests.writes);
-    const uint64_t deadline = Here::now() + static_cast<uint64_t>(timeout_ns);
-    for (int64_t i = first; i < first + num_channels && Lanes::any(requests.reads || requests.writes); ++i)
-      device(channel<Lanes>(i), deadline).template begin<Lanes>(requests);
-    count<Lanes>(control->reads, reading & ~Lanes::ballot(requests.reads));
-    count<Lanes>(control->writes, writing & ~Lanes::ballot(requests.writes));
-    if (requests.writes) cache.not_begun(requests.written_slot, true);
-    if (!requests.reads) return found;
-    cache.not_begun(requests.read_slot, false);
-    return {Try::kRefused, -1};
   }
 
   template <class Lanes>
@@ -245,7 +233,6 @@ struct PageStore {
   }
 };
 
-// Whose frames the device does not reach: a GPU's, before host threads.
-using DeviceStore = PageStore<Staged>;
+using DeviceStore = PageStore<>;
 
 }  // namespace hinterland::storage

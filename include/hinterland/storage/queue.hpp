@@ -111,12 +111,6 @@ struct QueuePair {
   // the specification advises against.)
   HINTERLAND_FN uint32_t identifiers() const { return completion_size - 1; }
 
-  // Commands in flight or given up but not settled.
-  HINTERLAND_FN uint64_t outstanding() const {
-    const uint64_t put = atomic_load(control->put);
-    return atomic_load(control->tickets) + identifiers() - put;
-  }
-
   // Sets places aside for as many of the lanes that ask as there are free: whether for this one. Who has one may take() it, or not,
   // and then gives back what was set aside. (Who takes without may get what was set aside, and the other is refused.) `left`: places
   // that are not for these lanes, but for who is in more of a hurry.

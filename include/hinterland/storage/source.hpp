@@ -39,7 +39,7 @@ namespace hinterland::storage {
 template <class T, class Store>
 class RunReader;
 
-// What an access does with an element in its line, and with a line that nobody needs any more. (writes.hpp has another.)
+// What an access does with an element in its line, and with a line that nobody needs any more. (written.hpp has another.)
 struct Reads {
   template <class T>
   HINTERLAND_FN static void begin(T& own) {
@@ -95,7 +95,7 @@ struct Positions {
 template <class T, class Store>
 struct Stored : Positions<T> {
   using Element = T;
-  using Positions<T>::position, Positions<T>::count_reads;
+  using Positions<T>::position;
 
   const Store* store;
   typename Store::Lines lines;
@@ -105,21 +105,9 @@ struct Stored : Positions<T> {
   HINTERLAND_FN Stored(const memory::ArrayWords& words, int64_t /*count*/)
       : Stored(Positions<T>(words), *static_cast<const Store*>(words.store)) {}
 
-  template <int kCount, class Meter>
-  HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
+  template <int kCount>
+  HINTERLAND_FN void read(const int64_t (&at)[kCount], T (&to)[kCount]) const {
     read_missing(try_access<Warp>(at, to), at, to);
-    count_reads(at, meter);
-  }
-
-  // The same for elements that lie anywhere, each lane's in lines of its own. Then holding each line, two atomic operations, costs
-  // more than looking twice; where a warp holds few lines for all its lanes, the other look, for which all wait, costs more.
-  template <int kCount, class Meter>
-  HINTERLAND_FN void read_scattered(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
-    if constexpr (kGlances)
-      read_missing(try_glance(at, to), at, to);
-    else
-      read_missing(try_access<Warp>(at, to), at, to);
-    count_reads(at, meter);
   }
 
   HINTERLAND_FN T read_alone(int64_t at) const {
@@ -128,29 +116,6 @@ struct Stored : Positions<T> {
     if (try_access<Alone>(wanted, found) == 0) return found[0];
     return wait<Alone, Reads>(*this, Rest<1>{1, {at}, {}}).to[0];
   }
-
-  template <class Meter>
-  HINTERLAND_FN T read_alone(int64_t at, Meter& meter) const {
-    const int64_t all[] = {at};
-    count_reads(all, meter);
-    return read_alone(at);
-  }
-
-  // Of a run, which is the same for all lanes, visit(at, element) by the lane that has read it. All lanes together; a line is held
-  // once, for all that is wanted of it (BaM's reference to a line that is used again, Mailthody 2022, section 5.2.2).
-  template <class Visit, class Meter>
-  HINTERLAND_FN void read_run(int64_t begin, int64_t end, const Visit& visit, Meter& meter) const {
-    for_each_line(begin, end, [&](int64_t first, int64_t next, bool) {
-      const Found found = lines.template try_hold<Warp>(Warp::lane() == 0, page_of(first));
-      int64_t slot = Warp::broadcast(found.outcome == Try::kHeld ? found.slot : -1, 0);
-      if (slot < 0) slot = wait_for_line(*this, page_of(first));
-      read_piece(slot, first, next, visit);
-    });
-    this->count_run(begin, end, meter);
-  }
-
-  // For a lane alone that reads a run in order.
-  HINTERLAND_FN RunReader<T, Store> reader(int64_t begin, int64_t end) const { return {*this, store, begin, end}; }
 
   // Has the lines of a run read, as far as there is room for them now.
   HINTERLAND_FN void prefetch(int64_t begin, int64_t end) const {
@@ -163,26 +128,6 @@ struct Stored : Positions<T> {
  protected:
   static constexpr Page kNoPage = ~Page{0};
 
-  // Warps read elements without holding their lines, where the words say whether that went well (Cache::glance). To
-  // ThreadSanitizer it is a race that a line is read while a page is put there, although what was read is not used then.
-#if defined(__SANITIZE_THREAD__)
-  static constexpr bool kGlances = false;
-#else
-  static constexpr bool kGlances = Warp::kWidth > 1 && sizeof(T) <= 8 && requires(const T& place, typename Store::Lines all) {
-    all.is_still(int64_t{}, uint32_t{}, Page{});
-  };
-#endif
-
-  // piece(first, next, whether they are all of a line) for the elements of each line of a run.
-  template <class Piece>
-  HINTERLAND_FN void for_each_line(int64_t begin, int64_t end, const Piece& piece) const {
-    const int64_t line = (int64_t{1} << lines.line_shift()) / static_cast<int64_t>(sizeof(T));
-    for (int64_t next, first = begin; first < end; first = next) {
-      next = min_of(end, first - (static_cast<int64_t>(position(first) / sizeof(T)) & (line - 1)) + line);
-      piece(first, next, next - first == line);
-    }
-  }
-
   // What a lane has read, or has yet to write, and what of it is missing: a bit for each k.
   template <int kCount>
   struct Rest {
@@ -190,43 +135,6 @@ struct Stored : Positions<T> {
     int64_t at[kCount];
     T to[kCount];
   };
-
-  // Reads at[k] where its line is there, by its warp, and nobody is kept from giving the slot to another page: then it was not
-  // there. Returns what is missing.
-  template <int kCount>
-  HINTERLAND_FN uint32_t try_glance(const int64_t (&at)[kCount], T (&to)[kCount]) const {
-    const int shift = lines.line_shift();
-    const T* there[kCount];
-    int32_t slots[kCount];
-    uint32_t highs[kCount];
-    Page last = kNoPage;  // where this lane has found it
-    int32_t slot = -1;
-    uint32_t high = 0;
-    for (int k = 0; k < kCount; ++k) {
-      const bool asks = at[k] != memory::kNowhere;
-      const Page page = asks ? page_of(at[k]) : kNoPage;
-      if (k == 0 || Warp::any(asks && page != last)) {  // else all are still in the lines that they have
-        const int leader = stdlib::countr_zero(Warp::same(page));
-        const auto found = lines.template glance<Warp>(asks && leader == Warp::lane(), page);
-        slot = Warp::broadcast(static_cast<int32_t>(found.slot), leader);
-        high = Warp::broadcast(found.high, leader);
-        last = page;
-      }
-      slots[k] = asks ? slot : -1;
-      highs[k] = high;
-      there[k] = slots[k] < 0 ? nullptr : reinterpret_cast<const T*>(within(slot, at[k], shift));
-    }
-    atomic_fence_acquire();  // who has seen that a line is there sees what is in it
-    for (int k = 0; k < kCount; ++k) to[k] = there[k] == nullptr ? T{} : atomic_load_passing(*there[k]);
-    atomic_fence_acquire();  // and looks again after that
-    uint32_t missing = 0;
-    for (int k = 0; k < kCount; ++k) {
-      if (at[k] == memory::kNowhere || (slots[k] >= 0 && lines.is_still(slots[k], highs[k], page_of(at[k])))) continue;
-      missing |= 1u << k;
-      to[k] = T{};
-    }
-    return missing;
-  }
 
   // Has `own[k]` and element at[k] meet (Access) where its line is there. Returns what is missing.
   template <class Lanes, class Access = Reads, int kCount>
@@ -316,43 +224,6 @@ struct Stored : Positions<T> {
     }
   }
 
-  // Elements of one line, which lane 0 holds; -1: they cannot be read.
-  template <class Visit>
-  HINTERLAND_FN void read_piece(int64_t slot, int64_t begin, int64_t end, const Visit& visit) const {
-    constexpr int kInFlight = 8;
-    Warp::sync();  // who holds the line has seen that it is there
-    const T* const from = slot < 0 ? nullptr : reinterpret_cast<const T*>(within(slot, begin, lines.line_shift()));
-    for (int64_t first = Warp::lane(); first < end - begin; first += kInFlight * Warp::kWidth) {
-      T own[kInFlight];
-      HINTERLAND_UNROLLED
-      for (int k = 0; k < kInFlight; ++k) {
-        const int64_t i = first + k * Warp::kWidth;
-        own[k] = from != nullptr && i < end - begin ? from[i] : T{};
-      }
-      HINTERLAND_UNROLLED
-      for (int k = 0; k < kInFlight; ++k) {
-        const int64_t i = first + k * Warp::kWidth;
-        if (i < end - begin) visit(begin + i, own[k]);
-      }
-    }
-    Warp::sync();  // and all have been in it
-    const int32_t held[] = {Warp::lane() == 0 ? static_cast<int32_t>(slot) : -1};
-    lines.release(held);
-  }
-
-  // The slot of a page that lane 0 holds since now; -1 if it cannot be read.
-  HINTERLAND_APART static int64_t wait_for_line(Stored source, Page page) {
-    const Store& store = *source.store;
-    const uint64_t until = store.until();
-    for (uint32_t round = 0; !Warp::any(store.failed()); ++round) {
-      const Found found = source.template start<Warp>(Warp::lane() == 0, page);
-      const int64_t slot = Warp::broadcast(found.outcome == Try::kHeld ? found.slot : -1, 0);
-      if (slot >= 0) return slot;
-      if (!store.template progress<Warp>(round, until) && Warp::lane() == 0) store.fail(page, kAbortedByHost);
-    }
-    return -1;
-  }
-
   friend class RunReader<T, Store>;
 };
 
@@ -428,16 +299,6 @@ class RunReader {
   int64_t end_, asked_;  // all of the run before `asked_` was asked for
   int64_t first_ = 0, count_ = 0;
   T held_[kMost];
-};
-
-// Arrays on storage. Those that are read whole lie in memory.
-template <class StoreType>
-struct OnStorage {
-  using Meter = memory::Meter;
-  template <class T>
-  using Whole = memory::Pointer<T>;
-  template <class T>
-  using Large = Stored<T, StoreType>;
 };
 
 }  // namespace hinterland::storage

@@ -1,12 +1,7 @@
-// Arrays on storage that kernels write as well (source.hpp), by write-allocate and write-back: a page is read first, unless a warp
-// overwrites all of it; it is dirty then, and written when it has to make room, or by a flush. Beside reads a warp has
-//
-//   write(at, values)               element at[k] becomes values[k], for all k at once; kNowhere writes nothing. All lanes together.
-//                                   Of values for one element any stays.
-//   write_run(begin, end, value)    elements [begin, end) become value(i). Lines that lie within are not read.
-//
-// and the host has write_back() run by all warps, and flush() by one thread after that. The rules are those of reading: lanes share
-// a line of one of them, who holds it says that it was written to (line.hpp) and lets it go, and nobody waits while he holds one.
+// Arrays on storage that kernels write as well (source.hpp), by write-allocate and write-back: a page is read first, is dirty then,
+// and is written when it has to make room, or by a flush: the host has write_back() run by all warps, and flush() by one thread after
+// that. The rules are those of reading: who holds a line says that it was written to (line.hpp) and lets it go, and nobody waits
+// while he holds one.
 //
 // A page that could not be written stays dirty, and is tried again when a flush asks for it, or its set has nothing else to give
 // away. It is an error of the store when a flush has tried it in vain, or when a writer finds no room for that reason.
@@ -16,6 +11,12 @@
 #include "hinterland/storage/source.hpp"
 
 namespace hinterland::storage {
+
+struct FlushParams {
+  const DeviceStore* store;
+};
+
+inline constexpr int kFlushThreads = 256;  // of a block
 
 struct Writes {
   template <class T>
@@ -37,54 +38,6 @@ struct Writes {
     if (round < kPatience) return;
     const int64_t slot = store.cache.find_unwritable(page);
     if (slot >= 0) store.fail(store.cache.page_of(Line{atomic_load(store.cache.words[slot])}), store.status(slot) | kOfWrite);
-  }
-};
-
-template <class T, class Store>
-struct Written : Stored<T, Store> {
-  using Stored<T, Store>::Stored;
-
-  template <int kCount>
-  HINTERLAND_FN void write(const int64_t (&at)[kCount], const T (&values)[kCount]) const {
-    typename Base::template Rest<kCount> rest;
-    for (int k = 0; k < kCount; ++k) rest.at[k] = at[k], rest.to[k] = values[k];
-    rest.missing = Base::template try_access<Warp, Writes>(rest.at, rest.to);
-    if (Warp::any(rest.missing != 0)) Base::template wait<Warp, Writes>(*this, rest);
-  }
-
-  template <class Value>
-  HINTERLAND_FN void write_run(int64_t begin, int64_t end, const Value& value) const {
-    this->for_each_line(begin, end, [&](int64_t first, int64_t next, bool all) { write_piece(first, next, all, value); });
-  }
-
- private:
-  using Base = Stored<T, Store>;
-
-  // Elements of one line, of which they are `all`.
-  template <class Value>
-  HINTERLAND_FN void write_piece(int64_t begin, int64_t end, bool all, const Value& value) const {
-    const Store& store = *this->store;
-    const Page page = this->page_of(begin);
-    const uint64_t until = store.until();
-    for (uint32_t round = 0; !Warp::any(store.failed()); ++round) {
-      const bool asks = Warp::lane() == 0;
-      const Found found = all ? store.template fill<Warp>(asks, page) : store.template start<Warp>(asks, page);
-      if (found.outcome == Try::kFailed) store.fail(page, store.status(found.slot));
-      const bool fills = Warp::any(all && found.outcome == Try::kStarted);
-      if (fills || Warp::any(found.outcome == Try::kHeld)) {
-        const int64_t slot = Warp::broadcast(found.slot, 0);
-        T* const to = reinterpret_cast<T*>(this->within(slot, begin, this->lines.line_shift()));
-        Warp::sync();  // the lane that asked has seen that the frame is its
-        for (int64_t i = Warp::lane(); i < end - begin; i += Warp::kWidth) to[i] = value(begin + i);
-        Warp::sync();
-        const int32_t held[] = {fills || Warp::lane() != 0 ? -1 : static_cast<int32_t>(slot)};
-        Writes::leave(this->lines, held);
-        if (fills && Warp::lane() == 0) store.filled(slot);
-        return;
-      }
-      if (Warp::lane() == 0) Writes::waits_for(store, round, page);
-      if (!store.template progress<Warp>(round, until) && Warp::lane() == 0) store.fail(page, kAbortedByHost);
-    }
   }
 };
 
@@ -140,12 +93,5 @@ HINTERLAND_FN void flush(const Store& store) {
     store.fail(kWholeDevice, (ended.is(Line::kFailed) ? store.status(slot) : kAbortedByHost) | kOfWrite);
   if (!asked) atomic_store(word, uint64_t{0});
 }
-
-// The family of arrays that kernels write (OnStorage).
-template <class StoreType>
-struct WrittenOnStorage : OnStorage<StoreType> {
-  template <class T>
-  using Large = Written<T, StoreType>;
-};
 
 }  // namespace hinterland::storage

@@ -30,7 +30,8 @@ from hinterland.runtime import devices
 from hinterland.storage.on_device import Backing, DeviceStore, Queues
 from hinterland.table import device as tables
 from hinterland.table.device import StoredArrays
-from hinterland_papers.bam import stored as emogi_stored
+from hinterland_papers.bam import stored
+from hinterland_papers.bam.devices import Device
 from hinterland_papers.bam.plan import WAYS, Case, Measured, Way, choose, rank
 from hinterland_papers.bam.stored import StoredEdges
 from hinterland_papers.emogi import traversal as emogi
@@ -134,7 +135,7 @@ class _Bench:
         }
 
     def store(self, nbytes: int, line: int, timing: str = "none") -> StoredEdges:
-        backing = Backing(address=self.buffer.address, bytes=self.buffer.nbytes, timing=timing)
+        backing = Device(address=self.buffer.address, bytes=self.buffer.nbytes, timing=timing)
         given = {"channels": 2, "threads": 2, "depth": 64} if self.small else {**QUEUES._asdict(), "threads": THREADS}
         return StoredEdges(DeviceStore(backing, self.device, max(nbytes, 8 * (line + 64)), line, **given), _FIRST)
 
@@ -172,9 +173,9 @@ class _Bench:
     def once(self, algorithm: str, graph: hl.Graph, edges: StoredEdges | None, way: Way, size: int) -> tuple[float, int]:
         """Seconds of a run, and the lines that it read."""
         if algorithm == "bfs":
-            found = emogi_stored.bfs(graph, self.source, edges, way.assignment, size)
+            found = stored.bfs(graph, self.source, edges, way.assignment, size)
         else:
-            found = emogi_stored.cc(graph, edges, way.assignment, size)
+            found = stored.cc(graph, edges, way.assignment, size)
         assert torch.equal(found.values.cpu(), self.expected[algorithm]), f"{way} finds something else"
         return found.stats["seconds"], found.stats["lines"]
 
@@ -213,7 +214,7 @@ class _Bench:
             size = path.stat().st_size
             held = torch.zeros(-(-size // 65536) * 65536, dtype=torch.uint8)  # whole lines, whatever their size
             held[:size] = torch.from_file(str(path), size=size, dtype=torch.uint8)
-            in_memory = lambda array: Backing(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
+            in_memory = lambda array: Device(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
             on_gpu = self.device.type == "cuda"
             with (
                 patch.object(tables, "_LINES", ((0, line),)),
@@ -221,9 +222,9 @@ class _Bench:
                 patch.object(StoredArrays, "most_bytes", room + QUEUES.device_bytes),
                 patch.dict(DeviceStore.__init__.__kwdefaults__, threads=THREADS),
             ):
-                stored = hl.load_graph(path, "storage", host_budget=1 << 30 if on_gpu else max(room, 8 * (line + 64)))
+                on_disk = hl.load_graph(path, "storage", host_budget=1 << 30 if on_gpu else max(room, 8 * (line + 64)))
                 budget = state_bytes(algorithm, self.graph) + 2 * self.nbytes + (1 << 30) if on_gpu else None
-                with hl.prepare(stored, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
+                with hl.prepare(on_disk, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
                     if on_gpu:
                         (store,) = prepared.through
                         assert store.budget == room, "another cache is compared"

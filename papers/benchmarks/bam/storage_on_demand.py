@@ -1,7 +1,7 @@
 """Reads and writes that a GPU's threads ask for by themselves (Mailthody 2022, sections 5.4, 5.5 and 7.1.8), beside what bounds
 them.
 
-Devices in memory (native/storage/memory_namespace.hpp) have the controller and the link to themselves; each of its threads is a
+Devices in memory (hinterland_papers/bam/devices.py) have the controller and the link to themselves; each of its threads is a
 controller with queues of its own. A file has its disk, beside run_raw of the same blocks. Hits are compared with plain pointers
 to the same numbers. On a CPU it runs small. (Access patterns are in storage_patterns.)
 """
@@ -25,8 +25,10 @@ from hinterland import _core
 from hinterland.probe.storage import DEPTH
 from hinterland.runtime import devices
 from hinterland.runtime.params import struct
-from hinterland.storage.on_device import Backing, DeviceStore, read_elements
-from hinterland.storage.writes import write_elements
+from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland_papers import _core as papers_core
+from hinterland_papers.bam.devices import Device
+from hinterland_papers.bam.elements import read_elements, write_elements
 from hinterland_papers.bam.latency import time_reads
 from hinterland_papers.bam.patterns import PATTERNS, read_pattern
 
@@ -87,7 +89,7 @@ def _missed(store: DeviceStore, x: torch.Tensor, count: int, device: torch.devic
 def _store(
     x: torch.Tensor, device: torch.device, budget: int, line_bytes: int, timing: str = "none", **more: Any
 ) -> DeviceStore:
-    backing = Backing(address=x.data_ptr(), bytes=x.nbytes, timing=timing)
+    backing = Device(address=x.data_ptr(), bytes=x.nbytes, timing=timing)
     return DeviceStore(backing, device, budget, line_bytes, **more)
 
 
@@ -112,7 +114,7 @@ def _devices(device: torch.device, small: bool, folder: Path) -> list[dict[str, 
     for line in (512, 4096):
         for count in (1, 2) if small else (1, 2, 4, 8):
             dealt = [x.view(-1, line // 8)[i::count].contiguous() for i in range(count)]
-            parts = tuple(Backing(address=part.data_ptr(), bytes=part.nbytes, timing="optane") for part in dealt)
+            parts = tuple(Device(address=part.data_ptr(), bytes=part.nbytes, timing="optane") for part in dealt)
             backing = Backing(parts=parts, stripe=line)
             store = DeviceStore(
                 backing, device, 4 << 20 if small else 256 << 20, line, channels=4 * count, depth=1024, threads=count
@@ -232,7 +234,7 @@ def _stages(device: torch.device, small: bool, folder: Path) -> list[dict[str, A
     """Devices as slow as real ones: microseconds of one read alone, stage by stage, and the rate of many."""
     x = _memory(_bytes(small))
     found = Rows()
-    for name in _core.CONTROLLER_TIMINGS:
+    for name in papers_core.TIMINGS:
         _core.count_stages(True)
         store = _store(x, device, 4 << 20 if small else 256 << 20, 4096, timing=name, channels=8, threads=2 if small else 8)
         _core.count_stages(False)

@@ -18,7 +18,8 @@ from benchmarks._rows import Rows
 from hinterland.memory.allocator import allocate
 from hinterland.runtime import devices
 from hinterland.runtime.params import Params, struct
-from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland.storage.on_device import DeviceStore
+from hinterland_papers.bam.devices import Device
 from hinterland_papers.bam.patterns import PATTERNS, Pattern, read_pattern
 
 _Array = struct("memory::ArrayWords")
@@ -53,7 +54,7 @@ def _patterns(x: torch.Tensor, line: int, device: torch.device, small: bool) -> 
         ("misses", x.nbytes // 16, "none"),
         ("optane", x.nbytes // 16, "optane"),
     ):
-        backing = Backing(address=x.data_ptr(), bytes=x.nbytes, timing=timing)
+        backing = Device(address=x.data_ptr(), bytes=x.nbytes, timing=timing)
         threads = 2 if small else 8
         store = DeviceStore(backing, device, room, line, channels=2 * threads, depth=256 if small else 1024, threads=threads)
         arrays[name] = store, store.array(_FIRST)

@@ -22,7 +22,8 @@ from benchmarks._rows import Rows
 from hinterland.runtime import devices
 from hinterland.runtime.errors import DeviceError
 from hinterland.runtime.params import Params
-from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland.storage.on_device import DeviceStore
+from hinterland_papers.bam.devices import Device
 from hinterland_papers.bam.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, Pattern, read_pattern, replicated
 
 _FIRST = 65536  # lines of any size begin there
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def _store(x: torch.Tensor, room: int, device: torch.device, small: bool, timing: str = "none") -> DeviceStore:
     threads = 2 if small else 8
-    backing = Backing(address=x.data_ptr(), bytes=x.nbytes, timing=timing)
+    backing = Device(address=x.data_ptr(), bytes=x.nbytes, timing=timing)
     depth = 64 if small else 256
     return DeviceStore(backing, device, room, _LINE, channels=2 * threads, depth=depth, threads=threads)
 

@@ -4,7 +4,7 @@
 #include "bindings.hpp"
 #include "core/bind_team.hpp"
 #include "core/team.hpp"
-#include "hinterland/storage/page_store.hpp"
+#include "hinterland_papers/bam/array.hpp"
 #include "hinterland_papers/bam/stored_params.hpp"
 
 namespace hinterland::native {
@@ -17,7 +17,7 @@ template <class Edge>
 void search(const bam::EmogiDeepParams& p) {
   ThreadTeam team;
   if (p.stored.edges.store != nullptr)
-    bam::search_by_tiles<Edge, storage::OnStorage<storage::DeviceStore>>(team, p);
+    bam::search_by_tiles<Edge, bam::DeviceSources>(team, p);
   else
     bam::search_by_tiles<Edge, memory::Unmetered>(team, p);
 }

@@ -1,10 +1,8 @@
 // A search of many levels by active tiles, in one launch: bam/deep.hpp.
-#include "hinterland/storage/page_store.hpp"
+#include "hinterland_papers/bam/array.hpp"
 #include "hinterland_papers/bam/deep.hpp"
 
 namespace hinterland::bam {
-
-using OnStorage = storage::OnStorage<storage::DeviceStore>;
 
 template <class Edge, class Sources>
 __global__ void __launch_bounds__(kEmogiWarps* kWarpLanes) emogi_deep_search(const __grid_constant__ EmogiDeepParams p) {

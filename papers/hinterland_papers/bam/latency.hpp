@@ -3,11 +3,9 @@
 // (native/storage/serving.hpp).
 #pragma once
 
-#include "hinterland/storage/reads.hpp"
+#include "hinterland_papers/bam/array.hpp"
 
 namespace hinterland::bam {
-
-using namespace storage;  // whose lines are read
 
 // All in ns of this processor's clock, added up.
 struct LatencySums {
@@ -30,7 +28,7 @@ struct LatencyParams {
 
 // By one warp.
 HINTERLAND_FN void time_reads(const LatencyParams& p) {
-  const Stored<int64_t, DeviceStore> array(p.array, 0);
+  const Array<int64_t, DeviceStore> array(p.array, 0);
   const DeviceStore& store = *array.store;
   LatencySums sums{};
   for (int64_t i = 0; i < p.count; ++i) {

@@ -5,7 +5,6 @@
 #include <omp.h>
 
 #include "bindings.hpp"
-#include "hinterland/storage/page_store.hpp"
 #include "hinterland_papers/bam/latency.hpp"
 #include "memory/array_words.hpp"
 
@@ -33,7 +32,7 @@ void read_in_pattern(const bam::PatternParams& params, int64_t threads) {
 template <class Pattern>
 void read_in_pattern(const bam::PatternParams& params, int64_t threads, int64_t replicas) {
   if (params.array.store == nullptr) return read_in_pattern<Pattern, memory::Unmetered>(params, threads);
-  replicas == 1 ? read_in_pattern<Pattern, storage::DeviceSources>(params, threads)
+  replicas == 1 ? read_in_pattern<Pattern, bam::DeviceSources>(params, threads)
                 : read_in_pattern<Pattern, bam::Replicated<kReplicas>>(params, threads);
 }
 

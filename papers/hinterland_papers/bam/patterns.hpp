@@ -19,11 +19,9 @@
 #pragma once
 
 #include "hinterland/core/philox.hpp"
-#include "hinterland/storage/reads.hpp"
+#include "hinterland_papers/bam/array.hpp"
 
 namespace hinterland::bam {
-
-using namespace storage;  // whose lines are read
 
 struct PatternParams {
   memory::ArrayWords array;
@@ -141,17 +139,17 @@ struct SleepsUpTo : Here {
   }
 };
 template <uint32_t kMost>
-using WithSleep = OnStorage<PageStore<Staged, SleepsUpTo<kMost>>>;
+using WithSleep = OnStorage<PageStore<SleepsUpTo<kMost>>>;
 
 // Replicated line state, at its best: ArrayWords::store names kReplicas stores that lie one after the other, each with all lines,
 // of which a multiprocessor has its own.
 template <uint32_t kReplicas>
 struct Replicated {
   template <class T>
-  struct Large : Stored<T, DeviceStore> {
+  struct Large : Array<T, DeviceStore> {
     HINTERLAND_FN Large(const memory::ArrayWords& words, int64_t /*count*/)
-        : Stored<T, DeviceStore>(Positions<T>(words),
-                                 static_cast<const DeviceStore*>(words.store)[Here::number() % kReplicas]) {}
+        : Array<T, DeviceStore>(Positions<T>(words), static_cast<const DeviceStore*>(words.store)[Here::number() % kReplicas]) {
+    }
   };
 };
 

@@ -5,7 +5,7 @@
 
 #include "bindings.hpp"
 #include "core/pool.hpp"
-#include "hinterland/storage/page_store.hpp"
+#include "hinterland_papers/bam/array.hpp"
 #include "hinterland_papers/bam/stored_params.hpp"
 
 namespace nb = nanobind;
@@ -47,7 +47,7 @@ void level_of(const bam::EmogiStoredParams& params, const std::string& policy) {
 
 template <class App, class Edge>
 void level_of(const bam::EmogiStoredParams& params, const std::string& policy) {
-  params.edges.store != nullptr ? level_of<App, Edge, storage::OnStorage<storage::DeviceStore>>(params, policy)
+  params.edges.store != nullptr ? level_of<App, Edge, bam::DeviceSources>(params, policy)
                                 : level_of<App, Edge, memory::Unmetered>(params, policy);
 }
 

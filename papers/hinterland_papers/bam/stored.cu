@@ -1,10 +1,8 @@
 // One level of a traversal of EMOGI whose edges are read through a source: bam/stored.hpp.
-#include "hinterland/storage/page_store.hpp"
+#include "hinterland_papers/bam/array.hpp"
 #include "hinterland_papers/bam/stored.hpp"
 
 namespace hinterland::bam {
-
-using OnStorage = storage::OnStorage<storage::DeviceStore>;
 
 template <class App, class Assignment, class Edge, bool kCopies, class Sources>
 __global__ void __launch_bounds__(kEmogiWarps* kWarpLanes) emogi_stored_level(const __grid_constant__ EmogiStoredParams p) {

@@ -44,11 +44,11 @@ def _instance(algorithm: str, policy: str, edge_bytes: int, sources: str) -> str
 
 KERNELS = kernel_file(
     "bam/stored.cu",
-    tuple(_instance(algorithm, policy, 4, "OnStorage") for algorithm in _APPS for policy in _POLICIES),
+    tuple(_instance(algorithm, policy, 4, "DeviceSources") for algorithm in _APPS for policy in _POLICIES),
     apart=True,
 )
 
-DEEP = kernel_file("bam/deep.cu", ("emogi_deep_search<int32_t, OnStorage>",), apart=True)
+DEEP = kernel_file("bam/deep.cu", ("emogi_deep_search<int32_t, DeviceSources>",), apart=True)
 
 
 class StoredEdges(NamedTuple):
@@ -192,4 +192,4 @@ class _Through(Traversal):
 
     @property
     def _sources(self) -> str:
-        return "memory::Unmetered" if self.through is None else "OnStorage"
+        return "memory::Unmetered" if self.through is None else "DeviceSources"

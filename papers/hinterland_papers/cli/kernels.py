@@ -14,6 +14,6 @@ def register(app: typer.Typer) -> None:
 
 def register_all() -> None:
     """A kernel is known once its module is imported."""
-    from ..bam import latency, patterns, stored  # noqa: F401
+    from ..bam import elements, latency, patterns, stored  # noqa: F401
     from ..emogi import traversal  # noqa: F401
     from ..mgg import kernel  # noqa: F401

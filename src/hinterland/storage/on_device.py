@@ -28,11 +28,10 @@ from .cache import StorageStats
 from .layout import Volume
 from .names import reading
 from .volume import MODES
-from .writes import flush
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
 _Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePair"), struct("storage::BlockRange")
-_Control, _Array, _Read = struct("storage::StoreControl"), struct("memory::ArrayWords"), struct("storage::ReadParams")
+_Control, _Array, _Flush = struct("storage::StoreControl"), struct("memory::ArrayWords"), struct("storage::FlushParams")
 _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
 _FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
@@ -46,11 +45,7 @@ _ALIGNED = 4096  # frames begin at a page
 _ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for
 _SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
 
-KERNELS = KernelFile(
-    "storage/reads.cu",
-    tuple(f"read_kernel<{kind}, {of}>" for kind in ("int32_t", "int64_t") for of in ("DeviceSources", "memory::Unmetered")),
-    apart=True,
-)
+KERNELS = KernelFile("storage/flush.cu", ("write_back_kernel", "flush_kernel"), apart=True)
 
 
 class OpenFiles(Protocol):
@@ -68,19 +63,13 @@ class OpenFiles(Protocol):
 
 @dataclass(frozen=True)
 class Backing:
-    """What a store's device has: a file, or ``bytes`` bytes at ``address`` as slow as ``timing`` says
-    (``_core.CONTROLLER_TIMINGS``); ``faults``, drawn by ``seed``: how many commands of a thousand fail, by name.
+    """What a store's device has: a file, or ``parts``.
 
-    Or ``parts``: ``stripe`` bytes are dealt to each in turn, from its byte ``base`` on; with 0 each is a copy.
+    ``stripe`` bytes are dealt to each part in turn, from its byte ``base`` on; with 0 each is a copy.
 
     ``held``: the mode of the array that has it open, which is its writer then; a store writes it if that is ``"r+"``."""
 
-    path: str | None = None
-    address: int = 0
-    bytes: int = 0
-    timing: str = "none"
-    faults: tuple[tuple[str, int], ...] = ()
-    seed: int = 0
+    path: str = ""
     parts: tuple[Backing, ...] = ()
     stripe: int = 0
     base: int = 0
@@ -97,22 +86,17 @@ class Backing:
         """What a sentence calls it."""
         if self.parts:
             return ", ".join(part.name for part in self.parts)
-        return "memory" if self.path is None else os.path.realpath(self.path)
+        return os.path.realpath(self.path)
 
     def blocks(self, writable: bool, copies: list[tuple[Backing, Any]]) -> _core.Namespace:
         """For a controller. What has copies is added to ``copies``, with its blocks, which count reads that failed."""
-        blocks: _core.Namespace
-        if self.parts:
-            spread = _core.spread_blocks([part.blocks(writable, copies) for part in self.parts], self.stripe, self.base)
-            if not self.stripe:
-                copies.append((self, spread))
-            blocks = spread
-        elif self.path is not None:
+        if not self.parts:
             writes = writable and self.held != "r"
-            blocks = _core.file_blocks(os.fspath(self.path), writes, _FILE_DEPTH, claims=self.held is None)
-        else:
-            blocks = _core.memory_blocks(self.address, self.bytes, _core.CONTROLLER_TIMINGS[self.timing])
-        return _core.faulty_blocks(blocks, dict(self.faults), self.seed) if self.faults else blocks
+            return _core.file_blocks(os.fspath(self.path), writes, _FILE_DEPTH, claims=self.held is None)
+        spread = _core.spread_blocks([part.blocks(writable, copies) for part in self.parts], self.stripe, self.base)
+        if not self.stripe:
+            copies.append((self, spread))
+        return spread
 
 
 def _parts(depth: int) -> list[int]:
@@ -420,11 +404,6 @@ class DeviceStore(Shown):
         """Bytes of the device's memory that it takes."""
         return sum(part.nbytes for part in self.held) + self.words.nbytes
 
-    @property
-    def pinned_bytes(self) -> int:
-        """Bytes of host memory that it takes."""
-        return self._shared.nbytes
-
     @contextmanager
     def live(self) -> Iterator[None]:
         """A with-block in which kernels on the current stream use the store: the controller's threads are awake. Its end waits
@@ -474,11 +453,18 @@ class DeviceStore(Shown):
             StorageError: the first page that could not be written, or that the device could not make it durable. What was not
                 written is still held, and the next flush tries again.
         """
-        if self.mode == "r+":
-            with self.live():
-                if self.device.type == "cuda":
-                    torch.cuda.synchronize(self.device)  # other streams as well
-                flush(self.address, self.num_slots, self.device)
+        if self.mode != "r+":
+            return
+        params = _Flush(store=self.address)
+        with self.live():
+            if self.device.type == "cpu":
+                _core.flush_stored(params.address)
+                return
+            torch.cuda.synchronize(self.device)  # other streams as well
+            block = _core.FLUSH_THREADS
+            blocks = min(resident_blocks(KERNELS, "write_back_kernel", self.device, block), -(-self.num_slots // block))
+            launch(KERNELS, "write_back_kernel", self.device, blocks, block, params)
+            launch(KERNELS, "flush_kernel", self.device, 1, 1, params)
 
     def take_beside(self) -> tuple[int, int] | None:
         """Of the first element that kernels wrote to an array that does not have it, the array's ``home`` and the element's
@@ -576,49 +562,6 @@ class DeviceStore(Shown):
 
     def _facts(self) -> dict[str, Any]:
         return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "slots": self.num_slots}
-
-
-def read_elements(
-    words: Params,
-    elements: int,
-    dtype: torch.dtype,
-    device: torch.device,
-    at: torch.Tensor | None,
-    count: int,
-    keeps: bool = True,
-) -> tuple[torch.Tensor | None, torch.Tensor]:
-    """Elements of an array by a kernel, each by itself: the micro-benchmark of on-demand reads.
-
-    Args:
-        words: of the array; a null ``store`` means that ``home`` is its address.
-        elements: of the array.
-        dtype: int32 or int64.
-        device: which reads.
-        at: int64 ``[count]`` on the device; None reads all in order, ``count`` times.
-        keeps: whether what was read is returned, ``[count]``.
-
-    Returns:
-        The elements or None, and their sum, int64 ``[1]`` modulo 2^64, both on the device.
-    """
-    out = torch.empty(count, dtype=dtype, device=device) if keeps else None
-    total = torch.zeros(1, dtype=torch.int64, device=device)
-    params = _Read(
-        array=words,
-        elements=elements,
-        at=0 if at is None else at.data_ptr(),
-        count=count,
-        to=0 if out is None else out.data_ptr(),
-        sum=total.data_ptr(),
-    )
-    if device.type == "cpu":
-        _core.read_stored(params.address, dtype.itemsize)
-        return out, total
-    family = "DeviceSources" if words.store else "memory::Unmetered"
-    instance = f"read_kernel<int{8 * dtype.itemsize}_t, {family}>"
-    block = _core.READ_THREADS
-    grid = min(resident_blocks(KERNELS, instance, device, block), -(-count // block))
-    launch(KERNELS, instance, device, max(grid, 1), block, params)
-    return out, total
 
 
 def hole_of(path: str, begin: int) -> tuple[int, int]:

@@ -10,7 +10,7 @@ using namespace test;
 
 namespace {
 
-using Through = storage::OnStorage<Storage<Staged>::Store>;
+using Through = bam::OnStorage<Storage::Store>;
 
 template <class Edge>
 struct LookingTeam : LaneTeam {
@@ -30,7 +30,7 @@ struct LookingTeam : LaneTeam {
 
 template <class Edge>
 bool agrees(unsigned seed) {
-  Storage<Staged> storage({.line = 512}, Faults{.late = 4, .reorder = true}, seed);
+  Storage storage({.line = 512}, Faults{.late = 4, .reorder = true}, seed);
   DeepSearch<Edge> search(seed);
   if (!search.edges.empty()) std::memcpy(&storage.disk()[512], search.edges.data(), search.edges.size() * sizeof(Edge));
   search.params.stored.edges = {reinterpret_cast<const void*>(uint64_t{512}), nullptr, nullptr, &storage.store};

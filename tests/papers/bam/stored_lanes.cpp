@@ -9,7 +9,7 @@ using namespace test;
 
 namespace {
 
-using Through = storage::OnStorage<Storage<Staged>::Store>;
+using Through = bam::OnStorage<Storage::Store>;
 
 struct Visits : emogi::EmogiApp {
   using Value = int64_t;
@@ -26,7 +26,7 @@ template <class Assignment, class Edge, bool kCopies>
 bool once_each(unsigned seed, int64_t largest_size) {
   constexpr int64_t kWarpsOfBlock = 2;
   std::mt19937 random(seed);
-  Storage<Staged> storage({.line = 512}, Faults{.late = 4, .reorder = true}, seed);
+  Storage storage({.line = 512}, Faults{.late = 4, .reorder = true}, seed);
   const int64_t vertices = 1 + random() % 100, size = 1 + random() % largest_size;
   std::vector<int64_t> offsets{0};
   for (int64_t v = 0; v < vertices; ++v) {

@@ -9,8 +9,9 @@ import torch
 
 from hinterland.memory.allocator import allocate
 from hinterland.runtime.params import struct
-from hinterland.storage.on_device import Backing, DeviceStore
+from hinterland.storage.on_device import DeviceStore
 from hinterland_papers import FOLDER
+from hinterland_papers.bam.devices import Device
 from hinterland_papers.bam.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, read_pattern, replicated
 
 from ...programs import NATIVE, compiled, needs_compiler, run
@@ -28,7 +29,7 @@ def test_the_sum_is_that_of_all_elements(device: torch.device, name: str, line_b
     held.copy_(torch.randint(-(2**62), 2**62, held.shape, generator=torch.Generator().manual_seed(2)))
     x = held[FIRST // 8 :][:elements]
     there = x.to(device)
-    backing = Backing(address=held.data_ptr(), bytes=held.nbytes)
+    backing = Device(address=held.data_ptr(), bytes=held.nbytes)
     store = DeviceStore(backing, device, 40 * 8 * (line_bytes + 16), line_bytes, channels=2, depth=64, threads=2)
     plain = read_pattern(PATTERNS[name], _Array(home=there.data_ptr()), elements, line_bytes, device)
     with store.live():
@@ -42,7 +43,7 @@ def test_the_sum_is_that_of_all_elements(device: torch.device, name: str, line_b
 def test_replicas_are_read_as_one_store(device: torch.device) -> None:
     elements = 20_000
     held = torch.arange((2 * FIRST + elements * 8) // 8)
-    backing = Backing(address=held.data_ptr(), bytes=held.nbytes)
+    backing = Device(address=held.data_ptr(), bytes=held.nbytes)
     stores = [DeviceStore(backing, device, "256KiB", channels=1, depth=64, threads=1) for _ in range(REPLICAS)]
     words = replicated(stores, FIRST)
     for pattern in (PATTERNS["a warp a line"], HOT):

@@ -127,7 +127,7 @@ class Shared {
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < kThreads; ++i) threads.emplace_back([this, i, commands] { serve(i, commands); });
     for (std::thread& thread : threads) thread.join();
-    CHECK(queue_.pair.outstanding() == 0 && queue_.pair.control->unexpected == 0, "at rest");
+    CHECK(outstanding(queue_.pair) == 0 && queue_.pair.control->unexpected == 0, "at rest");
   }
 
   uint16_t run(uint64_t thread, const SubmissionEntry& entry) {

@@ -40,7 +40,7 @@ ERRORS = "".join(
 
 def program(folder: Path) -> Path:
     """nvme.cpp and the library's sources as one static program."""
-    folders = ("-I", ROOT / "include", "-I", ROOT / "native")
+    folders = ("-I", ROOT / "include", "-I", ROOT / "native", "-I", ROOT / "papers")
     flags = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-static", *folders)
 
     def compile_one(source: Path) -> Path:

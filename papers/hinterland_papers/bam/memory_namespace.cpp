@@ -1,4 +1,4 @@
-#include "storage/memory_namespace.hpp"
+#include "hinterland_papers/bam/memory_namespace.hpp"
 
 #include <algorithm>
 #include <chrono>

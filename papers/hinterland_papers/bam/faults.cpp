@@ -1,4 +1,4 @@
-#include "storage/faults.hpp"
+#include "hinterland_papers/bam/faults.hpp"
 
 #include <algorithm>
 
