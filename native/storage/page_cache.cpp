@@ -6,6 +6,7 @@
 
 #include "core/errors.hpp"
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "storage/team.hpp"
 #include "storage/turn.hpp"
 
@@ -15,10 +16,8 @@ using storage::Found, storage::Line, storage::Page, storage::Try;
 
 namespace {
 
-constexpr auto kPatience = std::chrono::milliseconds(100);  // for others to make room; chosen, not measured
-constexpr auto kLongestWait = std::chrono::seconds(60);     // for one page: a disk that answers takes milliseconds
+constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
 constexpr auto kNap = std::chrono::milliseconds(1);
-constexpr size_t kWrittenTogether = 32;  // pages that a thread of a flush takes at a time: chosen, not measured
 
 }  // namespace
 
@@ -196,7 +195,7 @@ void PageCache::flush() {
   std::string error;
   std::mutex guard;
   std::atomic<size_t> next{0};
-  const size_t threads = std::min(static_cast<size_t>(num_threads()), due.size() / kWrittenTogether + 1);
+  const size_t threads = std::min(static_cast<size_t>(num_threads()), due.size() / kPagesFlushed + 1);
   parallel_team(static_cast<int>(threads), [&] {
     const int64_t started = thread_cpu_ns();
     const std::string failed = write_due(due, next);
@@ -225,9 +224,9 @@ std::string PageCache::write_due(std::span<Due> due, std::atomic<size_t>& next) 
       under_way.resize(left);
       if (under_way.size() != before) waiting.got_on();
       while (!refused) {
-        const size_t first = next.fetch_add(kWrittenTogether, std::memory_order_relaxed);
+        const size_t first = next.fetch_add(kPagesFlushed, std::memory_order_relaxed);
         if (first >= due.size()) break;
-        for (Due& one : due.subspan(first, std::min(kWrittenTogether, due.size() - first)))
+        for (Due& one : due.subspan(first, std::min(kPagesFlushed, due.size() - first)))
           if (!is_over(one, device, error, refused)) under_way.push_back(one);
       }
     }
@@ -305,7 +304,7 @@ bool Turn::has_room(Page page) {
   return device_.has_room(page);
 }
 
-bool Waiting::is_long() const { return std::chrono::steady_clock::now() - since_ > kPatience; }
+bool Waiting::is_long() const { return std::chrono::steady_clock::now() - since_ > kRoomPatience; }
 
 void Waiting::wait() {
   if (std::chrono::steady_clock::now() - since_ > kLongestWait)

@@ -14,6 +14,7 @@ from .. import _core
 from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
+from ..runtime.thresholds import FEWEST_OFFSETS, LEAST_LINES, LONG_CHUNK
 from ..storage import StorageCache
 from ..storage.cache import reading
 from ..storage.layout import Volume
@@ -25,8 +26,6 @@ from .lists import NeighborLists
 
 _WORDS, _OFFSETS, _ARRAY = struct("graph::GraphWords"), struct("graph::Offsets"), struct("memory::ArrayWords")
 WORDS_BYTES = 2 * ctypes.sizeof(_WORDS)  # with reads counted, and without
-_LEAST_LINES = 1 << 10  # of a GPU's cache: some for each warp that reads. Chosen, not measured
-_AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together: chosen, not measured
 
 
 @dataclass
@@ -266,7 +265,7 @@ class View:
     def _parts(self) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Ranges of vertices with their offsets as int64. What is made of a range takes some 40 bytes for each of its vertices,
         less than any algorithm's state."""
-        fewest, most = _AT_ONCE
+        fewest, most = FEWEST_OFFSETS, LONG_CHUNK
         step = max(fewest, min(self.lists.num_lists // 8, most))
         for begin in range(0, self.lists.num_lists, step):
             end = min(begin + step, self.lists.num_lists)
@@ -338,7 +337,7 @@ def _volumes(lists: NeighborLists) -> list[Volume]:
 
 def least_lines_bytes(lists: NeighborLists) -> int:
     """What a GPU's cache of lists on storage takes with as few lines as get on; 0 where all lie in memory."""
-    return sum(queues_of(lists, cache).device_bytes + _LEAST_LINES * (cache.line_bytes + 64) for cache in lists.caches)
+    return sum(queues_of(lists, cache).device_bytes + LEAST_LINES * (cache.line_bytes + 64) for cache in lists.caches)
 
 
 def queues_of(lists: NeighborLists, cache: StorageCache, shares: int = 1) -> Queues:

@@ -22,6 +22,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from ..runtime.shown import Shown, Size
+from ..runtime.thresholds import CONTROLLER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
 from .cache import StorageStats
@@ -34,7 +35,6 @@ _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage:
 _Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePair"), struct("storage::BlockRange")
 _Control, _Array, _Read = struct("storage::StoreControl"), struct("memory::ArrayWords"), struct("storage::ReadParams")
 _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
-_FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
 _BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
 _PAGE_SHIFT, _LEAST_PAGE_BITS = 23, 17  # of the page in it, and of its number; what is above them counts turns
@@ -109,7 +109,7 @@ class Backing:
             blocks = spread
         elif self.path is not None:
             writes = writable and self.held != "r"
-            blocks = _core.file_blocks(os.fspath(self.path), writes, _FILE_DEPTH, claims=self.held is None)
+            blocks = _core.file_blocks(os.fspath(self.path), writes, CONTROLLER_DEPTH, claims=self.held is None)
         else:
             blocks = _core.memory_blocks(self.address, self.bytes, _core.CONTROLLER_TIMINGS[self.timing])
         return _core.faulty_blocks(blocks, dict(self.faults), self.seed) if self.faults else blocks

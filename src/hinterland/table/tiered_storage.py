@@ -16,11 +16,12 @@ from ..memory.count import TierCount, count_rows
 from ..memory.gather import OneRange, SlotMap, copy_rows
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
+from ..runtime.thresholds import BOUNCE_BYTES
 from .host import HostTable
 from .rows import as_words, row_numbers
 from .stored import StoredTable
 from .table import Table
-from .tiered import _BOUNCE, Asked, Devices, TieredTensor, _Home, _State, _Tiers, homes_of, new_state
+from .tiered import Asked, Devices, TieredTensor, _Home, _State, _Tiers, homes_of, new_state
 from .tiers import StoredTierPlan, plan_stored_tiers
 
 
@@ -228,7 +229,7 @@ class _StoredTiers(_Tiers):
             for home in self.homes if plan.slot_bytes else []:
                 home.id_map(plan).copy_(self.place_of)
             rows, places = order[: plan.held].sort()
-        step = max(1, _BOUNCE // max(plan.row_bytes, 1))
+        step = max(1, BOUNCE_BYTES // max(plan.row_bytes, 1))
         bounce = HostTable.empty((min(step, plan.held), *self.file.shape[1:]), self.file.dtype)
         # Without links each GPU fills its own memory; else the first fills all: rows go where they live, and are replicated.
         homes = self.homes if plan.unlinked else self.homes[:1]
@@ -263,7 +264,7 @@ class _StoredTiers(_Tiers):
 
     def _put_back(self, places: torch.Tensor) -> None:
         device, near = self._worker(self.homes[0] if self.homes else None)
-        for part in places.split(max(1, _BOUNCE // max(self.plan.row_bytes, 1))) if len(places) else ():
+        for part in places.split(max(1, BOUNCE_BYTES // max(self.plan.row_bytes, 1))) if len(places) else ():
             rows = torch.empty((len(part), *self.file.shape[1:]), dtype=self.file.dtype, device=device)
             copy_rows(near.table, near.rows, self.plan.row_bytes, rows, part.to(device) - near.first)
             self.file.scatter_(part if self.row_of is None else self.row_of[part].long(), rows)

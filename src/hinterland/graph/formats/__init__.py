@@ -19,6 +19,7 @@ from ... import _core
 from ...runtime import arguments, devices
 from ...runtime.errors import ConfigError, FormatError, GraphError, HinterlandError, OutOfMemory
 from ...runtime.files import check_place
+from ...runtime.thresholds import HOST_BUDGET
 from ...runtime.units import parse_bytes
 from ...storage import StorageCache
 from ..arrays import WEIGHT_TYPES, check_neighbors, pieces, placements
@@ -50,7 +51,6 @@ class InPlace(TypedDict, total=False):
     cache: StorageCache | None
 
 
-_HOST_BUDGET = "256MiB"  # chosen, not measured
 # Bytes of a page by those of the budget, the first that is reached: docs/storage.md has times of the first two. A cache needs
 # some pages for each of its threads.
 _LINES = ((16 << 20, 16384), (256 << 10, 4096), (0, 512))
@@ -335,7 +335,7 @@ def _cache(
             raise ConfigError("cache= keeps pages of a graph on storage within its own budget; leave out host_budget")
         return cache
     if "storage" in placed.values():
-        budget = parse_bytes(_HOST_BUDGET if host_budget is None else host_budget)
+        budget = parse_bytes(HOST_BUDGET if host_budget is None else host_budget)
         here = budget // 2 if devices.cuda_available() else budget  # the rest is for pages on their way to a GPU
         return StorageCache(here, next(line for least, line in _LINES if budget >= least))
     if host_budget is not None:
