@@ -14,8 +14,7 @@ FILES = [
     for name in ("include/hinterland/core/thresholds.hpp", "native/core/thresholds.hpp", "src/hinterland/runtime/thresholds.py")
 ]
 KINDS = ("Measured", "Derived", "Guess")
-# In C++ a comment stands above, in Python behind.
-_CPP = re.compile(r"(?:^// (?P<why>.*)\n)?^inline constexpr (?:\w+) (?P<name>\w+) = .*;$", re.MULTILINE)
+_CPP = re.compile(r"^inline constexpr \w+ (?P<name>\w+) = .*?;(?:  // (?P<why>.*))?$", re.MULTILINE)
 _PYTHON = re.compile(r"^(?P<name>[A-Z_]+) = .*?(?:  # (?P<why>.*))?$", re.MULTILINE)
 
 
@@ -39,7 +38,7 @@ ALL = [one for file in FILES for one in thresholds(file, file.read_text())]
 
 def sources() -> dict[Path, str]:
     """What may use a threshold; the headers are in include/, whatever a build has copied into the package."""
-    found = (path for top in ("include", "native", "src") for path in (ROOT / top).rglob("*"))
+    found = (path for top in ("include", "native", "src", "papers") for path in (ROOT / top).rglob("*"))
     kept = [path for path in found if path.suffix in (".py", ".hpp", ".cpp", ".cu")]
     return {path: path.read_text() for path in kept if (ROOT / "src/hinterland/include") not in path.parents}
 
@@ -71,7 +70,7 @@ def test_nothing_else_is_said_to_be_chosen():
     assert chosen.search("// 10 us: chosen, not\n// measured") and chosen.search("Chosen, not measured:")
 
 
-@pytest.mark.parametrize("why", ["", "// Elements.\n", "// Derived: from a Guess.\n"])
+@pytest.mark.parametrize("why", ["", "  // elements", "  // Derived: from a Guess"])
 def test_what_says_nothing_is_found(why):
-    (found,) = thresholds(FILES[0], f"{why}inline constexpr int64_t kPieces = 1 << 20;\n")
+    (found,) = thresholds(FILES[0], f"inline constexpr int64_t kPieces = 1 << 20;{why}\n")
     assert found.name == "kPieces" and len(found.kinds) != 1
