@@ -19,6 +19,7 @@
 #include <type_traits>
 
 #include "core/parallel.hpp"
+#include "core/thresholds.hpp"
 #include "hinterland/core/platform.hpp"
 
 namespace hinterland::native {
@@ -199,8 +200,6 @@ void parallel_pieces(int64_t count, const Body& body, int64_t piece = kItemsOfPi
   parallel_tasks(count / piece + (count % piece != 0),
                  [&](int64_t i, int) { body(i * piece, std::min((i + 1) * piece, count)); });
 }
-
-inline constexpr int64_t kItemsOfChunk = 1024;  // that a thread takes at a time, by default: chosen, not measured
 
 // body(i) for i in [0, count), in such pieces.
 template <class Body>

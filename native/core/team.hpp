@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "hinterland/core/atomic.hpp"
 
 namespace hinterland::native {
@@ -91,7 +92,7 @@ class ThreadTeam {
   }
 
   // body(begin, end) for pieces of [0, count), each but the last of kPiece items.
-  static constexpr int64_t kPiece = 1 << 14;  // chosen, not measured
+  static constexpr int64_t kPiece = kTeamPiece;
   template <class Body>
   void pieces_for(int64_t count, const Body& body) {
     dynamic_for(ceil_div(count, kPiece),
@@ -101,7 +102,6 @@ class ThreadTeam {
  private:
   // One thread does loops of no more items, or tasks, than these; waking others would take longer (docs/notes/thresholds.md).
   static constexpr int64_t kAlone = 128;
-  static constexpr int64_t kTasksAlone = 16;  // chosen, not measured
   // What a thread takes at a time, at the least: fewer tasks, which are longer. A thread's share of a loop is taken in so many
   // parts (docs/notes/gap-on-16-cores.md).
   static constexpr int64_t kItemsAtOnce = 64, kTasksAtOnce = 4, kParts = 8;

@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "fullgraph/element.hpp"
 #include "fullgraph/params.hpp"
 
@@ -17,8 +18,6 @@ namespace {
 
 using fullgraph::AggregateParams, fullgraph::Reduce;
 
-constexpr int64_t kTasksAtOnce = 16;  // rows that a thread takes at a time: chosen, not measured
-
 // kElements: of a row that a lane takes at a time; kWhole: a row has as many.
 template <class T, class Out, Reduce kReduce, class Place, class Source, int kElements = fullgraph::kCpuElements,
           bool kWhole = false>
@@ -28,7 +27,7 @@ void each_task(const AggregateParams& p) {
   const auto task = [&](int64_t i) {
     for (int64_t tile = 0; tile < tiles; ++tile) Lane(p, tile, 0)(i);
   };
-  parallel_for(p.pieces + p.rows, task, kTasksAtOnce);
+  parallel_for(p.pieces + p.rows, task, kRowTasksTogether);
 }
 
 // What is common has instances of its own: sums and maxima of a type in that type, over what one part has. Of narrow rows they stay

@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "fullgraph/element.hpp"
 #include "fullgraph/params.hpp"
 
@@ -17,13 +18,11 @@ namespace {
 
 using fullgraph::AttentionParams, fullgraph::Pass, fullgraph::Score;
 
-constexpr int64_t kTasksAtOnce = 16;  // heads of rows that a thread takes at a time: chosen, not measured
-
 template <class T, Score kScore, Pass kPass>
 void run(const AttentionParams& p) {
   using Lane = fullgraph::Attention<T, fullgraph::Real<T>, fullgraph::AnyPlace, fullgraph::AnyRows, 1, fullgraph::kMostChannels,
                                     kScore, kPass>;
-  parallel_for((p.pieces + p.rows) * p.heads, [&](int64_t task) { Lane(p, 0)(task); }, kTasksAtOnce);
+  parallel_for((p.pieces + p.rows) * p.heads, [&](int64_t task) { Lane(p, 0)(task); }, kRowTasksTogether);
 }
 
 template <class T, Score kScore>

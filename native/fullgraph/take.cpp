@@ -3,6 +3,7 @@
 
 #include "bindings.hpp"
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "fullgraph/params.hpp"
 
 namespace hinterland::native {
@@ -11,19 +12,17 @@ HINTERLAND_STRUCT(fullgraph::TakeParams, places, place_bytes, count, begin, from
 
 namespace {
 
-constexpr int64_t kRowsAtOnce = 256;  // that a thread takes at a time: chosen, not measured
-
 template <int kUnitBytes>
 void take(const fullgraph::TakeParams& p) {
   const auto some = [&](int64_t first) {
-    const int64_t begin = first * kRowsAtOnce;
+    const int64_t begin = first * kRowsTaken;
     fullgraph::TakeParams part = p;
     part.places = static_cast<const char*>(p.places) + begin * p.place_bytes;
     part.to = p.to + begin * p.units * kUnitBytes;
-    part.count = std::min(kRowsAtOnce, p.count - begin);
+    part.count = std::min(kRowsTaken, p.count - begin);
     fullgraph::take_rows<fullgraph::AnyPlace, fullgraph::AnyRows, kUnitBytes>(part, 0, 1);
   };
-  parallel_for(ceil_div(p.count, kRowsAtOnce), some, 1);
+  parallel_for(ceil_div(p.count, kRowsTaken), some, 1);
 }
 
 void take_rows(const fullgraph::TakeParams& params, int64_t unit_bytes) {

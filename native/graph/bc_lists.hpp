@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/team.hpp"
+#include "core/thresholds.hpp"
 #include "graph/entries.hpp"
 #include "hinterland/graph/bc.hpp"
 
@@ -159,16 +160,13 @@ class BcSearch {
   std::vector<int64_t> order_, begins_, edges_;
 };
 
-// Sources that a thread takes together: chosen, not measured.
-inline constexpr int64_t kSourcesTogether = 4;
-
 // Scores are the same for any number of threads: sums over a few sources each, which are added in the sources' order.
 template <class Graph>
 void betweenness_by_lists(const Graph& graph, const BcListsParams& p) {
-  constexpr int64_t kMostSums = 64, kRoom = 1 << 24;  // sums, bytes: chosen, not measured
   const int64_t size = p.of_edges != 0 ? graph.num_edges : graph.num_vertices, threads = num_threads();
   const int64_t blocks = ceil_div(p.count, kSourcesTogether);
-  const int64_t at_once = std::min(blocks, std::max(threads, std::min(kMostSums, kRoom / (8 * std::max<int64_t>(size, 1)))));
+  const int64_t at_once =
+      std::min(blocks, std::max(threads, std::min(kMostSums, kBytesOfSums / (8 * std::max<int64_t>(size, 1)))));
   std::vector<std::unique_ptr<BcSearch<Graph>>> searches(threads);
   std::vector<double> sums(at_once * size);
   ThreadTeam team;

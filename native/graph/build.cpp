@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "graph/mirror.hpp"
 #include "graph/rows.hpp"
 #include "hinterland/core/atomic.hpp"
@@ -16,7 +17,6 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kHugeRow = 1 << 20;  // rows from here on are sorted by all threads together: chosen, not measured
 // An entry of a row on its way to its slot; `source` is 2 * edge + direction.
 struct Entry {
   int64_t row, neighbor, source;

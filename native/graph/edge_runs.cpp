@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "graph/build.hpp"
 #include "graph/rows.hpp"
 
@@ -17,12 +18,6 @@ namespace hinterland::native {
 
 namespace {
 
-// Few enough to be sorted in a core's cache, 2 x 0.8 MB: chosen, not measured.
-constexpr int64_t kRunEdges = 1 << 16;
-// Parts that rows are filled in, after each of which memory is given back, and entries of one, at least. Chosen, not measured.
-constexpr int64_t kPartsPerThread = 32, kPartEntries = 1 << 15;
-// A part waits while parts before it, this share of all, are not done: their entries are held twice. Chosen, not measured.
-constexpr int64_t kHeldTwice = 8;
 constexpr int64_t kPage = 4096;
 // Bits of a row that a pass of the sort looks at: 10 to 12 are best for 20 bits, 13 for 26 (docs/notes/thresholds.md).
 constexpr int kDigit = 11;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/thresholds.hpp"
 #include "graph/growing.hpp"
 #include "hinterland/graph/csr.hpp"
 
@@ -35,8 +36,8 @@ class SortedRun {
     int64_t row, offset;
   };
 
-  static constexpr int64_t kMarkEvery = 128;  // entries; a mark takes 16 bytes. Chosen, not measured
-  static constexpr int64_t kPadding = 8;      // bytes that may be read behind the last entry
+  static constexpr int64_t kMarkEvery = kEntriesOfMark;
+  static constexpr int64_t kPadding = 8;  // bytes that may be read behind the last entry
 
   SortedRun() = default;
   SortedRun(GrowingBytes bytes, int64_t size, int64_t entries, std::vector<Mark> marks, int neighbor_bytes, WeightType weights)

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "graph/bind_arrays.hpp"
 #include "graph/rows.hpp"
 
@@ -34,14 +35,13 @@ EdgeSource generated_edges(GeneratorKind kind, int64_t edges, uint64_t seed, int
 
 template <class Weight, class Edges>
 void fill_weights(const Edges& edges, const int64_t* names, uint64_t seed, void* weights) {
-  constexpr int64_t kPiece = 1 << 14;  // edges that a thread takes at a time: chosen, not measured
   const graph::EdgeWeight<Weight> weight(seed);
   Weight* const out = static_cast<Weight*>(weights);
   const auto name = [&](int64_t v) { return names == nullptr || v < 0 || v >= edges.vertices ? v : names[v]; };
   parallel_for(
-      ceil_div(edges.count(), kPiece),
+      ceil_div(edges.count(), kEdgesWeighed),
       [&](int64_t piece) {
-        edges.walk(piece * kPiece, min_of((piece + 1) * kPiece, edges.count()),
+        edges.walk(piece * kEdgesWeighed, min_of((piece + 1) * kEdgesWeighed, edges.count()),
                    [&](int64_t i, graph::Edge edge) { out[i] = weight(name(edge.from), name(edge.to)); });
       },
       1);

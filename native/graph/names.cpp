@@ -7,13 +7,13 @@
 
 #include "core/pool.hpp"
 #include "core/sort.hpp"
+#include "core/thresholds.hpp"
 
 namespace hinterland::native {
 
 namespace {
 
 constexpr uint64_t kSign = uint64_t{1} << 63;
-constexpr uint32_t kAhead = 8;  // names whose slots are on their way to the cache: chosen, not measured
 
 // A whole number of 64 bits as it would be printed, no other way to write it; `value` is its bits.
 bool is_whole(std::string_view name, uint64_t& value) {
@@ -113,8 +113,8 @@ const std::vector<int64_t>& Names::number(Batch& batch) {
     Shard& shard = shards_[i];
     const std::scoped_lock held(shard.mutex);
     for (uint32_t k = starts[i]; k < starts[i + 1]; ++k) {
-      if (k + kAhead < starts[i + 1] && !shard.slots.empty()) {
-        __builtin_prefetch(&shard.slots[shard.place_of(batch.asked_[batch.order_[k + kAhead]].hash)]);
+      if (k + kNamesAhead < starts[i + 1] && !shard.slots.empty()) {
+        __builtin_prefetch(&shard.slots[shard.place_of(batch.asked_[batch.order_[k + kNamesAhead]].hash)]);
       }
       batch.numbers_[batch.order_[k]] = shard.number(batch.asked_[batch.order_[k]]) * kShards + i;
     }

@@ -10,11 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "core/thresholds.hpp"
+
 namespace hinterland::native {
 
 class Names {
-  static constexpr int64_t kShards = 256;  // chosen, not measured: threads seldom meet in one, whose table fits a cache
-  static constexpr size_t kShort = 23;     // bytes of a name that lies in its slot, as all 64-bit numbers do
+  static constexpr int64_t kShards = kNameShards;
+  static constexpr size_t kShort = 23;  // bytes of a name that lies in its slot, as all 64-bit numbers do
 
   // A short name's bytes, padded with zeros, and behind them its length; of a long one its hash and its length, and once it is
   // known where it lies in its shard's text.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/team.hpp"
+#include "core/thresholds.hpp"
 #include "graph/bind_views.hpp"
 #include "hinterland/graph/sssp.hpp"
 
@@ -65,14 +66,6 @@ class BinnedPaths {
   }
 
  private:
-  // Chosen, and hardly measured: docs/notes/thresholds.md.
-  static constexpr int64_t kLastBin = 1023;   // for all that lies beyond the others
-  static constexpr int64_t kPiece = 32;       // vertices that a thread takes at a time
-  static constexpr int64_t kOwnEdges = 4096;  // of vertices that it goes on with by itself
-  static constexpr int64_t kAhead = 8;        // vertices of a list for which memory is asked before their turn
-  static constexpr int64_t kEdgesAhead = 64;
-  static constexpr double kBinsInBucket = 8;  // at most, once buckets have grown
-
   using Reached = graph::Reached<Vertex, Key>;
   using List = std::vector<Reached>;
 
@@ -167,7 +160,7 @@ class BinnedPaths {
       List& taken = handed_out_.back();
       in_order_of_edges(taken);
       const int64_t size = static_cast<int64_t>(taken.size());
-      for (int64_t i = 0; i < size; i += kPiece) pieces_.push_back({taken.data() + i, std::min(kPiece, size - i)});
+      for (int64_t i = 0; i < size; i += kPathPiece) pieces_.push_back({taken.data() + i, std::min(kPathPiece, size - i)});
     });
   }
 
@@ -198,8 +191,10 @@ class BinnedPaths {
 
   template <class Counts>
   void visit_going(Finder& finder, Counts& counts) const {
-    const int64_t size = static_cast<int64_t>(finder.going.size()), pieces = ceil_div(size, kPiece);
-    const auto piece = [&](int64_t i) { return Piece{finder.going.data() + i * kPiece, std::min(kPiece, size - i * kPiece)}; };
+    const int64_t size = static_cast<int64_t>(finder.going.size()), pieces = ceil_div(size, kPathPiece);
+    const auto piece = [&](int64_t i) {
+      return Piece{finder.going.data() + i * kPathPiece, std::min(kPathPiece, size - i * kPathPiece)};
+    };
     graph::Ahead<Graph> ahead(graph_);
     for (int64_t i = 0; i < pieces; ++i) {
       ahead(i, pieces, [&](int64_t k) { return ask_for(piece(k)); });
@@ -225,8 +220,8 @@ class BinnedPaths {
   void visit(const Piece& piece, Finder& finder, Counts& counts) const {
     Relax relax{*this, finder, Key{}};
     for (int64_t i = 0; i < piece.count; ++i) {
-      if (i + kAhead < piece.count) ask_for_offsets(piece.first[i + kAhead].vertex);
-      if (i + kAhead / 2 < piece.count) ask_for_edges(piece.first[i + kAhead / 2].vertex);
+      if (i + kPathsAhead < piece.count) ask_for_offsets(piece.first[i + kPathsAhead].vertex);
+      if (i + kPathsAhead / 2 < piece.count) ask_for_edges(piece.first[i + kPathsAhead / 2].vertex);
       const Reached& reached = piece.first[i];
       if (!is_current(reached)) continue;
       const auto list = graph::lists_of(graph_, reached.vertex, true, counts);
@@ -245,7 +240,7 @@ class BinnedPaths {
   void ask_for_edges(Vertex vertex) const {
     if constexpr (requires { graph_.edges.prefetch(0, 0); }) {
       const graph::Piece list = graph_.offsets.list_alone(vertex);
-      const int64_t end = std::min(list.end, list.begin + kEdgesAhead);
+      const int64_t end = std::min(list.end, list.begin + kPathEdgesAhead);
       graph_.edges.prefetch(list.begin, end);
       graph_.weights.prefetch(list.begin, end);
     }

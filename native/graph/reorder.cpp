@@ -5,16 +5,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/thresholds.hpp"
 #include "graph/bind_arrays.hpp"
 #include "graph/rows.hpp"
 
 namespace hinterland::native {
 
 namespace {
-
-// Entries of a list between one that is asked for and the one that is looked at. Chosen: in lists of 64 two cores do as well with
-// none (docs/notes/thresholds.md).
-constexpr int64_t kPrefetchDistance = 16;
 
 // The order in which a queue meets the vertices: order[i] is the i-th. Where the queue runs empty, the next vertex of `roots`
 // (every vertex once) that was not met yet begins anew. The neighbours of a vertex join as its row has them or, with
@@ -46,7 +43,7 @@ void queue_order(const int64_t* indptr, int64_t vertices, NeighborArray neighbor
         const int64_t u = order[head], first = end;
         const graph::Piece list = graph::list_within(indptr, u, edges);
         for (int64_t i = list.begin; i < list.end; ++i) {
-          if (i + kPrefetchDistance < list.end) __builtin_prefetch(met.data() + ids[i + kPrefetchDistance]);
+          if (i + kReorderAhead < list.end) __builtin_prefetch(met.data() + ids[i + kReorderAhead]);
           join(ids[i]);
         }
         if (by_degree && end - first > 1) sort(first);
@@ -67,7 +64,7 @@ bool renumber_rows(const int64_t* indptr, NeighborArray neighbors, WeightArray w
         const int64_t from = graph::list_within(indptr, order[row], edges).begin, at = list.begin;
         const int64_t count = std::min(list.length(), edges - from);
         for (int64_t i = 0; i < count; ++i) {
-          if (i + kPrefetchDistance < count) __builtin_prefetch(numbers + ids[from + i + kPrefetchDistance]);
+          if (i + kReorderAhead < count) __builtin_prefetch(numbers + ids[from + i + kReorderAhead]);
           int64_t v = ids[from + i];
           if (static_cast<uint64_t>(v) >= static_cast<uint64_t>(vertices)) [[unlikely]]
             all = false, v = 0;

@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "graph/build.hpp"
 #include "hinterland/core/platform.hpp"
 #include "hinterland/graph/lists.hpp"
 
 namespace hinterland::native {
 
-inline constexpr int64_t kPieceEdges = 1 << 16;  // what a thread takes at once: chosen, not measured
 // Numbers that are worth a thread in a sum: two are as fast as one with some 2^13 together (docs/notes/thresholds.md).
 inline constexpr int64_t kSumPiece = 4096;
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "core/utf8.hpp"
 
 namespace hinterland::native {
@@ -20,9 +21,6 @@ namespace {
 
 constexpr int64_t kLargestVertex = int64_t{1} << 48;
 constexpr int64_t kShortestLine = 4;  // bytes: "1 1\n"
-// A piece of text is parsed by one thread and becomes one run: pieces for each thread, so that all end together, and bytes
-// of one. Chosen, not measured.
-constexpr int64_t kPiecesPerThread = 4, kSmallestPiece = 1 << 18, kLargestPiece = 1 << 20;
 
 enum class Line {
   kEdge,
@@ -373,7 +371,7 @@ struct Piece {
 // Pieces of about the same length that end where a line does: several for each thread, unless runs would become short.
 std::vector<Piece> cut(const char* begin, const char* end) {
   std::vector<Piece> pieces;
-  const int64_t step = std::clamp((end - begin) / (kPiecesPerThread * num_threads()), kSmallestPiece, kLargestPiece);
+  const int64_t step = std::clamp((end - begin) / (kTextPieces * num_threads()), kSmallestText, kLargestText);
   while (begin < end) {
     const char* stop = end - begin > step ? begin + step : end;
     if (stop < end) {

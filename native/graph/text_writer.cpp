@@ -4,13 +4,13 @@
 #include <charconv>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "graph/edges.hpp"
 
 namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kEdgesPerPiece = 1 << 16;  // about a megabyte of text, which a thread makes at a time: chosen, not measured
 constexpr size_t kLongestNumber = 32;
 
 template <class Number>
@@ -54,11 +54,11 @@ std::string format_piece(const EdgeRun& run, const EdgeText& text, int64_t begin
 }  // namespace
 
 std::vector<std::string> format_edges(const EdgeRun& run, const EdgeText& text) {
-  std::vector<std::string> pieces((run.end - run.begin + kEdgesPerPiece - 1) / kEdgesPerPiece);
+  std::vector<std::string> pieces((run.end - run.begin + kEdgesWritten - 1) / kEdgesWritten);
   parallel_for(
       static_cast<int64_t>(pieces.size()),
       [&](int64_t i) {
-        const int64_t begin = run.begin + i * kEdgesPerPiece, end = std::min(begin + kEdgesPerPiece, run.end);
+        const int64_t begin = run.begin + i * kEdgesWritten, end = std::min(begin + kEdgesWritten, run.end);
         pieces[i] =
             run.index_bytes == 4 ? format_piece<int32_t>(run, text, begin, end) : format_piece<int64_t>(run, text, begin, end);
       },

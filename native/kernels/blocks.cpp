@@ -1,6 +1,7 @@
 // The user's own kernels, compiled for the CPU (include/hinterland/kernels/on_cpu.hpp): their blocks, by all threads.
 #include "bindings.hpp"
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "hinterland/kernels/array.hpp"
 
 namespace hinterland::native {
@@ -9,14 +10,11 @@ HINTERLAND_STRUCT(kernels::ArrayWords, home, size, kind, finds, row_elements, re
 
 namespace {
 
-constexpr int64_t kThreadsAtOnce = 4096;  // of blocks that a core takes at a time: chosen, not measured
-constexpr int64_t kTurns = 8;             // that each core has at least, where there are as many blocks: likewise
-
 // Runs blocks [first, last) of a grid, with the packed arguments.
 using Blocks = void (*)(const void* arguments, unsigned first, unsigned last, unsigned grid, unsigned block);
 
 void run_blocks(uintptr_t function, uintptr_t arguments, int64_t grid, int64_t block) {
-  const int64_t at_once = std::max<int64_t>(std::min(kThreadsAtOnce / block, grid / (kTurns * num_threads())), 1);
+  const int64_t at_once = std::max<int64_t>(std::min(kThreadsOfCore / block, grid / (kTurnsOfCore * num_threads())), 1);
   const auto run = reinterpret_cast<Blocks>(function);
   const GilReleased released;
   parallel_for(

@@ -53,7 +53,7 @@ void fill_slots(const memory::FillParams& params) { copy_rows(params.filled()); 
 void bind_embedding(nb::module_& m) {
   m.attr("ELEMENTS") = named<Element>(
       {{"float", Element::kFloat32}, {"Float16", Element::kFloat16}, {"Bfloat16", Element::kBfloat16}});  // their C++ names
-  m.attr("BAG_THREADS") = memory::kBagThreads;
+  m.attr("BAG_THREADS") = kBagThreads;
   def_loop(m, "pool_bags", pool_bags, nb::arg("element"), "What is wrong with offsets, and with entries.");
   def_loop(m, "weigh_entries", weigh_entries, nb::arg("element"));
   def_loop(m, "note_entries", note_entries);
@@ -72,7 +72,7 @@ const Binding memory([](nb::module_& m) {
   m.attr("COPY_THREADS") = memory::kCopyThreads;
   m.attr("BULK_BARRIER_BYTES") = sizeof(BulkBarrier);
   m.attr("NO_FAULT") = memory::kNoFault;
-  m.attr("ADMIT_THREADS") = memory::kAdmitThreads;
+  m.attr("ADMIT_THREADS") = kAdmitThreads;
   m.attr("CLOCK_MOST") = memory::Clock::kMost;
   m.attr("CLOCK_SLOTS_IN_WORD") = memory::Clock::kSlotsInWord;
   m.attr("CLOCK_HAND_AT") = offsetof(memory::ClockState, hand);

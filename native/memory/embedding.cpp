@@ -1,12 +1,10 @@
 #include "memory/embedding.hpp"
 
+#include "core/thresholds.hpp"
+
 namespace hinterland::native {
 
 namespace {
-
-constexpr int kWide = 128;  // elements of a piece: whole rows, mostly, whose sums fit the first cache. Chosen, not measured
-// One thread does as many pieces, or entries; others take them 64 at a time. Chosen, not measured.
-constexpr int64_t kAlone = 512, kPiecesAtOnce = 64;
 
 // each(T{}) for the type of the table's elements.
 template <class Each>
@@ -24,13 +22,13 @@ std::pair<FoundFault, FoundFault> pool_bags(const memory::PoolParams& params, El
   memory::IndexFault offsets, entries;
   volatile int64_t flag = 0;
   memory::PoolParams p = params;
-  p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kWide);
+  p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kBagElements);
   p.offsets = {&offsets, &flag}, p.entries = {&entries, &flag};
   const int64_t pieces = p.bags.bags * p.steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
-    const auto one = p.best == nullptr ? &memory::pool_bags<T, kWide, false> : &memory::pool_bags<T, kWide, true>;
-#pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (pieces > kAlone)
+    const auto one = p.best == nullptr ? &memory::pool_bags<T, kBagElements, false> : &memory::pool_bags<T, kBagElements, true>;
+#pragma omp parallel for schedule(dynamic, kBagPieces) if (pieces > kBagPiecesAlone)
     for (int64_t i = 0; i < pieces; ++i) one(p, i, pieces);
   });
   return {found(offsets), found(entries)};
@@ -40,26 +38,26 @@ void weigh_entries(const memory::WeighParams& params, Element element) {
   memory::WeighParams p = params;
   p.lanes = 1;
   with_element(element, [&](auto kind) {
-#pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (p.bags.count > kAlone)
-    for (int64_t i = 0; i < p.bags.count; ++i) memory::weigh_entries<decltype(kind), kWide>(p, i, p.bags.count);
+#pragma omp parallel for schedule(dynamic, kBagPieces) if (p.bags.count > kBagPiecesAlone)
+    for (int64_t i = 0; i < p.bags.count; ++i) memory::weigh_entries<decltype(kind), kBagElements>(p, i, p.bags.count);
   });
 }
 
 void note_entries(const memory::NoteParams& p) {
   const int64_t all = max_of(p.bags.count, p.bags.bags);
-#pragma omp parallel for schedule(static) if (all > kAlone)
+#pragma omp parallel for schedule(static) if (all > kBagPiecesAlone)
   for (int64_t i = 0; i < all; ++i) note_entry(p, i);
 }
 
 void update_rows(const memory::UpdateParams& params, Element element) {
   memory::UpdateParams p = params;
-  p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kWide);
+  p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kBagElements);
   const int64_t pieces = p.count * p.steps;
   with_element(element, [&](auto kind) {
     using T = decltype(kind);
     const auto by = [&]<class Rule>() {
-#pragma omp parallel for schedule(dynamic, kPiecesAtOnce) if (pieces > kAlone)
-      for (int64_t i = 0; i < pieces; ++i) memory::update_rows<T, kWide, Rule>(p, i, pieces);
+#pragma omp parallel for schedule(dynamic, kBagPieces) if (pieces > kBagPiecesAlone)
+      for (int64_t i = 0; i < pieces; ++i) memory::update_rows<T, kBagElements, Rule>(p, i, pieces);
     };
     p.state == nullptr ? by.template operator()<memory::SgdRule>() : by.template operator()<memory::AdagradRule>();
   });

@@ -4,14 +4,14 @@
 
 #include <cstring>
 
+#include "core/thresholds.hpp"
+
 namespace hinterland::native {
 
 namespace {
 
 // Up to here waking threads costs more than the copy gains; if they spin, two gain from 32 KiB on (docs/notes/thresholds.md).
 constexpr int64_t kParallelBytes = 64 << 10;
-
-constexpr int64_t kFewRows = 1 << 13;  // are counted by one thread: chosen, not measured
 
 // Row sizes that one load and store can move: known to the compiler, so that memcpy becomes just that. 0 is any other.
 template <int64_t kRowBytes, class Placement>
@@ -50,7 +50,7 @@ FoundFault copy_by_size(const memory::RowCopy<Placement>& copy) {
 
 template <class Placement>
 void count_all(const memory::CountParams<Placement>& params) {
-#pragma omp parallel if (params.rows.count > kFewRows)
+#pragma omp parallel if (params.rows.count > kFewCounted)
   memory::count_rows(params, omp_get_thread_num(), omp_get_num_threads());
 }
 

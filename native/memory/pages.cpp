@@ -10,6 +10,7 @@
 
 #include "core/errors.hpp"
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 
 namespace hinterland::native {
 
@@ -17,8 +18,6 @@ namespace {
 
 constexpr int64_t kPage = 4096;
 constexpr uintptr_t kHugePage = 2 << 20;
-constexpr int64_t kChunk =
-    1 << 20;  // bytes that a thread copies at a time; fewer are not worth waking one. Chosen, not measured
 
 void* mapped(void* at, int64_t bytes, int protection, int flags, int fd) {
   void* const address = ::mmap(at, bytes, protection, flags, fd, 0);
@@ -82,13 +81,13 @@ void touch_pages(void* address, int64_t bytes) {
       [&](int64_t begin, int64_t end) {
         for (int64_t i = begin; i < end; i += kPage) at[i] = at[i];
       },
-      kChunk);
+      kBytesCopied);
 }
 
 void copy_bytes(void* to, const void* from, int64_t bytes) {
   char* const out = static_cast<char*>(to);
   const char* const in = static_cast<const char*>(from);
-  parallel_pieces(bytes, [&](int64_t begin, int64_t end) { std::memcpy(out + begin, in + begin, end - begin); }, kChunk);
+  parallel_pieces(bytes, [&](int64_t begin, int64_t end) { std::memcpy(out + begin, in + begin, end - begin); }, kBytesCopied);
 }
 
 }  // namespace hinterland::native

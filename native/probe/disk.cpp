@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/errors.hpp"
+#include "core/thresholds.hpp"
 #include "hinterland/core/philox.hpp"
 #include "storage/descriptor.hpp"
 
@@ -18,7 +19,6 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kBlock = 4 << 20;  // bytes of one sequential request: chosen, not measured
 constexpr int64_t kPage = kDirectAlign;
 
 void require(const Descriptor& file, const std::string& path) {
@@ -79,22 +79,22 @@ void transfer_file(const std::string& path, int64_t offset, int64_t bytes, int t
   std::atomic<int64_t> next{offset};
   std::atomic<bool> stop{false};
   on_threads(threads, stop, [&](int) {
-    const DirectMemory memory = pages(kBlock);
+    const DirectMemory memory = pages(kSequentialBytes);
     if (write) {
       const Philox philox{static_cast<uint64_t>(offset)};
-      for (int64_t i = 0; i < kBlock / 16; ++i) {
+      for (int64_t i = 0; i < kSequentialBytes / 16; ++i) {
         const Philox::Block random = philox(static_cast<uint64_t>(i));
         std::memcpy(memory.get() + i * 16, random.word, 16);
       }
     }
-    for (int64_t at = next.fetch_add(kBlock); at < offset + bytes && !stop; at = next.fetch_add(kBlock)) {
+    for (int64_t at = next.fetch_add(kSequentialBytes); at < offset + bytes && !stop; at = next.fetch_add(kSequentialBytes)) {
       if (write) {
-        for (int64_t page = 0; page < kBlock; page += kPage) {
+        for (int64_t page = 0; page < kSequentialBytes; page += kPage) {
           const int64_t stamp = at + page;
           std::memcpy(memory.get() + page, &stamp, sizeof stamp);
         }
       }
-      transfer(file, path, memory.get(), kBlock, at, write);
+      transfer(file, path, memory.get(), kSequentialBytes, at, write);
     }
   });
   if (write && ::fdatasync(file.get()) != 0) throw_errno("cannot write " + path + " to the disk", errno);

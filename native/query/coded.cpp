@@ -5,13 +5,12 @@
 #include <random>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "query/mixed.hpp"
 
 namespace hinterland::native {
 
 namespace {
-
-constexpr int64_t kAtOnce = 1 << 14;  // values that a thread takes: chosen, not measured
 
 // Of each process its own, so that nobody can choose values that all take one slot.
 const uint64_t kSeed = std::random_device{}();
@@ -32,15 +31,15 @@ bool encode(const CodedWords<Word>& known, const Word* values, int64_t count, ui
 
 template <class Word>
 bool add_all(CodedWords<Word>& known, const Word* values, int64_t count, uint16_t* codes) {
-  const int64_t pieces = (count + kAtOnce - 1) / kAtOnce;
+  const int64_t pieces = (count + kValuesCoded - 1) / kValuesCoded;
   std::vector<CodedWords<Word>> fresh(num_threads());
   std::vector<uint8_t> done(pieces);
   std::atomic<bool> too_many{false};
   const auto encode_rest = [&] {
     parallel_tasks(pieces, [&](int64_t piece, int64_t thread) {
       if (done[piece] != 0 || too_many.load(std::memory_order_relaxed)) return;
-      const int64_t first = piece * kAtOnce;
-      done[piece] = encode(known, values + first, std::min(kAtOnce, count - first), codes + first, fresh[thread]) ? 1 : 0;
+      const int64_t first = piece * kValuesCoded;
+      done[piece] = encode(known, values + first, std::min(kValuesCoded, count - first), codes + first, fresh[thread]) ? 1 : 0;
       if (fresh[thread].size() > kMostCodes) too_many = true;
     });
   };

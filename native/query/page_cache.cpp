@@ -5,14 +5,11 @@
 #include <algorithm>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 
 namespace hinterland::native {
 
 namespace {
-
-// That a thread takes at a time: a page takes some 10 us, but of long ones 16 threads ask for no more than one does. Chosen, not
-// measured
-constexpr int64_t kRanges = 256;
 
 char* page_of(int64_t address) { return reinterpret_cast<char*>(address / kFilePage * kFilePage); }
 
@@ -26,8 +23,8 @@ bool pages_missing(const int64_t* pages, int64_t count) {
 }
 
 void ask_for_pages(const int64_t* ranges, int64_t count, int64_t at_once) {
-  parallel_tasks((count + kRanges - 1) / kRanges, [&](int64_t some, int64_t) {
-    for (int64_t i = some * kRanges; i < std::min(count, (some + 1) * kRanges); ++i) {
+  parallel_tasks((count + kPageRanges - 1) / kPageRanges, [&](int64_t some, int64_t) {
+    for (int64_t i = some * kPageRanges; i < std::min(count, (some + 1) * kPageRanges); ++i) {
       for (int64_t at = ranges[2 * i], end = ranges[2 * i + 1]; at < end; at += at_once)
         ::madvise(page_of(at), static_cast<size_t>(std::min(at_once, end - at)), MADV_WILLNEED);
     }

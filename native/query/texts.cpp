@@ -8,16 +8,13 @@
 #include <stdexcept>
 
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "hinterland/query/column.hpp"
 #include "query/mixed.hpp"
 
 namespace hinterland::native {
 
 namespace {
-
-constexpr int64_t kAtOnce = 4096;    // texts that a thread takes: chosen, not measured
-constexpr int64_t kChunk = 1 << 18;  // texts that are looked for before new ones are numbered: chosen, not measured
-constexpr int64_t kAhead = 64;  // texts whose slots are fetched before the first of them is looked for: chosen, not measured
 
 // do_it(text_of), by the width of the offsets; text_of(i) is text i.
 template <class Do>
@@ -66,11 +63,11 @@ std::string_view Texts::text(int64_t number) const {
 void Texts::number(const TextArray& texts, int32_t* numbers) {
   with_texts(texts, [&](const auto& text_of) {
     for (int64_t begin = 0, end; begin < texts.count; begin = end) {
-      end = std::min(texts.count, begin + (begin == 0 ? kAtOnce : kChunk));
+      end = std::min(texts.count, begin + (begin == 0 ? kTextsOfThread : kTextsOfRound));
       std::atomic<bool> any_new{false};
-      parallel_tasks((end - begin + kAtOnce - 1) / kAtOnce, [&](int64_t task, int64_t) {
-        const int64_t first = begin + task * kAtOnce;
-        if (look_up(texts, text_of, first, std::min(end, first + kAtOnce), numbers)) any_new = true;
+      parallel_tasks((end - begin + kTextsOfThread - 1) / kTextsOfThread, [&](int64_t task, int64_t) {
+        const int64_t first = begin + task * kTextsOfThread;
+        if (look_up(texts, text_of, first, std::min(end, first + kTextsOfThread), numbers)) any_new = true;
       });
       for (int64_t i = begin; any_new && i < end; ++i) {
         if (numbers[i] < 0) numbers[i] = number_of(text_of(i));
@@ -82,10 +79,10 @@ void Texts::number(const TextArray& texts, int32_t* numbers) {
 // Of texts [first, last) the number, -1 where it is new. Returns whether any is.
 template <class TextOf>
 bool Texts::look_up(const TextArray& texts, const TextOf& text_of, int64_t first, int64_t last, int32_t* numbers) const {
-  std::array<uint64_t, kAhead> hashes;
+  std::array<uint64_t, kTextsAhead> hashes;
   bool any_new = false;
-  for (int64_t begin = first; begin < last; begin += kAhead) {
-    const int64_t end = std::min(last, begin + kAhead);
+  for (int64_t begin = first; begin < last; begin += kTextsAhead) {
+    const int64_t end = std::min(last, begin + kTextsAhead);
     for (int64_t i = begin; i < end; ++i) {
       hashes[i - begin] = hash_of(text_of(i));
       __builtin_prefetch(&slots_[hashes[i - begin] & (slots_.size() - 1)]);

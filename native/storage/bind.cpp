@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "bindings.hpp"
+#include "core/thresholds.hpp"
 #include "storage/checksum.hpp"
 #include "storage/file.hpp"
 
@@ -26,8 +27,7 @@ namespace {
 // One sum for each block, written to `sums`.
 void checksums(const char* data, int64_t bytes, uint64_t seed, uint64_t* sums) {
   const int64_t blocks = (bytes + kChecksumBlock - 1) / kChecksumBlock;
-  constexpr int64_t kBlocksAtOnce = 4;  // that a thread takes: chosen, not measured
-#pragma omp parallel for schedule(dynamic, kBlocksAtOnce) if (blocks > kBlocksAtOnce)
+#pragma omp parallel for schedule(dynamic, kBlocksSummed) if (blocks > kBlocksSummed)
   for (int64_t i = 0; i < blocks; ++i) {
     const int64_t at = i * kChecksumBlock;
     sums[i] = checksum(data + at, std::min(kChecksumBlock, bytes - at), seed + i);

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "core/thresholds.hpp"
 #include "storage/team.hpp"
 
 namespace hinterland::native {
@@ -167,15 +168,14 @@ void Controller::serve(Worker& worker) {
   worker.last.cpu_ns = static_cast<uint64_t>(thread_cpu_ns());
 }
 
-// Chosen, not measured: a command that comes soon finds the thread awake, and one that comes late waits for 50 us at most.
+// A command that comes soon finds the thread awake, and one that comes late waits for kLongestNap at most.
 void Controller::back_off(Worker& worker, uint64_t now, uint64_t idle_ns) const {
-  constexpr uint64_t kSpins = 20'000, kYields = 500'000, kLongest = 50'000;
-  if (idle_ns < kSpins) return pause_briefly();
-  if (!rests_ || idle_ns < kYields) {
+  if (idle_ns < kControllerSpins) return pause_briefly();
+  if (!rests_ || idle_ns < kControllerYields) {
     std::this_thread::yield();
     return;
   }
-  const uint64_t most = std::min(kLongest, (idle_ns - kYields) / 16 + 1000);
+  const uint64_t most = std::min(kLongestNap, (idle_ns - kControllerYields) / 16 + 1000);
   if (worker.serving->in_flight() != 0) return worker.serving->wait(now, most);
   std::this_thread::sleep_for(std::chrono::nanoseconds(most));
 }

@@ -5,6 +5,7 @@
 
 #include "core/errors.hpp"
 #include "core/parallel.hpp"
+#include "core/thresholds.hpp"
 #include "hinterland/storage/nvme.hpp"
 #include "storage/team.hpp"
 
@@ -14,7 +15,6 @@ using storage::Found, storage::Page, storage::Try;
 
 namespace {
 
-constexpr int64_t kTogether = 16;  // reads that the system is told of at once: chosen, not measured
 constexpr uint64_t kLongestWait = 60'000'000'000;
 
 // Within some milliseconds, which costs less than to know it exactly.
@@ -35,7 +35,7 @@ Found HostPages::start(Page page) const {
 bool HostPages::prefetch(Page page) const {
   if (failed() || cache_.prefetch(page).outcome != Try::kStarted) return false;
   Counts& own = counts();
-  if ((own.started.fetch_add(1, std::memory_order_relaxed) + 1) % kTogether != 0) return true;
+  if ((own.started.fetch_add(1, std::memory_order_relaxed) + 1) % kReadsTold != 0) return true;
   const int64_t begun = thread_cpu_ns();
   cache_.submit();
   own.cpu_ns.fetch_add(thread_cpu_ns() - begun, std::memory_order_relaxed);

@@ -4,14 +4,15 @@
 #include <cerrno>
 #include <utility>
 
+#include "core/thresholds.hpp"
+
 namespace hinterland::native {
 
 using storage::End, storage::kMemoryPageBytes, storage::Opcode, storage::PrpList, storage::Report, storage::SubmissionEntry;
 
 namespace {
 
-constexpr uint32_t kEntries = 256, kPages = 256;  // of a ring and a channel: chosen, not measured
-constexpr unsigned kMostTries = 5;                // of a command that fails and might not again
+constexpr unsigned kMostTries = 5;  // of a command that fails and might not again
 
 int error_of(uint16_t status) {
   switch (status & 0x7ff) {
@@ -30,13 +31,13 @@ uint64_t deadline_after(NvmeChannel::Clock::duration time) {
 NvmeChannel::NvmeChannel(PciDevice& device, const NvmeController& controller, const storage::BlockRange& blocks,
                          uint16_t queue_number, Clock::duration patience)
     : number(queue_number),
-      queue(device, std::min(kEntries, controller.most_entries()), controller.doorbells(number)),
+      queue(device, std::min(kChannelEntries, controller.most_entries()), controller.doorbells(number)),
       blocks_(blocks),
       most_bytes_(controller.most_bytes()),
       patience_(patience),
       lists_(device, queue.pair.completion_size * sizeof(PrpList)),
-      pages_(device, kPages * kMemoryPageBytes) {
-  for (uint32_t i = kPages; i > 0; --i) free_pages_.push_back(i - 1);
+      pages_(device, kChannelPages * kMemoryPageBytes) {
+  for (uint32_t i = kChannelPages; i > 0; --i) free_pages_.push_back(i - 1);
 }
 
 void NvmeChannel::begin(NvmeMove& move) {

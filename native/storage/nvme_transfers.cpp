@@ -4,6 +4,8 @@
 #include <cerrno>
 #include <thread>
 
+#include "core/thresholds.hpp"
+
 namespace hinterland::native {
 
 using storage::kMemoryPageBytes, storage::Opcode;
@@ -61,9 +63,8 @@ size_t NvmeTransfers::poll(std::span<Ended> to) {
   return count;
 }
 
-// The device has no way to wake anybody here. What answers soon finds the thread awake: both times are chosen, not measured.
+// The device has no way to wake anybody here. What answers soon finds the thread awake.
 void NvmeTransfers::wait(std::chrono::nanoseconds most, unsigned enough) {
-  constexpr auto kAwake = std::chrono::microseconds(50), kNap = std::chrono::microseconds(20);
   if (in_flight() < enough) return;
   for (const auto begun = NvmeChannel::Clock::now();;) {
     device_.serve(channel_);
@@ -73,7 +74,7 @@ void NvmeTransfers::wait(std::chrono::nanoseconds most, unsigned enough) {
     }
     const auto waited = NvmeChannel::Clock::now() - begun;
     if (waited >= most) return;
-    waited < kAwake ? std::this_thread::yield() : std::this_thread::sleep_for(kNap);
+    waited < kTransferAwake ? std::this_thread::yield() : std::this_thread::sleep_for(kTransferNap);
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "core/errors.hpp"
 #include "core/pool.hpp"
+#include "core/thresholds.hpp"
 #include "storage/team.hpp"
 #include "storage/turn.hpp"
 
@@ -15,10 +16,8 @@ using storage::Found, storage::Line, storage::Page, storage::Try;
 
 namespace {
 
-constexpr auto kPatience = std::chrono::milliseconds(100);  // for others to make room; chosen, not measured
-constexpr auto kLongestWait = std::chrono::seconds(60);     // for one page: a disk that answers takes milliseconds
+constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
 constexpr auto kNap = std::chrono::milliseconds(1);
-constexpr size_t kWrittenTogether = 32;  // pages that a thread of a flush takes at a time: chosen, not measured
 
 }  // namespace
 
@@ -186,7 +185,7 @@ class PageCache::Flush {
   }
 
   int threads() const {
-    return static_cast<int>(std::min(static_cast<size_t>(num_threads()), all_.size() / kWrittenTogether + 1));
+    return static_cast<int>(std::min(static_cast<size_t>(num_threads()), all_.size() / kPagesFlushed + 1));
   }
 
   // One thread's part: takes slots until none is left. Returns what failed first, or nothing.
@@ -205,9 +204,9 @@ class PageCache::Flush {
         under_way.resize(left);
         if (under_way.size() != before) waiting.got_on();
         while (!refused) {
-          const size_t first = next_.fetch_add(kWrittenTogether, std::memory_order_relaxed);
+          const size_t first = next_.fetch_add(kPagesFlushed, std::memory_order_relaxed);
           if (first >= all_.size()) break;
-          for (Due& one : std::span(all_).subspan(first, std::min(kWrittenTogether, all_.size() - first)))
+          for (Due& one : std::span(all_).subspan(first, std::min(kPagesFlushed, all_.size() - first)))
             if (!is_over(one, device, error, refused)) under_way.push_back(one);
         }
       }
@@ -290,7 +289,7 @@ bool Turn::has_room(Page page) {
   return device_.has_room(page);
 }
 
-bool Waiting::is_long() const { return std::chrono::steady_clock::now() - since_ > kPatience; }
+bool Waiting::is_long() const { return std::chrono::steady_clock::now() - since_ > kRoomPatience; }
 
 void Waiting::wait() {
   if (std::chrono::steady_clock::now() - since_ > kLongestWait)

@@ -9,6 +9,7 @@
 
 #include "core/pool.hpp"
 #include "core/sort.hpp"
+#include "core/thresholds.hpp"
 #include "storage/team.hpp"
 #include "storage/turn.hpp"
 
@@ -17,9 +18,6 @@ namespace hinterland::native {
 using storage::Page, storage::Try;
 
 namespace {
-
-// What a thread takes at a time: chosen, not measured.
-constexpr int64_t kRowsTogether = 256, kBytesTogether = 1 << 20;
 
 // A row to be visited: where it lies, and its place among those that were asked for.
 struct Visit {
@@ -33,7 +31,7 @@ struct Visit {
 std::unique_ptr<Visit[]> by_position(const StoredRows& table, const int64_t* numbers, int64_t count, const int64_t* places) {
   auto visits = std::make_unique_for_overwrite<Visit[]>(static_cast<size_t>(count));
   bool ascends = true;
-#pragma omp parallel for schedule(static) reduction(&& : ascends) if (count > kRowsTogether)
+#pragma omp parallel for schedule(static) reduction(&& : ascends) if (count > kRowsVisited)
   for (int64_t i = 0; i < count; ++i) {
     visits[i] = {table.position(numbers[i]), places == nullptr ? i : places[i]};
     ascends = ascends && (i == 0 || numbers[i - 1] <= numbers[i]);
@@ -247,7 +245,7 @@ void visit_rows(PageCache& cache, const StoredRows& table, const int64_t* number
   const int64_t begun = thread_cpu_ns();
   const auto all = by_position(table, numbers, count, places);
   cache.count(0, 0, thread_cpu_ns() - begun);
-  const int64_t together = std::clamp<int64_t>(kBytesTogether / table.row_bytes, 1, kRowsTogether);
+  const int64_t together = std::clamp<int64_t>(kBytesVisited / table.row_bytes, 1, kRowsVisited);
   Visits visits{{all.get(), static_cast<size_t>(count)}, cache.line_shift(), static_cast<size_t>(together)};
   const InUse file(cache, static_cast<Page>(all[0].position) >> cache.line_shift());
   const int threads = static_cast<int>(

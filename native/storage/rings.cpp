@@ -3,19 +3,17 @@
 #include <algorithm>
 #include <thread>
 
+#include "core/thresholds.hpp"
+
 namespace hinterland::native {
 
-namespace {
-
-constexpr int64_t kTouched = 4;  // all frames are touched once a ring has moved such a part of them: chosen, not measured
-
-}  // namespace
+namespace {}  // namespace
 
 void Ring::begin(const Transfer& transfer, int64_t bytes, const Frames& frames) {
   transfers.begin(transfer);
   (transfer.writes ? writes : reads) += 1;
   (transfer.writes ? bytes_written : bytes_read) += bytes;
-  if (!keeps && reads + writes >= frames.slots / kTouched) {
+  if (!keeps && reads + writes >= frames.slots / kFramesTouched) {
     keeps = true;
     transfers.keep(frames.all());
   }

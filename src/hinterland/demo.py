@@ -22,13 +22,13 @@ from .probe import link
 from .runtime import devices
 from .runtime.engine import why_threads
 from .runtime.errors import GraphError, VerificationError
+from .runtime.thresholds import DEMO_ROWS, DEMO_TABLE_BYTES
 from .runtime.units import format_bytes
 from .table import UnifiedTensor
 
 COLUMNS = 128
 SCALE_CPU, SCALE_GPU = 16, 22  # a second or two of work for a traversal on either
 _SOURCES = 3
-_MOST_TABLE_BYTES, _MOST_GATHERED = 4 << 30, 1 << 20  # so that the whole takes a minute at most: chosen, not measured
 
 PYTHON = """\
 import torch, hinterland as hl
@@ -110,7 +110,7 @@ def _graph(path: str | Path | None, scale: int | None, device: torch.device) -> 
 def _features(vertices: int) -> UnifiedTensor:
     """A row of 128 floats for each vertex, or for as many as memory is well able to hold. No two entries of a row, nor
     of a column, are equal, and all are exact: a row that comes from elsewhere shows."""
-    room = min(_MOST_TABLE_BYTES, host_memory(0)[0] // 4)
+    room = min(DEMO_TABLE_BYTES, host_memory(0)[0] // 4)
     table = UnifiedTensor.empty((max(1, min(vertices, room // (4 * COLUMNS))), COLUMNS), torch.float32)
     column = torch.arange(COLUMNS, dtype=torch.float32) * 65536
     begin = 0
@@ -153,7 +153,7 @@ def _traverse(graph: Graph, source: int, device: torch.device, ceiling: float | 
 
 def _gather(table: UnifiedTensor, device: torch.device, ceiling: float | None) -> dict[str, Any]:
     rows = table.shape[0]
-    count = min(_MOST_GATHERED, max(rows, 1 << 16))
+    count = min(DEMO_ROWS, max(rows, 1 << 16))
     times = []
     for seed in range(5):
         index = torch.randint(rows, (count,), generator=torch.Generator().manual_seed(seed)).to(device)

@@ -166,7 +166,7 @@ def test_what_was_put_into_the_folder_meanwhile_stays(dataset, tmp_path):
 
 
 def test_features_pass_in_blocks_and_progress_counts_every_byte(tmp_path, monkeypatch):
-    monkeypatch.setattr(hl.datasets.folder, "_BLOCK", 5000)
+    monkeypatch.setattr(hl.datasets.folder, "COPIED_BYTES", 5000)
     data = writers.truth(vertices=500, columns=30)
     seen = []
     path = writers.write_papers100m(tmp_path / "p", data)

@@ -223,7 +223,7 @@ def test_compressed_graph(device, directed, edges):
 @pytest.mark.parametrize("at_once", [7, 1 << 22])
 def test_labels_of_a_reordered_graph(monkeypatch, at_once):
     """They are the smallest numbers that the vertices had before."""
-    monkeypatch.setattr(traversal, "_AT_ONCE", at_once)
+    monkeypatch.setattr(traversal, "LONG_CHUNK", at_once)
     graph = skewed(500, 400, symmetrize=True)
     turned = hl.compress(graph, reorder="degree")
     found, expected = (hl.connected_components(g, device="cpu") for g in (turned, graph))

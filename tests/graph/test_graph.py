@@ -306,7 +306,7 @@ def test_every_placement_holds_the_same_graph(place):
 
 @pytest.mark.gpu
 def test_cuda_tensors_are_checked_where_they_are(monkeypatch):
-    monkeypatch.setattr(arrays, "_CHECK_AT_ONCE", 2)
+    monkeypatch.setattr(arrays, "GPU_CHUNK", 2)
     indptr, indices = torch.tensor([0, 2, 3]).cuda(), torch.tensor([0, 1, 5]).cuda()
     with pytest.raises(GraphError, match=r"indices\[2\] is 5"):
         Graph(indptr, indices)
@@ -348,7 +348,7 @@ def test_arguments_of_another_kind_get_a_sentence(make):
 @pytest.mark.parametrize("vertices", [None, 2**31])
 def test_whether_lists_ascend_is_known(offsets, neighbors, ascends, vertices, device, monkeypatch):
     place = "gpu" if device.type == "cuda" else "heap"
-    monkeypatch.setattr(arrays, "_CHECK_AT_ONCE", 2)
+    monkeypatch.setattr(arrays, "GPU_CHUNK", 2)
     if vertices:
         monkeypatch.setattr(arrays, "index_dtype", lambda count: torch.int64)
     graph = Graph(torch.tensor(offsets), torch.tensor(neighbors, dtype=torch.int64), placement=place)

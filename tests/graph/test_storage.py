@@ -140,7 +140,7 @@ def test_verifiers_of_a_file_that_is_cut(graph: hl.Graph, file: Path) -> None:
 
 
 def test_saving_goes_a_piece_at_a_time(graph: hl.Graph, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "_PIECE", 4096)
+    monkeypatch.setattr(arrays, "STORED_BYTES", 4096)
     stored = hl.load_graph(file, "storage", host_budget="64KiB")
     hl.save_graph(stored, tmp_path / "again.hl")
     assert (tmp_path / "again.hl").read_bytes() == file.read_bytes()

@@ -59,10 +59,10 @@ def test_the_buffers_fit_the_memory_that_can_be_had(monkeypatch):
 @pytest.fixture
 def small_disk(monkeypatch):
     monkeypatch.setattr(disk, "_PIECE", 8 << 20)
-    monkeypatch.setattr(disk, "_SMALLEST", 16 << 20)
+    monkeypatch.setattr(disk, "LEAST_WRITTEN", 16 << 20)
     monkeypatch.setattr(disk, "_SECONDS", 0.3)
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=disk._KEEP_FREE + (33 << 20)))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=disk.DISK_LEFT + (33 << 20)))
 
 
 def test_disk_figures_make_sense_and_nothing_stays(tmp_path, small_disk):

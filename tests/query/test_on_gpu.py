@@ -179,7 +179,7 @@ class TestAnswers:
 
 
 def test_chunks_do_not_change_answers(file, monkeypatch):
-    monkeypatch.setattr(sys.modules["hinterland.query.on_gpu"], "_ROOM", 1)  # a block each
+    monkeypatch.setattr(sys.modules["hinterland.query.on_gpu"], "QUERY_BYTES", 1)  # a block each
     cpu, gpu, rows = both(file, hl.query(file, "cuda"), "int8 >= 1")
     same(gpu.group_by("text").agg(*everything(NUMBERS)), cpu, TABLE, rows, ("text",))
 

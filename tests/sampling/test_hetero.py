@@ -100,7 +100,7 @@ def test_what_samples_are_on_every_processor(academia, device, case, fanouts, th
     for count in (1, 2, 3):
         threads(count)
         oracle.same_hetero(here.sample(seeds, batch=1, **more), found)
-    monkeypatch.setattr(batches, "_MOST_AHEAD", 0)
+    monkeypatch.setattr(batches, "MOST_AHEAD", 0)
     oracle.same_hetero(here.sample(seeds, batch=1, **more), found)
     lanes()
     oracle.same_hetero(here.sample(seeds, batch=1, **more), found)
@@ -195,7 +195,7 @@ def test_any_small_relations(case):
     found = sampling.sample(seeds)
     check(found, graphs, seeds, fanouts, CASES[options])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_MOST_AHEAD", 0)
+        patch.setattr(batches, "MOST_AHEAD", 0)
         oracle.same_hetero(sampling.sample(seeds), found)
 
 

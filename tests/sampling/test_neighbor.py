@@ -121,7 +121,7 @@ def test_what_samples_are_on_every_processor(graph, device, case, fanouts, threa
     for count in (1, 2, 3):
         threads(count)
         oracle.same(sample(here, seeds, options, batch=3), found)
-    monkeypatch.setattr(batches, "_MOST_AHEAD", 0)  # memory is allocated step by step
+    monkeypatch.setattr(batches, "MOST_AHEAD", 0)  # memory is allocated step by step
     oracle.same(sample(here, seeds, options, batch=3), found)
     lanes()
     oracle.same(sample(here, seeds, options, batch=3), found)
@@ -403,7 +403,7 @@ def test_any_small_graph(case):
     found = sample(sampling, seeds, options, batch=seed // 3)
     check(found, graph, seeds, fanouts, options)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_MOST_AHEAD", 0)
+        patch.setattr(batches, "MOST_AHEAD", 0)
         oracle.same(sample(sampling, seeds, options, batch=seed // 3), found)
 
 

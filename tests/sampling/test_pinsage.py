@@ -51,7 +51,7 @@ def test_the_most_visited(device, options, monkeypatch):
         expected, shares = by_hand(paths[i * given["walks"] : (i + 1) * given["walks"]], own, given["neighbors"])
         assert found[i].tolist() == expected
         assert weights[i].tolist() == pytest.approx(shares)
-    monkeypatch.setattr("hinterland.sampling.pinsage._AT_ONCE", 100)  # a seed at a time
+    monkeypatch.setattr("hinterland.sampling.pinsage.STEPS_TOGETHER", 100)  # a seed at a time
     again = pinsage_neighbors(graph, seeds, seed=4, batch=2, device=device, **given)
     assert torch.equal(again[0], found) and torch.equal(again[1], weights)
 
@@ -157,7 +157,7 @@ def test_hops(device, fanouts, weighted, threads, walk_lanes, monkeypatch):
     oracle.same(here.sample(seeds, batch=2), found)
     walk_lanes()
     oracle.same(here.sample(seeds, batch=2), found)
-    monkeypatch.setattr("hinterland.sampling.pinsage._AT_ONCE", 100)  # two vertices at a time
+    monkeypatch.setattr("hinterland.sampling.pinsage.STEPS_TOGETHER", 100)  # two vertices at a time
     oracle.same(here.sample(torch.tensor(seeds), batch=2), found)
 
 

@@ -260,7 +260,7 @@ def test_threads_share_what_is_known(tmp_path):
 def test_rows_for_a_gpu_are_one_batch(tmp_path, monkeypatch):
     """Also where they pass through pinned memory in several parts."""
     table = Table(tmp_path, 100, 4)
-    monkeypatch.setattr("hinterland.table.array._STAGING", 10 * LINE)
+    monkeypatch.setattr("hinterland.table.array.BOUNCE_BYTES", 10 * LINE)
     table.array.expect([torch.arange(50), torch.arange(5)])
     for count in (50, 5):
         index = torch.arange(count, device="cuda")

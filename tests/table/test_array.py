@@ -600,7 +600,7 @@ def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path, copies: 
 @pytest.mark.parametrize("pieces", (1, 5))
 def test_rows_for_a_gpu(tmp_path: Path, pieces: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = table(tmp_path / "x.npy", rows=5000)
-    monkeypatch.setattr("hinterland.table.array._STAGING", 5000 * 132 // pieces)
+    monkeypatch.setattr("hinterland.table.array.BOUNCE_BYTES", 5000 * 132 // pieces)
     with hl.StorageArray.open(tmp_path / "x.npy", "r+") as a:
         index = torch.randint(0, 5000, (5000,), device="cuda")
         rows = a[index]

@@ -428,7 +428,7 @@ def test_checkpoints_of_a_table_on_storage(tmp_path, device, placement):
 @pytest.mark.parametrize("rows", [1, 5, 34, 40, 66, 201])
 def test_starts_as_torch_does_on_storage(tmp_path, monkeypatch, rows, dtype):
     """Also where all rows do not fit into memory at once."""
-    monkeypatch.setattr(whole, "_PART", 700)
+    monkeypatch.setattr(whole, "BOUNCE_BYTES", 700)
     bag = UnifiedEmbeddingBag.from_pretrained(on_storage(tmp_path / "x.bin", torch.zeros(rows, 5, dtype=dtype)), padding_idx=-1)
     expected = UnifiedEmbeddingBag(rows, 5, padding_idx=-1, dtype=dtype, placement="heap")
     for module in (bag, expected):
@@ -448,7 +448,7 @@ def test_what_cannot_be_done_with_a_table_on_storage(tmp_path, monkeypatch):
     assert bag(torch.empty((2, 0), dtype=torch.int64)).tolist() == [[0.0] * 20] * 2
     for tensor in (bag, SparseAdagrad(bag.parameters())):
         monkeypatch.setattr(limits, "host_memory", lambda held: (0, "this test"))
-        monkeypatch.setattr(allocator, "_ALWAYS_FITS", 0)
+        monkeypatch.setattr(allocator, "ALWAYS_FITS", 0)
         with pytest.raises(OutOfMemory, match=r"StorageArray.* does not fit .*After flush\(\) its file has all rows"):
             tensor.state_dict()
         monkeypatch.undo()

@@ -132,7 +132,7 @@ def test_what_lies_in_memory_is_not_read_again(tmp_path):
 
 def test_a_file_is_read_once_to_fill(tmp_path, monkeypatch):
     """In its order, whatever the order of heat: neighbouring rows of a page come together, also where rows come in parts."""
-    monkeypatch.setattr(tiered_storage, "_BOUNCE", 64 << 10)
+    monkeypatch.setattr(tiered_storage, "BOUNCE_BYTES", 64 << 10)
     _, file = fresh(tmp_path, 8000, 128, host_budget="64KiB")
     file.tiered(local=300_000, host=200_000, order=torch.randperm(8000), devices=TWO)
     pages = -(-8000 * 128 // 4096) + 1

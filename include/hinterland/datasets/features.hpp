@@ -5,6 +5,7 @@
 
 #include "hinterland/core/philox.hpp"
 #include "hinterland/core/platform.hpp"
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/graph/generate.hpp"
 
 namespace hinterland::datasets {
@@ -47,10 +48,7 @@ class CommunityFeatures {
   }
 
  private:
-  // Two vertices of five show any community, and a centre is half a deviation of the noise away: features alone say little, and
-  // neighbours' add to it. Chosen, not measured.
-  static constexpr uint32_t kAstray = static_cast<uint32_t>(0.4 * 4294967296.0);
-  static constexpr int kSignal = 72;
+  static constexpr uint32_t kAstray = static_cast<uint32_t>(kAstrayShare * 4294967296.0);
 
   Philox noise_, centers_;
   uint64_t communities_;

@@ -14,6 +14,7 @@
 // any order of addition, up to 2^53. Sums depend on the order in their last bits.
 #pragma once
 
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/graph/sum_over_lists.hpp"
 
 namespace hinterland::graph {
@@ -124,9 +125,10 @@ struct PullPaths {
   HINTERLAND_FN void part(const Task&, Touched&, Counts&) const {}  // lists are not cut
 };
 
-// Whether reading `far` edges at the other ends, and looking at all vertices, costs less than reading `near` edges. An edge
-// costs about as much as four vertices: chosen, not measured.
-HINTERLAND_FN bool is_cheaper(int64_t far, int64_t near, int64_t num_vertices) { return far + num_vertices / 4 < near; }
+// Whether reading `far` edges at the other ends, and looking at all vertices, costs less than reading `near` edges.
+HINTERLAND_FN bool is_cheaper(int64_t far, int64_t near, int64_t num_vertices) {
+  return far + num_vertices / kVerticesOfEdge < near;
+}
 
 // What a vertex of a level gets from a neighbour: something from the next level alone.
 struct FromNextLevel {

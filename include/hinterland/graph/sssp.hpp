@@ -21,15 +21,11 @@
 // first argument, also where it rounds. So they are the same, to the last bit, for any delta, order and number of threads.
 #pragma once
 
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/graph/advance.hpp"
 #include "hinterland/graph/path_keys.hpp"
 
 namespace hinterland::graph {
-
-// Lists of groups have room for one in so many, and a few more: chosen, not measured. Where more have vertices to visit, all
-// groups are gone over in order.
-inline constexpr int64_t kThinShare = 64, kThinLeast = 64;
-inline constexpr int64_t kThinSteps = 32;  // in a row that are enough for the second kernel: chosen, not measured
 
 // What a search is given.
 struct PathParams {
@@ -309,7 +305,7 @@ template <class Policy, class Vertex>
 struct WarpQueue {
   using Key = typename Policy::Key;
   using Item = Reached<Vertex, Key>;
-  static constexpr uint32_t kCapacity = 64;  // chosen, not measured
+  static constexpr uint32_t kCapacity = kWarpQueueItems;
 
   Item* items = Warp::shared<Item, kCapacity>();
   uint32_t head = 0, size = 0;

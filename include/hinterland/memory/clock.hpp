@@ -19,6 +19,7 @@
 #pragma once
 
 #include "hinterland/core/grid.hpp"
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/memory/gather.hpp"
 
 namespace hinterland::memory {
@@ -105,13 +106,12 @@ struct Clock {
 
 // Items cut into chunks of the same size, so that each chunk's place in a sum over all of them is a short sum over chunks.
 struct Chunks {
-  // Chunks; and items of one, if there are as many. Chosen, not measured.
-  static constexpr int64_t kMost = 1024, kLeast = 1024;
+  static constexpr int64_t kMost = kMostChunks;
 
   int64_t items, size, count;
 
   HINTERLAND_FN explicit Chunks(int64_t items)
-      : items(items), size(max_of(ceil_div(items, kMost), kLeast)), count(ceil_div(items, size)) {}
+      : items(items), size(max_of(ceil_div(items, kMost), kLeastOfChunk)), count(ceil_div(items, size)) {}
   HINTERLAND_FN int64_t begin(int64_t chunk) const { return chunk * size; }
   HINTERLAND_FN int64_t end(int64_t chunk) const { return min_of((chunk + 1) * size, items); }
 };
@@ -135,8 +135,6 @@ struct ClockState {
   TeamControl control;
   ClockHand hand;
 };
-
-inline constexpr int kAdmitThreads = 512;  // of a block: chosen, not measured
 
 // What is given to those who admit rows.
 struct AdmitParams {

@@ -10,6 +10,7 @@
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/core/floats.hpp"
 #include "hinterland/core/platform.hpp"
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/core/warp.hpp"
 #include "hinterland/memory/gather.hpp"
 
@@ -174,8 +175,6 @@ HINTERLAND_FN void for_pieces(int64_t items, int64_t lanes, int64_t steps, int64
   const int64_t lane = thread & (lanes - 1), groups = threads / lanes;
   for (int64_t i = thread / lanes; i < items * steps; i += groups) each(i / steps, i % steps * lanes + lane);
 }
-
-inline constexpr int kBagThreads = 256;  // of a GPU's block: chosen, not measured
 
 // What pooling is given. T are the elements of the table.
 struct PoolParams {

@@ -8,6 +8,7 @@
 
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/core/platform.hpp"
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/memory/table.hpp"
 
 namespace hinterland::memory {
@@ -119,7 +120,7 @@ struct RowCopy {
   }
 };
 
-inline constexpr int kInFlight = 4;        // pieces of a thread: chosen, not measured
+inline constexpr int kInFlight = kGatherInFlight;
 inline constexpr int kCopyThreads = 1024;  // of a block, at most
 
 // The pieces that one thread takes, one after another: whose turn it is, and which unit of that row is this lane's.

@@ -20,6 +20,7 @@
 #pragma once
 
 #include "hinterland/core/platform.hpp"
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/core/warp.hpp"
 #include "hinterland/memory/meter.hpp"
 
@@ -65,7 +66,6 @@ struct Pointer {
   }
 };
 
-inline constexpr int kPageShift = 10;  // of the elements of a page: chosen, not measured
 inline constexpr int64_t kPageElements = int64_t{1} << kPageShift;
 
 // An array of which the GPU keeps some pages: those that have a slot.

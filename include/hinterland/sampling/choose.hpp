@@ -16,6 +16,7 @@
 // If that is after the limit, or further before it than the window, it counts as one of weight 0, and those are never drawn.
 #pragma once
 
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/sampling/draw.hpp"
 #include "hinterland/sampling/lists.hpp"
 
@@ -115,7 +116,7 @@ class Candidates {
   }
 
  private:
-  static constexpr int64_t kAhead = 4 * graph::kTaskEdges;  // of a list that is gone through: chosen, not measured
+  static constexpr int64_t kAhead = kTasksAhead * graph::kTaskEdges;
 
   HINTERLAND_FN int64_t tried(const Philox::Block& block) const {
     return static_cast<int64_t>(Philox::multiply_high(block.half(0), static_cast<uint64_t>(list_.degree)));

@@ -6,12 +6,11 @@
 #pragma once
 
 #include "hinterland/core/grid.hpp"
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/sampling/draw.hpp"
 #include "hinterland/sampling/lists.hpp"
 
 namespace hinterland::sampling {
-
-inline constexpr int64_t kNegativeTries = 64;  // chosen, not measured
 
 struct NegativeControl {
   TeamControl team;

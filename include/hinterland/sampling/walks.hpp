@@ -10,6 +10,7 @@
 #pragma once
 
 #include "hinterland/core/grid.hpp"
+#include "hinterland/core/thresholds.hpp"
 #include "hinterland/sampling/choose.hpp"
 
 namespace hinterland::sampling {
@@ -118,11 +119,11 @@ class WalkDraws {
   double restart_;
 };
 
-// Walks of one lane: chosen, not measured.
+// Walks of one lane.
 template <class Graph>
 inline constexpr int kWalksTogether = Warp::kWidth > 1            ? 1
-                                      : graph::kReadsAhead<Graph> ? 128
-                                                                  : 8;
+                                      : graph::kReadsAhead<Graph> ? kStoredWalks
+                                                                  : kWalks;
 
 // Neighbours position[k] of lists, or -1 where that is -1. All lanes call it together.
 template <class Graph, int kCount>

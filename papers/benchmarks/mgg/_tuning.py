@@ -11,7 +11,7 @@ import torch
 from benchmarks._fullgraph_shapes import shaped
 from benchmarks._rows import Rows as Printed
 from hinterland.fullgraph import PartitionedGraph, tuner
-from hinterland.fullgraph.space import POOR
+from hinterland.runtime.thresholds import SHAPES_TRIED
 
 TURNS = 3  # in which the tuner's shapes are timed anew
 
@@ -39,7 +39,7 @@ def _tuned(p: PartitionedGraph, x: Any) -> tuple[dict[str, Any], list[dict[str, 
     again = brute_force(p, x, strategy=found.strategy, shapes=[default, found.shape, best] * TURNS)
     ms = {one: 1e3 * min(trial.seconds for trial in again if trial.shape == one) for one in (default, found.shape, best)}
     steps = {trial.shape: step for step, trial in enumerate(found.table, 1)}
-    most = POOR * min(trial.predicted for trial in trials)
+    most = SHAPES_TRIED * min(trial.predicted for trial in trials)
     row = {"strategy": found.strategy, "default": ms[default], "tuned": ms[found.shape], "best": ms[best]}
     row |= {
         "times": ms[default] / ms[found.shape],

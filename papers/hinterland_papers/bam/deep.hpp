@@ -20,7 +20,7 @@ struct EmogiDeepParams {
 
 // Lists tiles as it finds vertices. Those of long lists all lanes list together, once a list is read.
 struct EmogiDeepBfs : EmogiBfs {
-  static constexpr int64_t kAlone = 8;  // tiles of a list that a lane lists by itself: chosen, not measured
+  static constexpr int64_t kAlone = 8;  // tiles of a list that a lane lists by itself: a guess
   static constexpr int kKept = 2;       // long lists that a lane keeps for later; further ones it lists, too
 
   const Division& division;

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from .. import _core
 
 _LEAST = 2.0**-20  # of a line, and of the edges: a graph has no edges, or a cache hardly any room
-_NEIGHBOURS = 3  # cases that a choice goes by: chosen, not measured
+_NEIGHBOURS = 3  # cases that a choice goes by: a guess
 # Ways that are tried. In 20 cases on an H100 one of the first five was within 10 % of the best, one of the first four in 19,
 # the first of all in 10 (docs/notes/storage-on-h100.md).
 _TRIED = 5

@@ -34,7 +34,7 @@ namespace hinterland::emogi {  // where serve() looks for it
 // As walk() of what lies in memory, by all lanes together.
 template <class Access, class Edge, class Store, class App>
 HINTERLAND_FN void walk(const storage::Stored<Edge, Store>& edges, int64_t v, const Piece& piece, App& app) {
-  constexpr int kInFlight = 4;  // chosen, not measured
+  constexpr int kInFlight = 4;  // a guess
   const Strip strip = Access::strip(Warp::lane(), Warp::kWidth, piece.begin, piece.end, kLineBytes / sizeof(Edge));
   const int64_t steps = Warp::broadcast(strip.steps(), 0);  // no lane has more
   const typename App::Value own = app.own(v);

@@ -19,7 +19,7 @@ namespace hinterland::emogi {
 
 using graph::Piece, graph::Shortest;
 
-inline constexpr int kEmogiWarps = 8;  // in a block of the GPU: chosen, not measured
+inline constexpr int kEmogiWarps = 8;  // in a block of the GPU: a guess
 // Of a list, which a warp requests before it looks at the first: docs/notes/thresholds.md.
 inline constexpr int kEmogiInFlight = 8;
 inline constexpr int kIdle = -1;  // for the neighbour of a lane that has none

@@ -11,9 +11,7 @@ from ..graph.formats.files import open_text, require_memory
 from ..graph.formats.text import LONGEST_LINE
 from ..runtime.errors import FormatError
 from ..runtime.files import refused
-
-# Lines, and bytes of text, that are parsed together: chosen, not measured.
-_LINES, _BLOCK = 1 << 16, 16 << 20
+from ..runtime.thresholds import CSV_LINES, TEXT_BYTES
 
 
 class CsvRows:
@@ -31,7 +29,7 @@ class CsvRows:
     def read(self, target: torch.Tensor) -> None:
         done = 0
         while done < len(target):
-            wanted = min(len(target) - done, _LINES)
+            wanted = min(len(target) - done, CSV_LINES)
             lines = self._ahead or _lines(self.path, self._text, self._at, wanted)
             self._ahead = []
             if not lines:
@@ -44,7 +42,7 @@ class CsvRows:
             raise FormatError(f"{self.path}: more rows than the {self.shape[0]} vertices; the file is of another data set")
 
     def skip(self, count: int) -> None:
-        step = max(_BLOCK // max(4 * self.shape[1], 1), 1)
+        step = max(TEXT_BYTES // max(4 * self.shape[1], 1), 1)
         for begin in range(0, count, step):
             self.read(torch.empty(min(step, count - begin), self.shape[1]))
 
@@ -54,7 +52,7 @@ def column(path: str) -> torch.Tensor:
     parts = [np.empty(0)]
     done = 0
     with open_text(path)[0] as text:
-        while lines := _lines(path, text, done, _LINES):
+        while lines := _lines(path, text, done, CSV_LINES):
             done += len(lines)
             require_memory(path, f"{done} lines", 8 * (done + len(lines)))  # all in one array, at the end; and these
             parts.append(_numbers(path, lines, done - len(lines), 1).reshape(-1))
@@ -75,7 +73,7 @@ def _lines(path: str, text: Any, done: int, count: int) -> list[bytes]:
     """At most ``count`` lines, and no more than fill a block; ``done`` lines came before them."""
     lines: list[bytes] = []
     held = 0
-    while len(lines) < count and held < _BLOCK:
+    while len(lines) < count and held < TEXT_BYTES:
         try:
             line = text.readline(LONGEST_LINE + 1)
         except OSError as error:

@@ -31,6 +31,7 @@ from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import check_folder_place, replacing, replacing_folder
 from ..runtime.progress import progress as shown
+from ..runtime.thresholds import COPIED_BYTES, DATASET_HEADER
 from ..runtime.units import format_bytes
 from . import summed
 from .source import FLOATS, Placement, Relation, Rows, Source, Vertices, check_label_count, labels_of, split_of
@@ -40,8 +41,6 @@ VERSION = 2
 HEADER = "dataset.json"
 SUMS = "checksums.npy"
 _FORMAT = "hinterland dataset"
-# Bytes that are copied at a time, and the longest header that is read: chosen, not measured.
-_BLOCK, _LARGEST_HEADER = 64 << 20, 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OURS = re.compile(r"dataset\.json|graph(\.[\w.-]+)?\.hl|[\w.-]+\.npy|\..+\.part|\.hinterland-writes-here")
 
@@ -130,7 +129,7 @@ def read_header(path: str) -> dict[str, Any]:
     """What ``dataset.json`` says, with everything in it that is relied on."""
     place = os.path.join(path, HEADER)
     try:
-        header = json.loads(read_head(place, _LARGEST_HEADER))
+        header = json.loads(read_head(place, DATASET_HEADER))
     except (ValueError, RecursionError) as error:  # the latter from brackets in brackets without end
         raise FormatError(f"{place}: damaged: {error}; convert or generate the data set again") from error
     if not isinstance(header, dict) or header.get("format") != _FORMAT:
@@ -267,7 +266,7 @@ def _require_room(source: Source, target: str, folder: Path) -> None:
 def fill(rows: Rows, what: str, progress: Progress | None, place: Callable[[int, int], torch.Tensor]) -> Iterator[torch.Tensor]:
     """Reads all rows, block by block, each to ``place(begin, end)``; yields the blocks."""
     count, row = rows.shape[0], rows.shape[1] * rows.dtype.itemsize
-    step = max(_BLOCK // max(row, 1), 1)
+    step = max(COPIED_BYTES // max(row, 1), 1)
     with _steps(what, count * row, progress) as done:
         for begin in range(0, count, step):
             block = place(begin, min(begin + step, count))

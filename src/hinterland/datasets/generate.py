@@ -24,6 +24,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, struct
 from ..runtime.progress import progress
+from ..runtime.thresholds import FEATURE_BYTES
 from ..table import UnifiedTensor
 from .dataset import SPLITS, AnyDataset, Dataset, EdgeType, HeteroDataset
 from .files import placements
@@ -34,7 +35,6 @@ _KERNELS = KernelFile("datasets/generate.cu", (_FILL,))
 _FeatureParams = struct("datasets::FeatureParams")
 _BLOCK = 256
 _BLOCKS_PER_SM = 8  # of 256 threads, all that a multiprocessor holds
-_PIECE = 256 << 20  # bytes of features made at once: chosen, not measured
 _DRAWN = 1.14  # edges drawn for each edge of the shape: about so many are repeated or self loops, and go
 _ENOUGH, _MOST_DRAWN = 0.97, 2.0  # shares of the shape's edges: with fewer than the first, more are drawn, up to the second
 _LEAST_TRAINED = 20  # training vertices of each class, on average; smaller data sets have fewer classes
@@ -271,7 +271,7 @@ class _Maker:
         count, columns = self._sizes.vertices[kind], self._sizes.columns[kind]
         table = UnifiedTensor._allocate((count, columns), self._sizes.dtype, placement)
         communities = self.communities(kind)
-        step = max(_PIECE // (4 * max(columns, 1)), 1)
+        step = max(FEATURE_BYTES // (4 * max(columns, 1)), 1)
         with progress(f"features of {kind}", table.nbytes) as done:
             for begin in range(0, count, step):
                 end = min(begin + step, count)

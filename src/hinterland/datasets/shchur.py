@@ -17,10 +17,10 @@ from ..graph import Graph, load_graph
 from ..graph.formats.arrays import Archive, ArrayFile
 from ..graph.formats.files import require_memory
 from ..runtime.errors import FormatError
+from ..runtime.thresholds import CHUNK
 from .source import HOMOGENEOUS, Placement, Relation, Source, Vertices, array_labels, classes_of
 
 _NAMES = ("adj_indptr.npy", "attr_indptr.npy", "labels.npy")
-_CHUNK = 1 << 20  # entries of the matrix that are read together: chosen, not measured
 
 
 def matches(path: str) -> bool:
@@ -78,8 +78,8 @@ class _SparseRows:
         table = target.zero_().numpy()
         first, last = self._at, self._at + len(target)
         stop = int(self._offsets[last])
-        for begin in range(int(self._offsets[first]), stop, _CHUNK):
-            end = min(begin + _CHUNK, stop)
+        for begin in range(int(self._offsets[first]), stop, CHUNK):
+            end = min(begin + CHUNK, stop)
             columns = self._columns(begin, end)
             low, high = np.searchsorted(self._offsets, (begin, end - 1), "right")
             rows = np.arange(low - 1, high).repeat(np.diff(self._offsets[low - 1 : high + 1].clip(begin, end)))

@@ -22,12 +22,12 @@ from ..graph.formats.content import Options
 from ..graph.formats.files import read_into, require_memory, size_of
 from ..graph.formats.npy import read_columns
 from ..runtime.errors import FormatError, GraphError
+from ..runtime.thresholds import CHUNK
 from .dataset import SPLITS, EdgeType, unknown_split
 
 FLOATS = (torch.float16, torch.float32, torch.float64)
 HOMOGENEOUS = ("node", "to", "node")
 _LARGEST_LABEL = 1 << 24
-_CHUNK = 1 << 20  # labels that are looked at together: chosen, not measured
 
 Placement = str | Mapping[str, str]
 
@@ -307,8 +307,8 @@ def check_label_count(path: str, labels: int, vertices: int) -> None:
 def _labels(path: str, count: int, part: Callable[[int, int], torch.Tensor]) -> torch.Tensor:
     """``part(begin, end)`` yields values as files have them, part after part."""
     labels = torch.empty(count, dtype=torch.int64)
-    for begin in range(0, count, _CHUNK):
-        end = min(begin + _CHUNK, count)
+    for begin in range(0, count, CHUNK):
+        end = min(begin + CHUNK, count)
         values = part(begin, end)
         whole = torch.where(values.isnan(), -1, values) if values.is_floating_point() else values.to(torch.int64)
         wrong = ((whole != whole.trunc()) | (whole > _LARGEST_LABEL)).nonzero()

@@ -18,6 +18,7 @@ from torch import Tensor
 from ..machine import cache
 from ..runtime.errors import OutOfMemory
 from ..runtime.shown import Shown
+from ..runtime.thresholds import HOST_BLOCK_BYTES, HOST_BLOCK_SHARE
 from ..runtime.units import format_bytes
 from .host_nodes import Given, Node, Reduced, RowWise, parameters_of, row_wise, stored
 from .host_passes import Name, Pass
@@ -26,9 +27,7 @@ from .partitioned import PartitionedGraph
 Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
 Life = tuple[int, int, int]  # halves of passes, as Planner.lives has them
 
-_BLOCK = 3 << 30  # bytes that a block takes at most, with all that is made of it: chosen, so that copies are long
 _LEAST = 64  # rows of a block
-_SHARE = 2  # blocks take this fraction of the room at most, and what lies between passes the rest: chosen, not measured
 _OWN = 1e12  # bytes a second of its own memory that a GPU goes through, about
 _QUEUED = 3e-4  # seconds in which the host queues a block's work (docs/notes/fullgraph-on-h200.md)
 _LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
@@ -371,7 +370,7 @@ class Planner:
 
     def _lengths(self, room: float) -> list[int]:
         """Rows that may be computed together: as many in each pass, since what was found about their lists is kept."""
-        most, found = min(_BLOCK, max(room, 0) / _SHARE), [_LEAST]
+        most, found = min(HOST_BLOCK_BYTES, max(room, 0) / HOST_BLOCK_SHARE), [_LEAST]
         while found[-1] < self.rows and all(max(self._scratch(visit, 2 * found[-1])) <= most for visit in self.visits):
             found.append(2 * found[-1])
         return [min(block, max(self.rows, 1)) for block in found]

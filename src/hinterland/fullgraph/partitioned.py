@@ -22,6 +22,7 @@ from ..runtime import arguments, devices
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
+from ..runtime.thresholds import CALLS_COMPARED
 from ..runtime.units import parse_bytes
 from ..table import UnifiedTensor, as_table
 from .part import build_part, owned_places, served, translated
@@ -32,7 +33,6 @@ from .world import Halos, Together, World
 
 T = TypeVar("T")
 
-_COMPARED = 64  # calls, more than a step of a deep model makes: chosen, not measured
 _MOST_PARTS = 1024  # of one process: every part has a list of what it reads of every other one
 
 
@@ -193,7 +193,7 @@ class PartitionedGraph(Shown):
         Raises:
             ConfigError: in all ranks alike; names what differs, and two ranks.
         """
-        if self._compared < _COMPARED:
+        if self._compared < CALLS_COMPARED:
             self._compared += 1
             one = rows[0] if isinstance(rows, list | tuple) else rows
             self.world.check_same({"call": call, **options, "type of rows": one.dtype, "width of rows": one.shape[1]})

@@ -19,6 +19,7 @@ from torch import Tensor
 from ..runtime import devices
 from ..runtime.errors import OutOfMemory
 from ..runtime.shown import Shown
+from ..runtime.thresholds import STRATEGIES_TRIED
 from ..runtime.units import format_bytes
 from .partitioned import PartitionedGraph
 from .rates import Rates, rates_of
@@ -26,7 +27,6 @@ from .rows import compute_type
 from .strategies import COLUMNS, VECTOR
 from .world import SMALL
 
-_TRIED = 4.0  # a strategy is tried where it should take at most so many times as long as the quickest: chosen, not measured
 _SHARING = ("direct", "halo", "halo-pipelined")  # strategies by which kernels read the memory of other processes
 _ENOUGH, _LEAST, _MOST = 0.03, 3, 20  # seconds that an operation is timed for, and how often at least and at most
 
@@ -225,7 +225,7 @@ def _chosen(
             f"{format_bytes(int(room))} are free; use more parts, narrower or shorter rows"
         )
     quickest = min(cost.predicted for cost in fitting)
-    tried = [cost for cost in fitting if cost.predicted <= _TRIED * quickest]
+    tried = [cost for cost in fitting if cost.predicted <= STRATEGIES_TRIED * quickest]
     found = {cost.strategy: replace(cost, measured=_measured(p, functools.partial(run, cost.strategy))) for cost in tried}
     best = min(found.values(), key=lambda cost: cost.measured or 0)
     of_all = loads(p)

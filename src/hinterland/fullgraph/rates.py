@@ -14,6 +14,7 @@ import torch
 
 from ..machine import cache
 from ..runtime import devices
+from ..runtime.thresholds import CPU_RATE, CPU_STEP
 
 OF_CACHE = 0.6  # of the L2 cache that tiles of all rows may take
 OFTEN = 64  # entries of a row from which on tiles are worth it
@@ -81,7 +82,7 @@ H200 = Rates(
     wide=325e9,
     step=4e-5,
 )
-_CPU = Rates(cache=0.0, cached=5e9, memory=5e9, rows=inf, entries=inf, narrow=5e9, wide=5e9, step=2e-5)  # chosen, not measured
+_CPU = Rates(cache=0.0, cached=CPU_RATE, memory=CPU_RATE, rows=inf, entries=inf, narrow=CPU_RATE, wide=CPU_RATE, step=CPU_STEP)
 
 
 def rates_of(device: torch.device) -> Rates:

@@ -18,6 +18,7 @@ from itertools import product
 
 import torch
 
+from ..runtime.thresholds import SHAPES_TRIED
 from .rates import LEAST_TILE
 from .rows import _MOST_PIECES, _WARP, Entries, Rows, Shape, _Form, _form, compute_type, default_shape
 
@@ -25,7 +26,6 @@ ORDER = ("tile", "longest", "entries", "threads")  # from coarse to fine, as MGG
 LONGEST = (32, 64, 128, 256, 512, 1024)  # below, a partial sum is written for few entries; above, tasks are uneven
 AT_ONCE = (1, 2, 4, 8)
 THREADS = (64, 128, 256)  # of 32 a multiprocessor's 32 blocks are half its warps; above 256 nothing is shared in a block
-POOR = 1.25  # what should take over so many times as long as the best is not tried: chosen, not measured
 _PARTIALS = 4  # partial sums may take this fraction of the free memory, unless the default takes more
 _OWN, _LATENCY = 1.5e12, 1e-6  # bytes a second at random rows, and seconds of two reads, of which the second needs the first
 _BLOCKS = 32  # of a multiprocessor
@@ -170,7 +170,7 @@ class Space:
     @functools.cached_property
     def most_predicted(self) -> float:
         """Seconds above which a shape is not tried."""
-        return POOR * min(map(self.predicted, self.shapes()))
+        return SHAPES_TRIED * min(map(self.predicted, self.shapes()))
 
     def changes(self, shape: Shape) -> dict[str, int]:
         """In what it is not the default, which each launch has of its own."""

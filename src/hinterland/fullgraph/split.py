@@ -17,11 +17,11 @@ from ..graph.graph import Graph, require_graph
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown
+from ..runtime.thresholds import LONG_CHUNK
 
 BALANCES = ("auto", "contiguous", "dealt")
 _UNEVEN = 1.05  # the largest part over the mean, above which "auto" deals the vertices out
 _HUBS_PER_SHARE = 20  # a hub's list is more than this fraction of a part's edges, so that no row tips a balance of 1.05
-_AT_ONCE = 1 << 22  # neighbours of hubs that are counted together: chosen, not measured
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -162,8 +162,8 @@ def _edges_read(graph: Graph, hubs: torch.Tensor) -> torch.Tensor:
     edges[hubs] = 0
     indices = graph.indices.cpu()
     for begin, end in zip(indptr[hubs].tolist(), indptr[hubs + 1].tolist(), strict=True):
-        for first in range(begin, end, _AT_ONCE):
-            sources = indices[first : min(first + _AT_ONCE, end)]
+        for first in range(begin, end, LONG_CHUNK):
+            sources = indices[first : min(first + LONG_CHUNK, end)]
             arrays.check_neighbors(sources, graph.num_vertices, first)
             edges.index_add_(0, sources, torch.ones(len(sources), dtype=torch.int64))
     return edges

@@ -12,6 +12,7 @@ from ..memory.allocator import place_again
 from ..memory.copies import copied, copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, OutOfMemory
+from ..runtime.thresholds import CHUNK, GPU_CHUNK, STORED_BYTES, WEIGHTS_SAMPLED
 from ..runtime.units import format_bytes
 from ..table import StorageArray, UnifiedTensor, as_table
 
@@ -20,11 +21,6 @@ Array = UnifiedTensor | torch.Tensor | StorageArray
 NAMES = ("indptr", "indices", "weights")
 PLACEMENTS = ("gpu", "host", "mapped", "registered", "heap")
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
-# Chosen, not measured; each bounds memory or time.
-_LISTS_AT_ONCE = 1 << 20  # whose degrees are looked at together, on whatever device
-_SAMPLE = 1 << 20  # weights of which the mean is taken
-_PIECE = 4 << 20  # bytes of an array on storage that are read together: little beside a cache
-_CHECK_AT_ONCE = 1 << 26  # elements of a GPU array that one check looks at, which bounds its scratch memory
 
 
 class WeightType(NamedTuple):
@@ -127,7 +123,7 @@ def pieces(array: Array) -> Iterator[torch.Tensor]:
     if file is None:
         yield tensor_of(array).cpu().contiguous()
         return
-    step = _PIECE // array.dtype.itemsize
+    step = STORED_BYTES // array.dtype.itemsize
     held = torch.empty(min(step, len(array)), dtype=array.dtype)
     for begin in range(0, len(array), step):
         part = held[: len(array) - begin]
@@ -204,7 +200,7 @@ def check_offsets(indptr: torch.Tensor, num_edges: int) -> None:
         raise GraphError("indptr is empty, but even a graph without vertices has one offset, 0")
     last = indptr.numel() - 1
     if indptr.is_cuda:
-        parts = (indptr[begin : begin + _CHECK_AT_ONCE + 1] for begin in range(0, last, _CHECK_AT_ONCE))
+        parts = (indptr[begin : begin + GPU_CHUNK + 1] for begin in range(0, last, GPU_CHUNK))
         if int(indptr[0]) == 0 and int(indptr[last]) == num_edges and not any(bool((p[1:] < p[:-1]).any()) for p in parts):
             return
         indptr = indptr.cpu()
@@ -252,8 +248,8 @@ def check_lists(indptr: torch.Tensor, indices: torch.Tensor, num_vertices: int) 
 def count_empty_lists(indptr: torch.Tensor) -> int:
     """How many vertices have no neighbours."""
     lists, empty = indptr.numel() - 1, 0
-    for begin in range(0, lists, _LISTS_AT_ONCE):
-        degrees = indptr[begin : min(lists, begin + _LISTS_AT_ONCE) + 1].diff()
+    for begin in range(0, lists, CHUNK):
+        degrees = indptr[begin : min(lists, begin + CHUNK) + 1].diff()
         empty += degrees.numel() - int(degrees.count_nonzero())
     return empty
 
@@ -264,8 +260,8 @@ def lists_ascend(indptr: torch.Tensor, indices: torch.Tensor) -> bool:
         indptr = indptr.cpu()
         return _core.rows_ascend(*rows_of(indptr, indices), indices.numel())
     indptr = indptr.to(indices.device)
-    for begin in range(0, indices.numel() - 1, _CHECK_AT_ONCE):
-        part = indices[begin : begin + _CHECK_AT_ONCE + 1]
+    for begin in range(0, indices.numel() - 1, GPU_CHUNK):
+        part = indices[begin : begin + GPU_CHUNK + 1]
         # Only the first neighbour of a vertex may be less than what stands before it.
         falls = (part[1:] < part[:-1]).nonzero()[:, 0] + begin + 1
         if not torch.equal(indptr[torch.searchsorted(indptr, falls).clamp_(max=indptr.numel() - 1)], falls):
@@ -346,8 +342,8 @@ def weight_range(weights: Array) -> WeightRange:
     weights = tensor_of(weights)
     if not weights.numel():
         return WeightRange(0, 0, 0.0)
-    ends = [_ends(weights[i : i + _CHECK_AT_ONCE]) for i in range(0, weights.numel(), _CHECK_AT_ONCE)]
-    sample = weights[:: -(-weights.numel() // _SAMPLE)].double()
+    ends = [_ends(weights[i : i + GPU_CHUNK]) for i in range(0, weights.numel(), GPU_CHUNK)]
+    sample = weights[:: -(-weights.numel() // WEIGHTS_SAMPLED)].double()
     sample = sample[sample.isfinite()]
     mean = float(sample.mean()) if sample.numel() else 0.0
     return WeightRange(min(least for least, _ in ends), max(most for _, most in ends), mean)
@@ -387,8 +383,8 @@ def _ends(part: torch.Tensor) -> tuple[int | float, int | float]:
 
 def first_where(array: torch.Tensor, wrong: Callable[[torch.Tensor], torch.Tensor]) -> int:
     """The first position at which ``wrong``, of a part of the array, is true; -1 if none is."""
-    for begin in range(0, array.numel(), _CHECK_AT_ONCE):
-        found = wrong(array[begin : begin + _CHECK_AT_ONCE])
+    for begin in range(0, array.numel(), GPU_CHUNK):
+        found = wrong(array[begin : begin + GPU_CHUNK])
         if found.any():
             return begin + int(found.nonzero()[0])
     return -1

@@ -15,6 +15,7 @@ from ..runtime.asked import Asked
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.params import struct
 from ..runtime.shown import Shown
+from ..runtime.thresholds import HISTORY_SHARE
 from . import passes
 from .algorithms import Algorithm, register
 from .graph import Graph
@@ -192,8 +193,8 @@ def _draw(vertices: int, count: int, seed: int) -> list[int]:
 
 def _history_size(graph: Graph, device: torch.device) -> int:
     """Numbers for the way back. Enough for any graph on the CPU, which is slow to look through all vertices for a level's; on a
-    GPU, which is fast, an eighth of a number a vertex (chosen, not measured)."""
-    return graph.num_vertices // 8 if device.type == "cuda" else 2 * graph.num_vertices + 2
+    GPU, which is fast, part of a number a vertex."""
+    return graph.num_vertices // HISTORY_SHARE if device.type == "cuda" else 2 * graph.num_vertices + 2
 
 
 def _state_bytes(graph: Graph) -> int:

@@ -17,6 +17,7 @@ from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import struct
+from ..runtime.thresholds import LEAST_SORTED, LEFT_SHARE, MOST_PASSES, MOST_SORTED, SORTED_ENTRIES
 from ..table import UnifiedTensor
 from . import arrays
 from .graph import Graph
@@ -36,10 +37,6 @@ _KERNELS = KernelFile(
 _COUNT, _LIST, _WEIGH = (struct(f"graph::{name}") for name in ("CountRowsParams", "RowKeysParams", "KeyWeightsParams"))
 _BLOCK = 256
 _BLOCKS_PER_SM = 8  # of 256 threads, all that a multiprocessor holds
-# Chosen, not measured: entries sorted at once, if there is room; those of which the CPU is faster; the most at once, and how
-# many times the edges may be drawn before a piece is larger than the first; and one part in so many of what is free, which
-# is left so.
-_PIECE, _LEAST_PIECE, _MOST_PIECE, _PASSES, _LEFT = 1 << 28, 1 << 20, 1 << 30, 32, 10
 _SORT_BYTES = 64  # GPU memory for each entry of a piece: its key, torch.sort's outputs and buffers, the unique keys
 
 
@@ -69,15 +66,15 @@ def _piece_size(recipe: Recipe, weights: torch.dtype | None, place: Mapping[str,
     here = sum(size * entries for name, size in bytes_each.items() if place[name] == "gpu")
     there = sum(size * entries for name, size in bytes_each.items() if place[name] != "gpu")
     offsets = 8 * 2 * recipe.vertices  # degrees and their sums
-    room = free - free // _LEFT - 2 * here - (8 * recipe.vertices if place["indptr"] == "gpu" else 0)
+    room = free - free // LEFT_SHARE - 2 * here - (8 * recipe.vertices if place["indptr"] == "gpu" else 0)
     if room < offsets:
         return None
     # Beside mapped memory, which counts as if it were the GPU's; where both do not fit, half of what there is is left to that.
-    most, least = (min(_MOST_PIECE, max(_PIECE, entries // passes)) for passes in (_PASSES, 2 * _PASSES))
+    most, least = (min(MOST_SORTED, max(SORTED_ENTRIES, entries // passes)) for passes in (MOST_PASSES, 2 * MOST_PASSES))
     beside, alone = (room - there) // _SORT_BYTES, room // 2 // _SORT_BYTES
-    if beside >= min(_LEAST_PIECE, entries) and beside >= min(least, entries):
+    if beside >= min(LEAST_SORTED, entries) and beside >= min(least, entries):
         return min(most, beside)
-    return min(least, alone) if alone >= min(_LEAST_PIECE, entries) else None
+    return min(least, alone) if alone >= min(LEAST_SORTED, entries) else None
 
 
 def _in_pieces(
@@ -101,7 +98,7 @@ def _in_pieces(
     while row < recipe.vertices:
         # As many whole rows as a piece holds; of empty ones not many more.
         end = int(torch.searchsorted(ends, torch.tensor([done + piece]), right=True)) - 1
-        end = min(end, row + max(piece, _LEAST_PIECE))
+        end = min(end, row + max(piece, LEAST_SORTED))
         until = int(ends[end])
         keys = torch.empty(until - done, dtype=torch.int64, device=device)
         cursor.zero_()

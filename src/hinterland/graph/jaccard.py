@@ -10,14 +10,13 @@ import torch
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.shown import Shown
+from ..runtime.thresholds import PAIRS_CHECKED
 from .checks import require_result
 from .edges import from_edges
 from .export import module_of
 from .graph import Graph, require_graph
 from .order import renumber
 from .rows import edge_list
-
-_AT_ONCE = 1 << 16  # pairs that a check looks at together: chosen, not measured
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,13 +72,13 @@ def verify_jaccard(graph: Graph, pairs: torch.Tensor, result: JaccardResult) -> 
     entries = (torch.ones(len(src), dtype=torch.int64).numpy(), (src.numpy(), dst.numpy()))
     matrix = module_of("scipy.sparse").csr_array(entries, shape=(graph.num_vertices,) * 2)
     matrix.data[:] = 1
-    for begin in range(0, len(first), _AT_ONCE):
-        u, v = first[begin : begin + _AT_ONCE], second[begin : begin + _AT_ONCE]
+    for begin in range(0, len(first), PAIRS_CHECKED):
+        u, v = first[begin : begin + PAIRS_CHECKED], second[begin : begin + PAIRS_CHECKED]
         either = (matrix[u] + matrix[v]).astype(bool).sum(axis=1)
         both = matrix[u].multiply(matrix[v]).tocoo()
         others = (both.col != u[both.row]) & (both.col != v[both.row])
         common = np.bincount(both.row[others], minlength=len(u))
-        was, scores = (side[begin : begin + _AT_ONCE].numpy() for side in (result.common, result.scores))
+        was, scores = (side[begin : begin + PAIRS_CHECKED].numpy() for side in (result.common, result.scores))
         right = common / np.maximum(either, 1)
         wrong = np.flatnonzero((was != common) | ~(np.abs(scores - right) < 1e-12))
         if len(wrong):

@@ -30,7 +30,6 @@ from ..runtime.units import format_bytes
 from .algorithms import Algorithm
 from .view import Kept, View, allocated
 
-BESIDE = 8  # part of the free memory that a cache of storage takes beside others, if no budget says more: chosen, not measured
 MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
 

@@ -11,6 +11,7 @@ from ..memory.copies import copied, moved
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import Shown, Size
+from ..runtime.thresholds import BESIDE
 from ..runtime.units import format_bytes, parse_bytes
 from ..runtime.warned import warn_once
 from ..table.device import Through
@@ -18,7 +19,7 @@ from .algorithms import named
 from .arrays import index_dtype
 from .graph import Graph, require_graph
 from .lists import NeighborLists
-from .plan import BESIDE, GraphPlan, plan_graph, room_within
+from .plan import GraphPlan, plan_graph, room_within
 from .room import is_little
 from .view import WORDS_BYTES, View, all_through, allocated
 

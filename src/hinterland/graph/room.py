@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..memory import report
 from ..memory.limits import host_memory
 from ..runtime import devices
-
-_LITTLE = 4  # one part in so many of what is free: chosen, not measured
+from ..runtime.thresholds import LITTLE_SHARE
 
 
 def is_little(nbytes: int, placement: str) -> bool:
@@ -15,4 +14,4 @@ def is_little(nbytes: int, placement: str) -> bool:
     free = host_memory(report().nbytes)[0]
     if placement == "gpu" and devices.keeps_on_gpu("placement 'gpu'"):
         free = min(free, devices.free_bytes(devices.as_device("cuda")))
-    return _LITTLE * nbytes <= free
+    return LITTLE_SHARE * nbytes <= free

@@ -14,6 +14,7 @@ from ..runtime.errors import GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, leaves, struct
+from ..runtime.thresholds import LONG_CHUNK
 from ..table.device import reading
 from . import passes
 from .graph import Graph
@@ -25,7 +26,6 @@ RECORDS = _core.STEP_RECORDS + 1  # the last is shared by all steps after the ot
 _CONTROL, _RECORD = struct("graph::FrontierControl"), struct("graph::StepRecord")
 FIELDS = tuple(leaves("graph::StepRecord"))
 _ID_WIDE_FROM = 2**31  # vertices from which a vertex number takes eight bytes
-_AT_ONCE = 1 << 22  # vertices that are renumbered together, which bounds the memory that takes: chosen, not measured
 _EDGES_OF_THREAD = 8  # a grid has no more threads than an eighth of the edges: docs/notes/thresholds.md
 
 
@@ -111,8 +111,8 @@ def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = 
     if order is None:
         return values
     found = torch.empty_like(values)
-    for begin in range(0, len(order), _AT_ONCE):
-        at, part = order[begin : begin + _AT_ONCE], values[begin : begin + _AT_ONCE]
+    for begin in range(0, len(order), LONG_CHUNK):
+        at, part = order[begin : begin + LONG_CHUNK], values[begin : begin + LONG_CHUNK]
         if vertices:
             part = torch.where(part < 0, part, order[part.clamp(min=0).long()].to(part.dtype))
         found[at] = part
@@ -125,7 +125,7 @@ def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor, room: torch
     copied at a time."""
     if order is None:
         return labels
-    parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(order), _AT_ONCE)]
+    parts = [slice(begin, begin + LONG_CHUNK) for begin in range(0, len(order), LONG_CHUNK)]
     found = torch.empty_like(labels) if room is None else room
     found.fill_(len(order))
     for part in parts:
@@ -143,7 +143,7 @@ def renumbering_bytes(graph: Graph, width: int) -> int:
     if graph.outer is None:
         return 0
     room = allocated(8 * graph.num_vertices) if width == 8 else 0
-    return room + 5 * allocated(8 * min(graph.num_vertices, _AT_ONCE))
+    return room + 5 * allocated(8 * min(graph.num_vertices, LONG_CHUNK))
 
 
 def outer_bytes(graph: Graph, width: int) -> int:
@@ -152,7 +152,7 @@ def outer_bytes(graph: Graph, width: int) -> int:
     vertices = graph.num_vertices
     if graph.outer is None:
         return 0
-    return allocated(8 * vertices) + allocated(width * vertices) + 5 * allocated(8 * min(vertices, _AT_ONCE))
+    return allocated(8 * vertices) + allocated(width * vertices) + 5 * allocated(8 * min(vertices, LONG_CHUNK))
 
 
 def runner(

@@ -10,13 +10,12 @@ import torch
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.shown import Shown
+from ..runtime.thresholds import ROWS_MULTIPLIED
 from .checks import require_result
 from .edges import from_edges
 from .export import module_of
 from .graph import Graph, require_graph
 from .rows import edge_list
-
-_AT_ONCE = 1 << 10  # rows of the matrix that a check multiplies together: chosen, not measured
 
 
 @dataclass(frozen=True, repr=False)
@@ -82,10 +81,10 @@ def verify_triangles(graph: Graph, result: TrianglesResult) -> None:
     matrix.setdiag(0)
     matrix.eliminate_zeros()
     matrix.data[:] = 1
-    for begin in range(0, graph.num_vertices, _AT_ONCE):
-        some = matrix[begin : begin + _AT_ONCE]
+    for begin in range(0, graph.num_vertices, ROWS_MULTIPLIED):
+        some = matrix[begin : begin + ROWS_MULTIPLIED]
         right = torch.from_numpy((some @ matrix).multiply(some).sum(axis=1)) // 2
-        wrong = (result.counts[begin : begin + _AT_ONCE] != right).nonzero()
+        wrong = (result.counts[begin : begin + ROWS_MULTIPLIED] != right).nonzero()
         if len(wrong):
             at = int(wrong[0])
             has = int(result.counts[begin + at])

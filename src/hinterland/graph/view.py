@@ -15,6 +15,7 @@ from .. import _core
 from ..memory.copies import copied
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
+from ..runtime.thresholds import FEWEST_OFFSETS, LONG_CHUNK
 from ..table.device import Through, reading
 from . import arrays
 from .arrays import index_dtype
@@ -22,7 +23,6 @@ from .lists import NeighborLists
 
 _WORDS, _OFFSETS, _ARRAY = struct("graph::GraphWords"), struct("graph::Offsets"), struct("memory::ArrayWords")
 WORDS_BYTES = 2 * ctypes.sizeof(_WORDS)  # with reads counted, and without
-_AT_ONCE = 1 << 12, 1 << 22  # the fewest and the most vertices whose offsets are looked at together: chosen, not measured
 
 
 @dataclass
@@ -236,7 +236,7 @@ class View:
     def _parts(self) -> Iterator[tuple[int, int, torch.Tensor]]:
         """Ranges of vertices with their offsets as int64. What is made of a range takes some 40 bytes for each of its vertices,
         less than any algorithm's state."""
-        fewest, most = _AT_ONCE
+        fewest, most = FEWEST_OFFSETS, LONG_CHUNK
         step = max(fewest, min(self.lists.num_lists // 8, most))
         for begin in range(0, self.lists.num_lists, step):
             end = min(begin + step, self.lists.num_lists)

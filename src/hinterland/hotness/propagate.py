@@ -11,12 +11,9 @@ from ..graph.prepare import prepared_for
 from ..graph.traversal import ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
 from ..graph.view import allocated
 from ..runtime.params import struct
+from ..runtime.thresholds import CHUNK, PULLED_SHARE
 
 ARRAYS = 3  # numbers for each vertex that a score keeps at once, at most
-# A step pulls, if it can, where more than one in so many vertices has something to give: pulling takes all lists, at 1.8 times
-# as many edges a second (docs/hotness.md). The share is chosen, not measured.
-_MANY = 8
-_AT_ONCE = 1 << 20  # seeds that are written together, which bounds the memory that takes: chosen, not measured
 
 KERNELS = kernel_file("hotness/propagate")
 _PARAMS = struct("hotness::PropagateParams")
@@ -29,7 +26,7 @@ def _layout(graph: Graph) -> ScratchLayout:
 def _state_bytes(graph: Graph) -> int:
     """GPU memory of a score, its result included: arrays and scratch, or what it takes to renumber the result."""
     each = allocated(8 * graph.num_vertices)
-    seeds = allocated(8 * min(graph.num_vertices, _AT_ONCE))
+    seeds = allocated(8 * min(graph.num_vertices, CHUNK))
     return max(ARRAYS * each + seeds + allocated(_layout(graph).bytes), each + outer_bytes(graph, 8))
 
 
@@ -62,7 +59,7 @@ class Steps:
 
     def fill(self, array: torch.Tensor, vertices: torch.Tensor, value: float) -> None:
         """Writes one value for some vertices, int64 ``[n]`` on any device."""
-        for part in vertices.split(_AT_ONCE):
+        for part in vertices.split(CHUNK):
             array.index_fill_(0, part.to(array.device), value)
 
     def add(self, values: torch.Tensor, sums: torch.Tensor, givers: int | None = None) -> None:
@@ -77,7 +74,7 @@ class Steps:
         """
         prepared = self.prepared
         clear(self._scratch, self._layout)
-        pull = not prepared.graph.directed and (givers is None or _MANY * givers > len(values))
+        pull = not prepared.graph.directed and (givers is None or PULLED_SHARE * givers > len(values))
         self._run(
             _PARAMS(
                 graph=prepared.out.words,

@@ -27,6 +27,7 @@ import torch
 from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
+from ..runtime.thresholds import ALWAYS_FITS
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
 from . import cuda
@@ -34,7 +35,6 @@ from .limits import require_host_memory
 from .mapping import GRAIN, REMEDY, MappingPlan, plan_mapping
 from .rate import LEAST_MEASURED, check_rate
 
-_ALWAYS_FITS = 1 << 24  # bytes that are taken without asking what is free: chosen, not measured
 _TRIES = 8  # for two mappings to lie beside each other: one, unless the address space has holes of just that size
 PART_BYTES = 512  # every part of a block begins at a multiple of it, and is padded to one
 MAPPINGS = ("host", "mapped", "registered", "heap")
@@ -189,7 +189,7 @@ def require_room(nbytes: int) -> None:
 
     The system promises torch more than there is, and kills who takes it. What every machine has is not asked for.
     """
-    if nbytes > _ALWAYS_FITS:
+    if nbytes > ALWAYS_FITS:
         with _lock:
             require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
 

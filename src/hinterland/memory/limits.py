@@ -13,10 +13,10 @@ from pathlib import Path
 
 from ..runtime.errors import OutOfMemory
 from ..runtime.files import refused
+from ..runtime.thresholds import KEPT_SHARE
 from ..runtime.units import format_bytes, parse_bytes
 
 _UNLIMITED = 1 << 60  # what version 1 control groups say when there is no limit is near 2^63
-_KEPT = 32  # one part in this many of the memory is left to everything else: chosen, not measured
 
 _returning: ContextVar[int] = ContextVar("returning", default=0)
 
@@ -39,9 +39,9 @@ def host_memory(held: int) -> tuple[int, str]:
     group = _control_group()
     if group is not None:
         group += _returning.get()
-        return max(0, group - group // _KEPT), "the control group's memory limit"
+        return max(0, group - group // KEPT_SHARE), "the control group's memory limit"
     free = meminfo("MemAvailable") + _returning.get()
-    return max(0, free - free // _KEPT), "the system's available memory"
+    return max(0, free - free // KEPT_SHARE), "the system's available memory"
 
 
 def require_host_memory(asked: int, held: int) -> None:

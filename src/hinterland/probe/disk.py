@@ -18,11 +18,10 @@ from .. import _core
 from ..machine.model import Disk
 from ..runtime.engine import why_threads
 from ..runtime.errors import StorageError
+from ..runtime.thresholds import DISK_LEFT, LEAST_WRITTEN, SEQUENTIAL_THREADS
 from ..runtime.units import format_bytes
 
 _PIECE = 256 << 20  # one native call; between two of them time and Ctrl-C are looked at
-# Chosen, not measured: the least that is written, what stays free, and threads that read or write in sequence.
-_SMALLEST, _KEEP_FREE, _SEQUENTIAL_THREADS = 64 << 20, 1 << 30, 8
 _UNDER_WAY = (1, 8, 64, 256)  # random reads at a time: the first gives the time of one, the last all that a disk can do
 _READS = 64  # of each of them in one native call
 _SECONDS = 1.5  # about what each of the three phases may take, each of two times
@@ -36,10 +35,10 @@ def measure(folder: Path, full: bool = False) -> tuple[Disk | None, list[str]]:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        room = shutil.disk_usage(folder).free - _KEEP_FREE
-        size = min(8 << 30 if full else 1 << 30, room // 2 // _SMALLEST * _SMALLEST)
-        if size < _SMALLEST:
-            free = format_bytes(max(room + _KEEP_FREE, 0))
+        room = shutil.disk_usage(folder).free - DISK_LEFT
+        size = min(8 << 30 if full else 1 << 30, room // 2 // LEAST_WRITTEN * LEAST_WRITTEN)
+        if size < LEAST_WRITTEN:
+            free = format_bytes(max(room + DISK_LEFT, 0))
             return None, [f"disk {folder}: not measured, only {free} are free; --disk-path names another folder"]
         limit = _SECONDS * 3 if full else _SECONDS
         with tempfile.TemporaryFile(dir=folder, prefix="hinterland-probe-") as file:
@@ -78,7 +77,7 @@ def _sequential(file: str, size: int, limit: float, *, write: bool, direct: bool
     done, seconds = 0, 0.0
     while done < size and seconds < limit:
         piece = min(_PIECE, size - done)
-        _core.transfer_file(file, done, piece, _SEQUENTIAL_THREADS, write, direct)
+        _core.transfer_file(file, done, piece, SEQUENTIAL_THREADS, write, direct)
         done += piece
         seconds = time.perf_counter() - start
     return done, done / seconds

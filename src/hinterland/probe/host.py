@@ -10,11 +10,11 @@ from .. import _core
 from ..machine import cache
 from ..machine.model import Cpu
 from ..memory.limits import host_memory, meminfo
+from ..runtime.thresholds import LEAST_COPIED
 from ..table import UnifiedTensor
 from . import rows
 from .timing import best
 
-_SMALLEST_BUFFER = 64 << 20  # bytes, where memory is short: larger than most caches. Chosen, not measured
 _CHAIN_STRIDE = 512  # bytes: no two places of the latency chain on one line, nor on neighbours
 
 
@@ -22,7 +22,7 @@ def measure(full: bool = False) -> Cpu:
     """Measures CPU memory with all threads; the buffers are larger than the caches."""
     size = min(max(8 * _cache_bytes(), 256 << 20), 4 << 30 if full else 1 << 30)
     room = min(memory_bytes(), host_memory(0)[0])  # a control group may allow less than the machine has
-    size = max(min(size, room // 8), _SMALLEST_BUFFER) // 4096 * 4096
+    size = max(min(size, room // 8), LEAST_COPIED) // 4096 * 4096
     read, copy, latency = _in_sequence(size)
     curve = rows.on_cpu(size, full)
     row64 = next(point for point in curve if point.row_bytes == 64)

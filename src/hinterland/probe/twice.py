@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ..runtime.thresholds import BUSY_SHARE, LOOK_SECONDS
+
 _TIMES = ("latency", "sort")  # figures that are times; all others are rates
 _FAR = 1.5  # times; of six probes of two idle cores one was beyond it, in one figure of a disk that others share
-# Chosen, not measured:
-_BUSY = 0.2  # of the cores
-_LOOK = 0.25  # seconds
 
 
 def better(first: Any, second: Any, name: str = "") -> tuple[Any, list[str]]:
@@ -66,11 +65,11 @@ def _better(first: Any, second: Any, name: str, apart: dict[str, float]) -> Any:
 def busy() -> list[str]:
     """A sentence where other programs use the cores that this process may use; looks for a quarter of a second."""
     before = _jiffies()
-    time.sleep(_LOOK)
+    time.sleep(LOOK_SECONDS)
     worked, idle = (now - was for now, was in zip(_jiffies(), before, strict=True))
     share = worked / max(1, worked + idle)
     cores = len(os.sched_getaffinity(0))
-    if share <= _BUSY:
+    if share <= BUSY_SHARE:
         return []
     return [f"other programs kept {share * cores:.1f} of {cores} cores busy while this machine was measured"]
 

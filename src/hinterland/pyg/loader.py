@@ -21,6 +21,7 @@ from torch_geometric.sampler.base import DataType, SubgraphType
 from ..memory.gather_stats import add, require_dict
 from ..runtime import devices
 from ..runtime.errors import ConfigError
+from ..runtime.thresholds import LOADER_DEPTH
 from ..runtime.warned import warn
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
@@ -47,7 +48,6 @@ _OF_WORKERS = (
 )
 _PATIENCE = 300.0  # seconds without a batch, where DataLoader's timeout is not given
 _USUAL = 1024  # inputs of a batch, where a batch_sampler of the user's decides
-_DEPTH = 2  # batches that may wait after each stage: chosen, not measured
 _SMALL = 1024  # nodes of a batch that one thread makes on a CPU: docs/notes/thresholds.md
 _SMALL_DEPTH = 16  # and how many of these may wait
 _STAGES = 2
@@ -227,7 +227,7 @@ class _Pipelined:
         """One epoch's batches; the cache is filled after the first ones, where its budget is what training leaves."""
         if self._wanted is None:
             return iter(run(source))
-        return after_a_step(source, run, at_a_time(_STAGES, _DEPTH), self.device, self._fill)
+        return after_a_step(source, run, at_a_time(_STAGES, LOADER_DEPTH), self.device, self._fill)
 
     def _get_iterator(self) -> Iterator[Any]:
         self._look()
@@ -272,7 +272,7 @@ class _Batches:
             depth = _SMALL_DEPTH
             stages = [Stage("sample and gather", lambda numbered: _gathered(epochs, *_sampled(epochs, *numbered)))]
         else:
-            depth = _DEPTH
+            depth = LOADER_DEPTH
             stages = [
                 Stage("sample", lambda numbered: _sampled(epochs, *numbered)),
                 Stage("gather", lambda sampled: _gathered(epochs, *sampled)),

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..runtime.errors import ConfigError
+from ..runtime.thresholds import ENGINE_ROWS
 from . import engine
 from .arrays import taken, type_of
 from .bounds import Kind
@@ -15,7 +16,6 @@ from .sql import Columns
 from .table import Part
 
 MOST_GROUPS = 1 << 16
-_AT_ONCE = 1 << 17  # rows that a thread of the engine takes: chosen, not measured
 
 
 class ByEngine(Run):
@@ -67,7 +67,7 @@ class ByEngine(Run):
                 for (name, kind), array in zip(self.kinds.items(), batch.columns, strict=True)
             ]
             made = pyarrow.record_batch(arrays, schema=schema)
-            yield from (made.slice(begin, _AT_ONCE) for begin in range(0, max(made.num_rows, 1), _AT_ONCE))
+            yield from (made.slice(begin, ENGINE_ROWS) for begin in range(0, max(made.num_rows, 1), ENGINE_ROWS))
 
     def _plans(self, parts: list[Part]) -> list[ColumnPlan]:
         why = "pyarrow reads it, and DuckDB answers"

@@ -8,12 +8,10 @@ import numpy as np
 import torch
 
 from .. import _core
+from ..runtime.thresholds import CHUNK, CODES_WAITING
 from ..table import UnifiedTensor
 
 _CODE = torch.uint16  # until it is known how many differ
-# Rows whose codes wait for a room: where too many differ that is found soon, and then none was made. Chosen, not measured.
-_WAITING = 1 << 18
-_AT_ONCE = 1 << 20  # rows whose codes are replaced: chosen, not measured
 
 
 class NumberCopy:
@@ -28,7 +26,7 @@ class NumberCopy:
     def __init__(self, bits: int, rows: int, room: Callable[[int], UnifiedTensor]) -> None:
         self._bits, self._rows, self._room = bits, rows, room
         self._known = _core.QueryCodes(bits // 8) if bits >= 32 else None  # until more differ than it tells apart
-        self._codes = torch.empty(min(rows, _WAITING), dtype=_CODE)  # of the first rows; of all, once there is a room
+        self._codes = torch.empty(min(rows, CODES_WAITING), dtype=_CODE)  # of the first rows; of all, once there is a room
         self._values = room(bits) if self._known is None else None  # or codes
 
     def add(self, values: int, begin: int, count: int) -> None:
@@ -71,8 +69,8 @@ class NumberCopy:
         entries = torch.from_numpy(self._entries())
         self._known, self._values = None, self._room(self._bits)
         numbers = self._values.cpu().view(entries.dtype)
-        for begin in range(0, end, _AT_ONCE):
-            some = self._codes[begin : min(end, begin + _AT_ONCE)]
+        for begin in range(0, end, CHUNK):
+            some = self._codes[begin : min(end, begin + CHUNK)]
             numbers[begin : begin + len(some)] = entries[some.int()]
 
     def _entries(self) -> np.ndarray:

@@ -17,6 +17,7 @@ from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import address, struct
+from ..runtime.thresholds import QUERY_BYTES
 from .bounds import Kind
 from .chunks import chunks_of
 from .held import HeldColumn, HeldTable
@@ -28,7 +29,6 @@ _BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
 _THREADS = _core.QUERY_BLOCK_THREADS
 _TOTAL = ctypes.sizeof(struct("query::Total"))
 _FIELDS = [field[0] for field in struct("query::Total")._fields_]
-_ROOM = 256 << 20  # bytes of the GPU's memory that a chunk may take: chosen, not measured
 _MOST_BLOCKS = 2048  # of a chunk: 8 million rows, whose copy takes longer than its launches (docs/notes/queries-on-h200.md)
 _FILTER_WARPS = 16  # of a multiprocessor
 _COPIED_FROM = 0.85  # share of a chunk's sectors from which on a copy of the whole column is quicker than loads of those
@@ -91,7 +91,7 @@ class OnGpu(Run):
         staged = sum(self._held[name].bits for name in self._staged)
         block_bytes = _BLOCK * (1 + staged + 16 * bool(self.keys)) // 8 + _TOTAL * len(pairs) * self._grouped
         blocks = max(-(-self.table.rows // _BLOCK), 1)
-        most = min(max(_ROOM // block_bytes, 1), _MOST_BLOCKS, blocks)
+        most = min(max(QUERY_BYTES // block_bytes, 1), _MOST_BLOCKS, blocks)
         rooms = [self._room(most, len(pairs)) for _ in range(2 if blocks > most else 1)]
         here = torch.cuda.current_stream()
         for room in rooms:

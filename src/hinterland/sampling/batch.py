@@ -24,6 +24,7 @@ from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, address, struct
+from ..runtime.thresholds import MOST_AHEAD
 from ..runtime.units import format_bytes
 from ..table.device import reading
 
@@ -35,7 +36,6 @@ _CONTROL, _TEAM = struct("sampling::BatchControl"), struct("TeamControl")
 _ENTRY_BYTES = ctypes.sizeof(struct("sampling::NumberEntry"))
 _PLACES = 1 << _core.SAMPLE_PLACE_BITS
 _LINE = 16  # words of a cache line
-_MOST_AHEAD = 1 << 30  # bytes that are allocated for any outcome; with more, the GPU waits for the count. Chosen, not measured
 _ARRAYS, _LARGE = 11, 1 << 21  # of a batch and its result, and bytes from which on the allocator may waste some of each
 _LITTLE = 128 << 20  # bytes that are allocated without asking how many are free, which takes long: docs/notes/thresholds.md
 
@@ -248,8 +248,8 @@ class Batch:
             self._take(self._counts.read())
 
     def _affords(self, size: int) -> bool:
-        if size <= _LITTLE or size > _MOST_AHEAD or self._on_cpu:
-            return size <= _MOST_AHEAD
+        if size <= _LITTLE or size > MOST_AHEAD or self._on_cpu:
+            return size <= MOST_AHEAD
         return 2 * size <= devices.free_bytes(self.device)
 
     def _run_at_once(self, most: Bound) -> None:

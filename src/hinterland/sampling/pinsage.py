@@ -14,11 +14,10 @@ from ..memory.gather_stats import require_dict, timed
 from ..runtime import devices
 from ..runtime.arguments import whole_number
 from ..runtime.errors import ConfigError
+from ..runtime.thresholds import STEPS_TOGETHER
 from .neighbor import check_fanouts, integer, vertices_on
 from .sample import Sample
 from .walks import WalkRule, walks_from
-
-_AT_ONCE = 1 << 24  # steps that are made and counted together, which bounds the memory that takes: chosen, not measured
 
 
 def pinsage_neighbors(
@@ -160,7 +159,7 @@ def _neighborhoods(
     first of its walks."""
     if prepared.device.type == "cpu":
         require_room(12 * len(seeds) * count)  # neighbours and their shares
-    rows = max(1, _AT_ONCE // (walks * rule.length))
+    rows = max(1, STEPS_TOGETHER // (walks * rule.length))
     parts = []
     for at, own in enumerate(seeds.split(rows)):
         paths = walks_from(prepared, "seed", own, rule, batch, each=walks, first=first + at * rows * walks)

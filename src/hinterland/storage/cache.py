@@ -16,11 +16,11 @@ from ..runtime.engine import warn_of_threads
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.shown import Shown, Size
+from ..runtime.thresholds import TRANSFER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
 
 _Counts = struct("StoreCounts")
-_DEPTH = 128  # transfers in flight for each thread: chosen, not measured
 _LINES = tuple(512 << i for i in range(8))
 ENGINES = ("auto", "io_uring", "threads")
 
@@ -99,7 +99,7 @@ class StorageCache(Shown):
             raise ConfigError(f"line_bytes={arguments.shown(line_bytes)} is no power of two from 512 to 65536")
         arguments.one_of("engine", engine, ENGINES)
         threads = torch.get_num_threads() + 1  # and one that reads ahead
-        self.native = _core.Store(parse_bytes(host_budget), line_bytes, threads, _DEPTH, engine)
+        self.native = _core.Store(parse_bytes(host_budget), line_bytes, threads, TRANSFER_DEPTH, engine)
         if engine == "auto" and self.engine == "threads":
             warn_of_threads()
         self.expecting: _core.StoredTable | None = None  # that of the array which has told what is to come

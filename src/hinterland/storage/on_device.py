@@ -22,6 +22,7 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from ..runtime.shown import Shown, Size
+from ..runtime.thresholds import CONTROLLER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
 from .cache import StorageStats
@@ -33,7 +34,6 @@ _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage:
 _Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePair"), struct("storage::BlockRange")
 _Control, _Array, _Flush = struct("storage::StoreControl"), struct("memory::ArrayWords"), struct("storage::FlushParams")
 _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
-_FILE_DEPTH = 256  # transfers in flight of each thread of the controller: chosen, not measured
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
 _BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
 _PAGE_SHIFT, _LEAST_PAGE_BITS = 23, 17  # of the page in it, and of its number; what is above them counts turns
@@ -92,7 +92,7 @@ class Backing:
         """For a controller. What has copies is added to ``copies``, with its blocks, which count reads that failed."""
         if not self.parts:
             writes = writable and self.held != "r"
-            return _core.file_blocks(os.fspath(self.path), writes, _FILE_DEPTH, claims=self.held is None)
+            return _core.file_blocks(os.fspath(self.path), writes, CONTROLLER_DEPTH, claims=self.held is None)
         spread = _core.spread_blocks([part.blocks(writable, copies) for part in self.parts], self.stripe, self.base)
         if not self.stripe:
             copies.append((self, spread))

@@ -19,6 +19,7 @@ from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.files import refused
 from ..runtime.launch import call_host
 from ..runtime.shown import table_of
+from ..runtime.thresholds import BOUNCE_BYTES, EXPECTED_SHARE, HOST_BUDGET
 from ..storage.cache import StorageCache, StorageStats
 from ..storage.layout import Layout, Volume, is_bare
 from ..storage.volume import MODES, Paths, bare_devices, create, locate
@@ -28,10 +29,6 @@ from .rows import Index, place_rows, row_numbers
 from .table import Table
 from .tiered import Asked, Devices
 from .tiered_storage import TieredStorage, make
-
-HOST_BUDGET = "256MiB"  # of a cache, unless said
-_EXPECTED = 16  # of the cache's bytes, what is known of batches takes one at most: chosen, not measured
-_STAGING = 32 << 20  # bytes of pinned memory that rows for a GPU pass through at a time: chosen, not measured
 
 
 class StorageArray(Table):
@@ -253,7 +250,7 @@ class StorageArray(Table):
 
     def _to_gpu(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None, batch: int) -> None:
         """Through two pieces of pinned memory by turns: one is filled while the other is copied."""
-        step = max(1, _STAGING // max(self._row_bytes, 1))
+        step = max(1, BOUNCE_BYTES // max(self._row_bytes, 1))
         staging: list[torch.Tensor] = []
         copied: list[torch.cuda.Event] = []
         for turn, begin in enumerate(range(0, rows.numel(), step)):
@@ -333,7 +330,7 @@ class StorageArray(Table):
         """
         self._require_open()
         arguments.instance("batches", batches, Sequence, "give a list of row numbers of each gather")
-        told, taken = _core.ExpectedBatches(self.cache.host_budget // _EXPECTED), 0
+        told, taken = _core.ExpectedBatches(self.cache.host_budget // EXPECTED_SHARE), 0
         for index in batches:
             rows = row_numbers(index, self._rows).cpu()
             if not self._table.tell(rows.data_ptr(), rows.numel(), told):

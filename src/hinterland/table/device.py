@@ -13,17 +13,17 @@ import torch
 
 from ..runtime import arguments, devices
 from ..runtime.params import Params, struct
+from ..runtime.thresholds import HOST_BUDGET, LEAST_LINES
 from ..runtime.units import parse_bytes
 from ..storage.cache import StorageCache, StorageStats
 from ..storage.layout import Volume
 from ..storage.on_device import Backing, DeviceStore, Queues
 from ..storage.roofline import probed
-from .array import HOST_BUDGET, StorageArray
+from .array import StorageArray
 
 Through = StorageCache | DeviceStore  # what native code reads through
 
 _ARRAY = struct("memory::ArrayWords")
-_LEAST_LINES = 1 << 10  # of a GPU's cache: some for each warp that reads. Chosen, not measured
 # Bytes of a page by those of the budget, the first that is reached: docs/storage.md has times of the first two. A cache needs
 # some pages for each of its threads.
 _LINES = ((16 << 20, 16384), (256 << 10, 4096), (0, 512))
@@ -70,7 +70,7 @@ class StoredArrays(tuple[StorageArray, ...]):
     @property
     def least_bytes(self) -> int:
         """What a GPU's cache of them takes with as few lines as get on; 0 where there are none."""
-        return sum(self.queues(one).device_bytes + _LEAST_LINES * (one.line_bytes + 64) for one in self.caches)
+        return sum(self.queues(one).device_bytes + LEAST_LINES * (one.line_bytes + 64) for one in self.caches)
 
     @property
     def most_bytes(self) -> int:

@@ -25,14 +25,13 @@ from ..runtime.arguments import shown
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 from ..runtime.params import Params
 from ..runtime.shown import table_of
+from ..runtime.thresholds import BOUNCE_BYTES
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
 from .host import HostTable
 from .rows import require_outside
 from .table import Table
 from .tiers import TierPlan, plan_tiers
-
-_BOUNCE = 32 << 20  # bytes that are on the way to a GPU, or back, at a time: chosen, not measured
 
 Devices = Sequence[torch.device | str | int] | torch.device | str | int
 
@@ -415,7 +414,7 @@ class _Tiers:
         plan = self.plan
         if not len(rows):
             return
-        step = max(1, _BOUNCE // plan.row_bytes)
+        step = max(1, BOUNCE_BYTES // plan.row_bytes)
         on_gpu = homes[0].device.type == "cuda"
         bounce = torch.empty(min(step, len(rows)) * plan.row_bytes, dtype=torch.uint8, pin_memory=on_gpu)
         for turn, part in enumerate(rows.split(step)):
@@ -444,7 +443,7 @@ class _Tiers:
     def _write_back(self) -> None:
         """Copies the rows of GPU memory to the host's table."""
         plan, (device, near) = self.plan, self.worker(self.homes[0])
-        step = max(1, _BOUNCE // max(plan.row_bytes, 8))
+        step = max(1, BOUNCE_BYTES // max(plan.row_bytes, 8))
         for begin in range(0, plan.rows, step):
             rows = torch.arange(begin, min(begin + step, plan.rows), device=device)
             rows = rows[self.slots_of(self.homes[0], rows) >= 0]

@@ -19,11 +19,12 @@ from ..memory.order import hottest_first
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.shown import table_of
+from ..runtime.thresholds import BOUNCE_BYTES
 from ..runtime.units import parse_bytes
 from .rows import resolved
 from .sharded import Collective, ShardedTensor
 from .table import Table
-from .tiered import _BOUNCE, _Home, homes_of, slot_of
+from .tiered import _Home, homes_of, slot_of
 from .tiers import TierPlan, plan_tiers
 
 
@@ -69,7 +70,7 @@ class TieredShards(Collective):
 
     def _fill(self, hottest: torch.Tensor) -> None:
         below, plan, home = self.below, self.plan, self._home
-        step = max(1, _BOUNCE // max(plan.row_bytes, 1))
+        step = max(1, BOUNCE_BYTES // max(plan.row_bytes, 1))
         for turn in range(below.most(-(-len(hottest) // step))):
             part = hottest[turn * step : (turn + 1) * step].to(below.ranks.device)
             rows = below.gather(part)

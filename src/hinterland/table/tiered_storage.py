@@ -14,11 +14,12 @@ from ..memory.count import TierCount, count_rows
 from ..memory.gather import OneRange, SlotMap, copy_rows
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
+from ..runtime.thresholds import BOUNCE_BYTES
 from .host import HostTable
 from .placement import Sort
 from .rows import as_words, row_numbers
 from .table import Table
-from .tiered import _BOUNCE, Asked, Near, TieredTensor, _Home, _State, _Tiers, homes_of, new_state, slot_of
+from .tiered import Asked, Near, TieredTensor, _Home, _State, _Tiers, homes_of, new_state, slot_of
 from .tiers import TierPlan
 
 
@@ -165,7 +166,7 @@ class _StoredTiers(_Tiers):
             self.row_of = order[: plan.held].to(self.place_of.dtype)
             for home in self.homes if plan.slot_bytes else []:
                 home.id_map(plan).copy_(self.place_of)
-        step = max(1, _BOUNCE // max(plan.row_bytes, 1))
+        step = max(1, BOUNCE_BYTES // max(plan.row_bytes, 1))
         bounce = HostTable.empty((min(step, plan.held), *self.whole.shape[1:]), self.whole.dtype)
         # Without links each GPU fills its own memory; else the first fills all: rows go where they live, and are replicated.
         homes = self.homes if plan.unlinked else self.homes[:1]
@@ -186,7 +187,7 @@ class _StoredTiers(_Tiers):
         places = self.dirty.nonzero().view(-1)
         self.dirty[places] = False
         try:
-            for part in places.split(max(1, _BOUNCE // max(self.plan.row_bytes, 1))) if len(places) else ():
+            for part in places.split(max(1, BOUNCE_BYTES // max(self.plan.row_bytes, 1))) if len(places) else ():
                 rows = torch.empty((len(part), *self.whole.shape[1:]), dtype=self.whole.dtype, device=device)
                 copy_rows(near.table, near.rows, self.plan.row_bytes, rows, part.to(device) - near.first)
                 self.whole.scatter_(part if self.row_of is None else self.row_of[part].long(), rows)

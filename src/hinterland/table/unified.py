@@ -18,8 +18,9 @@ from ..memory.order import permutation
 from ..memory.sharing import share
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
+from ..runtime.thresholds import HOST_BUDGET
 from ..runtime.units import parse_bytes
-from .array import HOST_BUDGET, StorageArray
+from .array import StorageArray
 from .cached import CachedTensor
 from .host import HostTable, shape_of
 from .tiered import Asked, Devices, TieredTensor, make

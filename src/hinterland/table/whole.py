@@ -9,16 +9,16 @@ import torch
 from ..memory.allocator import require_room
 from ..memory.copies import copy
 from ..runtime.errors import OutOfMemory
+from ..runtime.thresholds import BOUNCE_BYTES
 from .table import Table
 
-_PART = 32 << 20  # bytes that are on the way at a time: chosen, not measured
 _TOGETHER = 16  # elements that torch draws together; fewer it draws otherwise
 
 
 def _parts(table: Table) -> Iterator[slice]:
     """Runs of rows of bounded size. Drawn one after another, they are what torch draws of all rows at once."""
     rows = len(table)
-    step = max(1, _PART // max(table.row_bytes, 1) // _TOGETHER) * _TOGETHER
+    step = max(1, BOUNCE_BYTES // max(table.row_bytes, 1) // _TOGETHER) * _TOGETHER
     few = -(-_TOGETHER * table.dtype.itemsize // max(table.row_bytes, 1))  # rows of as many elements
     begin = 0
     while begin < rows:

@@ -25,13 +25,13 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.files import check_place
 from ..runtime.progress import progress
+from ..runtime.thresholds import STEP_BYTES
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
 from ..table import UnifiedTensor
 from .models import GNN, Block, PinSAGEConv, blocks
 from .rows import rows_of
 
-_ON_CPU = 1 << 30  # bytes that a step may take on the CPU, by default: chosen, not measured
 _DRAWN = (64, 80, 64)  # bytes that sampling and sums take of an edge, a source and a target, whatever the rows; at most
 _OF_A_HEAD = 24  # bytes that attention takes of an edge
 
@@ -141,7 +141,7 @@ class _Layers:
         self.ends = torch.zeros(graph.num_vertices + 1, dtype=torch.int64)
         torch.cumsum(degrees, 0, out=self.ends[1:])
         self.is_bound = budget is not None or device.type == "cuda"
-        free = devices.free_bytes(device) // 2 if device.type == "cuda" else _ON_CPU
+        free = devices.free_bytes(device) // 2 if device.type == "cuda" else STEP_BYTES
         self.room = free if budget is None else budget - (self._taken() - before)
 
     def _taken(self) -> int:

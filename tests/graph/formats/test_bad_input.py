@@ -446,7 +446,7 @@ def test_a_pattern_whose_type_is_damage(tmp_path):
 
 
 def test_large_members_are_summed_in_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(array_files, "_SUMMED", 1000)
+    monkeypatch.setattr(array_files, "COPIED_BYTES", 1000)
     path = tmp_path / "g.npz"
     matrix = sp.random_array((100, 100), density=0.3, format="csr", rng=np.random.default_rng(1))
     sp.save_npz(path, matrix, compressed=False)

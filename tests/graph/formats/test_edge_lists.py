@@ -293,7 +293,7 @@ def test_names_that_are_none(tmp_path, content, words):
 @pytest.mark.parametrize("threads", [1, 7])
 def test_many_names_are_numbered_as_pandas_sorts_them(tmp_path, monkeypatch, threads):
     """Several blocks and pieces, short names and long ones, tables that grow, a weight that widens the list."""
-    monkeypatch.setattr(text, "BLOCK", 300_000)
+    monkeypatch.setattr(text, "TEXT_BYTES", 300_000)
     rng = np.random.default_rng(8)
     called = np.array([f"n{i}" + "-" * (i % 40) for i in rng.integers(0, 2**40, 30_000)], object)
     ends = called[rng.integers(0, len(called), (60_000, 2))]

@@ -95,7 +95,7 @@ def test_long_lines_of_one_width_are_no_edges(tmp_path, width):
 
 
 def test_many_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(metis, "_BLOCK", 500)
+    monkeypatch.setattr(metis, "METIS_BYTES", 500)
     graph = nx.gnm_random_graph(300, 2000, seed=4)
     nx.set_edge_attributes(graph, {edge: 2**40 + i for i, edge in enumerate(graph.edges)}, "weight")
     (tmp_path / "g.graph").write_text(text_of(graph, weighted=True, comments=True))

@@ -229,7 +229,7 @@ def test_blank_lines_and_comments_before_the_edges_are_passed_over_at_once(tmp_p
 
 def test_types_widen_in_later_blocks(tmp_path, monkeypatch):
     """Numbers that need 8 bytes after many that do not, across blocks, with comments between."""
-    monkeypatch.setattr(text, "BLOCK", 5000)
+    monkeypatch.setattr(text, "TEXT_BYTES", 5000)
     monkeypatch.setattr(text, "LONGEST_LINE", 1000)
     rng = np.random.default_rng(3)
     src, dst = rng.integers(0, 5000, (2, 20000))
@@ -260,7 +260,7 @@ def test_vertex_numbers_beyond_four_bytes(tmp_path):
 
 
 def test_errors_name_the_exact_line_in_any_block(tmp_path, monkeypatch):
-    monkeypatch.setattr(text, "BLOCK", 3000)
+    monkeypatch.setattr(text, "TEXT_BYTES", 3000)
     monkeypatch.setattr(text, "LONGEST_LINE", 500)
     path = tmp_path / "g.txt"
     for bad in (1, 2, 777, 2999, 3000):

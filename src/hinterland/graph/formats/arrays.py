@@ -17,15 +17,11 @@ import torch
 
 from ...runtime.errors import FormatError, HinterlandError
 from ...runtime.files import refusal
+from ...runtime.thresholds import COPIED_BYTES, LONG_CHUNK, NPY_HEADER, SMALL_ARRAY
 from .content import LARGEST_VERTEX, store_ids
 from .files import read_into, size_of
 
 MAGIC = b"\x93NUMPY"
-# Chosen, not measured; each bounds memory.
-_CHUNK = 1 << 22  # elements that are converted at a time
-_SUMMED = 64 << 20  # bytes that are read at once where they are summed
-_LARGEST_HEADER = 1 << 16  # bytes; real ones have about 100
-_LARGEST_SMALL = 1 << 13  # bytes
 _LARGEST_RATIO = 1032  # deflate cannot compress better (zlib's manual: "a factor of 1032:1")
 _TORCH_TYPES = {
     "b1": torch.bool, "i1": torch.int8, "i2": torch.int16, "i4": torch.int32, "i8": torch.int64,
@@ -65,7 +61,7 @@ class ArrayFile:
             }.get(version)
             if reader is None:
                 raise FormatError(f"{path}: {name} has version {version} of NumPy's format; known are 1.0 and 2.0")
-            self.shape, self.fortran, self.dtype = reader(head, max_header_size=_LARGEST_HEADER)
+            self.shape, self.fortran, self.dtype = reader(head, max_header_size=NPY_HEADER)
         if any(extent < 0 for extent in self.shape):
             raise FormatError(f"{path}: {name} has the shape {self.shape}; the file is damaged")
         self.count = math.prod(self.shape)
@@ -97,7 +93,7 @@ class ArrayFile:
         else:
             bytes_, begin = target.view(-1).view(torch.uint8), self._next
             with ThreadPoolExecutor(1) as pool:
-                for part in bytes_.split(_SUMMED):
+                for part in bytes_.split(COPIED_BYTES):
                     read_into(self.path, begin, part)
                     pool.submit(self._add, part)
                     begin += part.numel()
@@ -137,12 +133,12 @@ class ArrayFile:
             self._next += count * self.dtype.itemsize
             self._taken += count
             return
-        for begin in range(0, count, _CHUNK):
-            self.take(min(_CHUNK, count - begin))
+        for begin in range(0, count, LONG_CHUNK):
+            self.take(min(LONG_CHUNK, count - begin))
 
     def small(self) -> np.ndarray:
         """A short array as a whole, in its shape."""
-        if self.count * max(self.dtype.itemsize, 1) > _LARGEST_SMALL:
+        if self.count * max(self.dtype.itemsize, 1) > SMALL_ARRAY:
             raise FormatError(
                 f"{self.path}: {self.name} has {self.count} elements of {self.dtype.itemsize} bytes where a few are expected"
             )
@@ -160,8 +156,8 @@ class ArrayFile:
     def read_ids(self, target: torch.Tensor, limit: int = LARGEST_VERTEX) -> int:
         """Fills ``target`` (int32 or int64) with the next elements; returns the largest."""
         largest = -1
-        for begin in range(0, target.numel(), _CHUNK):
-            part = self.integers(min(_CHUNK, target.numel() - begin))
+        for begin in range(0, target.numel(), LONG_CHUNK):
+            part = self.integers(min(LONG_CHUNK, target.numel() - begin))
             position = self._taken - part.numel()
             largest = max(largest, store_ids(self.path, self.name, part, target[begin : begin + len(part)], limit, position))
         return largest
@@ -181,8 +177,8 @@ class ArrayFile:
             self._read(target)
             self._pass(target.numel())
             return
-        for begin in range(0, target.numel(), _CHUNK):
-            part = self.take(min(_CHUNK, target.numel() - begin))
+        for begin in range(0, target.numel(), LONG_CHUNK):
+            part = self.take(min(LONG_CHUNK, target.numel() - begin))
             if part.dtype == np.uint64 and int(part.max()) >> 63:
                 raise FormatError(f"{self.path}: {self.name} holds {part.max()}, which exceeds 64-bit signed integers")
             if part.dtype.kind == "u" and part.dtype.itemsize > 1:
@@ -200,7 +196,7 @@ def open_npy(path: str) -> ArrayFile:
     """The array of a ``.npy`` file."""
     size = size_of(path)
     with open(path, "rb") as file:
-        head = io.BytesIO(file.read(min(size, 2 * _LARGEST_HEADER)))
+        head = io.BytesIO(file.read(min(size, 2 * NPY_HEADER)))
     return ArrayFile(path, "the array", head, size, 0)
 
 

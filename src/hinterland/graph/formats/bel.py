@@ -20,6 +20,7 @@ import torch
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import replacing_all
 from ...runtime.progress import progress
+from ...runtime.thresholds import LONGEST_CHUNK
 from ...table import UnifiedTensor
 from ..arrays import index_dtype
 from ..graph import Graph
@@ -30,7 +31,6 @@ from .gr import whole
 _HEADER = struct.Struct("<qQ")
 _STAMP = int.from_bytes(b"HLG\x89", "little") << 32
 _STAMP_BYTES = 0xFFFFFFFF << 32
-_CHUNK = 1 << 23  # elements that are converted at a time: chosen, not measured
 PARTS = (".col", ".dst", ".val")
 _Part = tuple[str, torch.Tensor, Callable[[torch.Tensor], torch.Tensor], int]  # ending, elements, as stored, bytes of one
 
@@ -73,9 +73,9 @@ def read(path: str, options: Options) -> CsrArrays:
     with progress(f"reading {base}", 8 * (offsets + edges)) as step:
         read_into(base + ".col", _HEADER.size, indptr.cpu())
         step(8 * offsets)
-        wide = torch.empty(min(_CHUNK, edges), dtype=torch.int64)
-        for begin in range(0, edges, _CHUNK):
-            part = wide[: min(_CHUNK, edges - begin)]
+        wide = torch.empty(min(LONGEST_CHUNK, edges), dtype=torch.int64)
+        for begin in range(0, edges, LONGEST_CHUNK):
+            part = wide[: min(LONGEST_CHUNK, edges - begin)]
             read_into(base + ".dst", _HEADER.size + 8 * begin, part)
             store_ids(base + ".dst", "neighbours", part, indices.cpu()[begin : begin + len(part)], vertices, begin)
             step(8 * len(part))
@@ -135,8 +135,8 @@ def write(graph: Graph, path: str) -> None:
     with replacing_all([base + part[0] for part in parts], unwanted) as outputs:
         for output, (_, values, convert, element) in zip(outputs, parts, strict=True):
             output.write(_HEADER.pack(values.numel(), stamp))
-            for begin in range(0, values.numel(), _CHUNK):
-                part = convert(values[begin : begin + _CHUNK]).contiguous()
+            for begin in range(0, values.numel(), LONGEST_CHUNK):
+                part = convert(values[begin : begin + LONGEST_CHUNK]).contiguous()
                 output.write_tensor(part, _HEADER.size + element * begin)
 
 

@@ -9,6 +9,7 @@ import torch
 
 from ... import _core
 from ...runtime.errors import ConfigError, FormatError, GraphError, OutOfMemory
+from ...runtime.thresholds import LONG_CHUNK, SPARSE_RATIO, SPARSE_VERTICES
 from ...runtime.units import format_bytes
 from ...table import StorageArray, UnifiedTensor
 from ..arrays import Array, host_place
@@ -16,11 +17,8 @@ from ..graph import Graph
 from ..view import checked_view, edge_at
 
 LARGEST_VERTEX = 1 << 48
-_CHUNK = 1 << 22  # weights that are looked at together, which bounds the memory that takes: chosen, not measured
 # A vertex takes 8 bytes in the graph but none in a list of edges: a list that would make a graph of over 32 MiB almost
-# without edges holds hashes or other identifiers, not vertex numbers, or its header lies. Chosen, not measured.
-_SPARSE_VERTICES = 1 << 22
-_SPARSE_RATIO = 256
+# without edges holds hashes or other identifiers, not vertex numbers, or its header lies (SPARSE_VERTICES, SPARSE_RATIO).
 
 
 @dataclass(frozen=True)
@@ -111,7 +109,7 @@ def check_sparsity(
     path: str, vertices: int, edges: int, where: str = "", remedy: str = "renumber the vertices from 0 without gaps"
 ) -> None:
     """Refuses an edge list whose vertex numbers would make a huge graph with next to no edges."""
-    if vertices > _SPARSE_VERTICES and vertices > _SPARSE_RATIO * edges:
+    if vertices > SPARSE_VERTICES and vertices > SPARSE_RATIO * edges:
         raise OutOfMemory(
             f"{path}: {vertices} vertices{where} for {edges} edges: their offsets alone would take "
             f"{format_bytes(8 * (vertices + 1))}; {remedy}"
@@ -140,8 +138,8 @@ def check_weights(path: str, weights: torch.Tensor, first: int = 0) -> None:
     """Refuses NaN and infinite weights, naming the first. ``weights`` are those of the edges from ``first`` on."""
     if not weights.is_floating_point():
         return
-    for begin in range(0, weights.numel(), _CHUNK):
-        finite = torch.isfinite(weights[begin : begin + _CHUNK])
+    for begin in range(0, weights.numel(), LONG_CHUNK):
+        finite = torch.isfinite(weights[begin : begin + LONG_CHUNK])
         if not bool(finite.all()):
             bad = begin + int((~finite).nonzero()[0])
             raise FormatError(
@@ -164,9 +162,9 @@ def plain_weights(path: str, weights: torch.Tensor) -> torch.Tensor:
 def cast_weights(path: str, weights: torch.Tensor, dtype: torch.dtype, target: torch.Tensor | None = None) -> torch.Tensor:
     """``weights`` as ``dtype``, in ``target`` if given. A value that an integer type cannot hold is refused."""
     target = torch.empty(weights.shape, dtype=dtype) if target is None else target
-    for begin in range(0, weights.numel(), _CHUNK):
-        part = weights[begin : begin + _CHUNK]
-        cast = target[begin : begin + _CHUNK]
+    for begin in range(0, weights.numel(), LONG_CHUNK):
+        part = weights[begin : begin + LONG_CHUNK]
+        cast = target[begin : begin + LONG_CHUNK]
         cast.copy_(part)
         wrong = ~torch.isfinite(cast) if dtype.is_floating_point else cast.to(part.dtype) != part
         if bool(wrong.any()):

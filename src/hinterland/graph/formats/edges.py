@@ -17,6 +17,7 @@ import torch
 
 from ... import _core
 from ...runtime.errors import ConfigError, FormatError
+from ...runtime.thresholds import HEAD_BYTES, HEAD_LINES
 from ...runtime.warned import warn_once
 from ..graph import Graph
 from . import labels
@@ -24,7 +25,6 @@ from .content import EdgeList, EdgeRuns, Options, check_sparsity, plain_weights
 from .text import TextReader, edge_text, parsed, passing, take, write_text
 
 _COMMENTS, _SEPARATORS = b"#%", ("\t", ";", "|", ",", "")
-_FIRST, _LINES = 1 << 16, 50  # bytes of comments, and lines, that are looked at: chosen, not measured
 _SHORT = 1000  # lines: far fewer than a text has that is too long to be looked at as a whole
 _PASSED = passing(rb"[#%][^\n]*+")
 _NODES = re.compile(rb"\bNodes:\s*([0-9]{1,15})\b")
@@ -102,7 +102,7 @@ def _head(reader: TextReader, named: bool) -> _Head:
     head, comments, heading = _Head(), bytearray(), list[str]()
 
     def see(text: bytes) -> None:
-        comments.extend(text[: max(_FIRST - len(comments), 0)])
+        comments.extend(text[: max(HEAD_BYTES - len(comments), 0)])
         for found in _NODES.finditer(text):
             head.nodes = int(found[1])
 
@@ -139,7 +139,7 @@ def _ahead(reader: TextReader) -> list[bytes]:
     """The next lines that are whole and no comments, some of them."""
     lines = reader.peek().split(b"\n")
     whole = lines[:-1] if len(lines) > 1 else lines
-    return [line for line in whole[:_LINES] if (text := _text(line)) and text[0] not in "#%"]
+    return [line for line in whole[:HEAD_LINES] if (text := _text(line)) and text[0] not in "#%"]
 
 
 def _separator(lines: list[bytes]) -> str:

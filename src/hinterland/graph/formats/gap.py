@@ -14,6 +14,7 @@ import torch
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
+from ...runtime.thresholds import LONGEST_CHUNK
 from ...table import UnifiedTensor
 from ..graph import Graph
 from ..room import is_little
@@ -22,7 +23,6 @@ from .files import read_head, read_into, size_of
 from .gr import whole
 
 _HEADER = struct.Struct("<Bqq")
-_CHUNK = 1 << 23  # edges that are read or written at a time: chosen, not measured
 _LIMIT = 1 << 31
 
 
@@ -82,9 +82,9 @@ def _read_rows(path: str, options: Options, at: int, vertices: int, edges: int, 
         if weights is None:
             read_into(path, start, indices.cpu())
         else:
-            pairs = torch.empty((min(_CHUNK, edges), 2), dtype=torch.int32)
-            for begin in range(0, edges, _CHUNK):
-                part = pairs[: min(_CHUNK, edges - begin)]
+            pairs = torch.empty((min(LONGEST_CHUNK, edges), 2), dtype=torch.int32)
+            for begin in range(0, edges, LONGEST_CHUNK):
+                part = pairs[: min(LONGEST_CHUNK, edges - begin)]
                 read_into(path, start + 8 * begin, part)
                 end = begin + len(part)
                 store_ids(path, "neighbours", part[:, 0], indices.cpu()[begin:end], vertices, begin)
@@ -117,8 +117,8 @@ def _write_rows(graph: Graph, path: str, output: Output, at: int) -> int:
     if weights is None:
         output.write_tensor(indices.contiguous(), at)
         return at + 4 * graph.num_edges
-    for begin in range(0, graph.num_edges, _CHUNK):
-        end = min(begin + _CHUNK, graph.num_edges)
+    for begin in range(0, graph.num_edges, LONGEST_CHUNK):
+        end = min(begin + LONGEST_CHUNK, graph.num_edges)
         lengths = whole(path, weights[begin:end])
         large = (lengths < -_LIMIT) | (lengths >= _LIMIT)
         if bool(large.any()):

@@ -16,6 +16,7 @@ from ...runtime.checksums import Running, checksums
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
 from ...runtime.progress import progress
+from ...runtime.thresholds import BLOCKS_CHECKED
 from ...runtime.warned import warn
 from ...table import StorageArray, UnifiedTensor
 from ..arrays import index_dtype, pieces, tensor_of
@@ -27,7 +28,6 @@ from .content import CsrArrays, Options, PackedArrays
 from .files import read_head, read_into, size_of
 
 _HOMES = {"packed_offsets": "indptr", "packed": "indices"}  # whose placement they take
-_BLOCKS = 8  # checksum blocks that are read together where nothing is kept: chosen, not measured
 
 _Arrays = Mapping[str, UnifiedTensor | StorageArray]
 
@@ -78,10 +78,10 @@ def check(path: str) -> None:
     """Looks at every checksum, a few MiB at a time. Raises FormatError: names the array, and where it is damaged; StorageError:
     the file cannot be read."""
     header = read_header(path)
-    block = torch.empty(_BLOCKS * _core.CHECKSUM_BLOCK, dtype=torch.uint8)
+    block = torch.empty(BLOCKS_CHECKED * _core.CHECKSUM_BLOCK, dtype=torch.uint8)
     with progress(f"reading {path}", header.sections()[-1][0]) as step:
         for number, (name, _, _), (at, size), sums in _sections(header, _sums(path, header)):
-            for first in range(0, len(sums), _BLOCKS):
+            for first in range(0, len(sums), BLOCKS_CHECKED):
                 begin = first * _core.CHECKSUM_BLOCK
                 part = block[: min(size - begin, len(block))]
                 read_into(path, at + begin, part)

@@ -15,13 +15,13 @@ import numpy as np
 import torch
 
 from ...runtime.errors import FormatError
+from ...runtime.thresholds import METIS_BYTES
 from ..arrays import index_dtype
 from .content import EdgeList, Options, check_counts, check_sparsity
 from .text import TextReader, passing
 
 _PASSED = passing(rb"%[^\n]*+")
 _WRONG = re.compile(rb"[^0-9 \t\r\n]+|[0-9]{19,}")  # what is no number of 64 bits
-_BLOCK = 2 << 20  # bytes of lines that are read together, which take up to 20 times that: chosen, not measured
 
 _Lists = tuple[np.ndarray, np.ndarray, np.ndarray | None]  # sources, targets, weights
 
@@ -89,7 +89,7 @@ def _parts(reader: TextReader, header: _Header) -> Iterator[_Lists]:
     """The lists of some vertices after the other. _Wrong if they are not as the header says."""
     dtype = np.int32 if index_dtype(header.vertices) == torch.int32 else np.int64
     first = found = 0
-    while lines := reader.readlines(_BLOCK):
+    while lines := reader.readlines(METIS_BYTES):
         lines = _vertex_lines(lines)
         sources, targets, weights = _lists(header, lines, first)
         first, found = first + len(lines), found + len(sources)

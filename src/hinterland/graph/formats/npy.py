@@ -10,6 +10,7 @@ import torch
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import replacing
 from ...runtime.progress import progress
+from ...runtime.thresholds import NPY_EDGES
 from ...table import UnifiedTensor
 from ..arrays import index_dtype
 from ..graph import Graph
@@ -18,7 +19,6 @@ from .arrays import ArrayFile, open_npy, write_header
 from .content import EdgeList, Options, check_counts, check_sparsity, csr, store_ids
 from .files import require_memory
 
-_CHUNK = 1 << 21  # edges that are read or written at a time: chosen, not measured
 _INT32_LIMIT = 1 << 31
 
 
@@ -117,14 +117,14 @@ def _parts(
     """Runs of the file: (first position, numbers as [columns, n], where each column goes)."""
     edges = sources.numel()
     if interleaved:
-        for begin in range(0, edges, _CHUNK):
-            part = array.integers(2 * min(_CHUNK, edges - begin)).view(-1, 2).T
+        for begin in range(0, edges, NPY_EDGES):
+            part = array.integers(2 * min(NPY_EDGES, edges - begin)).view(-1, 2).T
             run = slice(begin, begin + part.shape[1])
             yield begin, part, (sources[run], targets[run])
     else:
         for column in (sources, targets):
-            for begin in range(0, edges, _CHUNK):
-                part = array.integers(min(_CHUNK, edges - begin)).view(1, -1)
+            for begin in range(0, edges, NPY_EDGES):
+                part = array.integers(min(NPY_EDGES, edges - begin)).view(1, -1)
                 yield begin, part, (column[begin : begin + part.shape[1]],)
 
 
@@ -136,9 +136,9 @@ def write(graph: Graph, path: str) -> None:
     edges = graph.num_edges
     with replacing(path) as output:
         write_header(output, indices.dtype, (2, edges))
-        for begin in range(0, edges, _CHUNK):
-            places = torch.arange(begin, min(begin + _CHUNK, edges))
+        for begin in range(0, edges, NPY_EDGES):
+            places = torch.arange(begin, min(begin + NPY_EDGES, edges))
             rows = torch.searchsorted(indptr, places, right=True) - 1
             output.write(rows.to(indices.dtype).numpy())
-        for begin in range(0, edges, _CHUNK):
-            output.write(indices[begin : begin + _CHUNK].contiguous().numpy())
+        for begin in range(0, edges, NPY_EDGES):
+            output.write(indices[begin : begin + NPY_EDGES].contiguous().numpy())

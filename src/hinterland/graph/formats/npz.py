@@ -13,6 +13,7 @@ import torch
 
 from ...runtime.errors import FormatError
 from ...runtime.files import replacing, writing
+from ...runtime.thresholds import LONG_CHUNK
 from ...table import UnifiedTensor
 from ..arrays import index_dtype
 from ..graph import Graph
@@ -21,7 +22,6 @@ from .content import CsrArrays, EdgeList, Options, check_counts, check_sparsity,
 from .ogb import read_packed
 
 _FORMATS = ("csr", "csc", "coo")
-_CHUNK = 1 << 22  # elements that are written at a time: chosen, not measured
 
 
 def read(path: str, options: Options) -> CsrArrays | EdgeList:
@@ -125,5 +125,5 @@ def _put_array(archive: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
 def _put(archive: zipfile.ZipFile, name: str, values: torch.Tensor, dtype: torch.dtype) -> None:
     with archive.open(name + ".npy", "w", force_zip64=True) as member:
         write_header(member, dtype, (values.numel(),))
-        for begin in range(0, values.numel(), _CHUNK):
-            member.write(values[begin : begin + _CHUNK].to(dtype).contiguous().numpy().tobytes())
+        for begin in range(0, values.numel(), LONG_CHUNK):
+            member.write(values[begin : begin + LONG_CHUNK].to(dtype).contiguous().numpy().tobytes())

@@ -7,12 +7,12 @@ import re
 
 from ...memory import hl as ours
 from ...runtime.errors import FormatError, StorageError
+from ...runtime.thresholds import HEAD_BYTES
 from . import bel, gap, gr, metis, mtx
 from .arrays import MAGIC as NPY_MAGIC
 from .files import GZIP_MAGIC, open_text, read_head
 
 _ZIP_MAGICS = (b"PK\x03\x04", b"PK\x05\x06")
-_HEAD = 1 << 16  # bytes of text that are looked at: chosen, not measured
 
 _UNPACK, _NETWORKX = "unpack it first, as with", "read it with networkx.{}, and give that to hl.from_networkx"
 _ARROW = "write its columns of sources and targets as .csv or, as one array, as .npy"
@@ -68,7 +68,7 @@ def sniff(path: str, by_name: str | None) -> str:
         return "bel"
     if by_name == "bel" and not os.path.exists(path):
         raise StorageError(f"{path}: cannot be read: {path}.col does not exist; check the path")
-    head = read_head(path, _HEAD)
+    head = read_head(path, HEAD_BYTES)
     if not head:
         raise FormatError(f"{path}: the file is empty")
     kind = _by_content(head, path)
@@ -105,7 +105,7 @@ def _by_content(head: bytes, path: str) -> str | None:
         return kind
     if head.startswith(GZIP_MAGIC):
         with open_text(path)[0] as text:
-            head = text.read(_HEAD)
+            head = text.read(HEAD_BYTES)
     for start, title, remedy in _FOREIGN_STARTS:
         if start.match(head):
             raise FormatError(f"{path}: this is {title}, which is not read here; {remedy}")
@@ -113,7 +113,7 @@ def _by_content(head: bytes, path: str) -> str | None:
         return None
     # Only of a whole text it can be told: a list of edges may begin with any two numbers.
     kind = _text_format(head)
-    return "metis" if kind == "edges" and len(head) < _HEAD and metis.matches(head) else kind
+    return "metis" if kind == "edges" and len(head) < HEAD_BYTES and metis.matches(head) else kind
 
 
 def _text_format(head: bytes) -> str:

@@ -19,16 +19,14 @@ from ...memory.limits import require_host_memory
 from ...runtime.errors import FormatError
 from ...runtime.files import opening, replacing
 from ...runtime.progress import progress
+from ...runtime.thresholds import LEAST_TEXT, LONG_CHUNK, TEXT_BYTES, TEXT_SHARE
 from ..arrays import rows_of
 from ..graph import Graph
 from .content import EdgeList, EdgeRuns, check_sparsity, csr
 from .files import GZIP_MAGIC, open_text, read_head, size_of
 
-# Bytes of text in memory at a time, all threads' pieces together: a 32nd of the file within these bounds. Chosen, not measured.
-BLOCK, _SMALLEST_BLOCK, _BLOCKS = 16 << 20, 1 << 20, 32
 LONGEST_LINE = 1 << 20
 _SHORTEST_LINE = len(b"1 1\n")
-_EDGES_PER_BLOCK = 1 << 22  # that are written at a time: chosen, not measured
 
 
 def passing(comment: bytes) -> re.Pattern[bytes]:
@@ -48,7 +46,7 @@ class TextReader:
         self.line = 0
         self.compressed = read_head(path, 2) == GZIP_MAGIC
         self.bytes = size_of(path)
-        self._block = min(BLOCK, max(self.bytes // _BLOCKS, _SMALLEST_BLOCK))
+        self._block = min(TEXT_BYTES, max(self.bytes // TEXT_SHARE, LEAST_TEXT))
         self._text, self._done = open_text(path)
 
     def __enter__(self) -> TextReader:
@@ -188,8 +186,8 @@ def edge_text(
     held = graph.array("weights", "cpu")
     convert = weights or (lambda part: part)
     with progress("writing edges", graph.num_edges, "edges") as step:
-        for begin in range(0, graph.num_edges, _EDGES_PER_BLOCK):
-            end = min(begin + _EDGES_PER_BLOCK, graph.num_edges)
+        for begin in range(0, graph.num_edges, LONG_CHUNK):
+            end = min(begin + LONG_CHUNK, graph.num_edges)
             integers = reals = 0
             if held is not None:
                 part = convert(held[begin:end])
