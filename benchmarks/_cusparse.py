@@ -18,7 +18,7 @@ from hinterland.runtime.errors import ConfigError, DeviceError
 from . import _libcusparse as libcusparse
 from ._libcusparse import ALG2, ALG3, DEFAULT, available, call
 
-ALGORITHMS = (DEFAULT, ALG2, ALG3)  # ALG1 is the slowest everywhere, and fails at some widths
+ALGORITHMS = (DEFAULT, ALG2, ALG3)  # CUSPARSE_SPMM_CSR_ALG1 is the slowest everywhere, and fails at some widths
 _ALIGNED = 16
 
 
@@ -29,7 +29,7 @@ class SpMM:
     each type when it is first used: an element an edge of memory, read in every call beside the column. Weights of another type
     are converted once; so they are rounded to 16 bits where x has 16. Sums are of float32, of float64 where x is of float64.
 
-    What is kept (``nbytes``) is made by the first call of its kind. One object serves one stream at a time, and outlives the
+    What is kept is made by the first call of its kind. One object serves one stream at a time, and outlives the
     work that it was given.
 
     Args:
@@ -60,12 +60,9 @@ class SpMM:
             )
         index = torch.int64 if edges >= 2**31 else places.dtype
         self._offsets, self._places = offsets.to(index).contiguous(), places.to(index).contiguous()
-        pairs = (self._offsets, offsets), (self._places, places)
-        self._converted = sum(kept.nbytes for kept, given in pairs if kept is not given)
         self.shape, self._weights = (len(offsets) - 1, columns), weights
         self._values: dict[torch.dtype, Tensor] = {}
         self._plans: dict[tuple[int, ...], _Plan] = {}
-        self._chosen: dict[tuple[torch.dtype, int], int] = {}
         handle = ctypes.c_void_p()
         with torch.cuda.device(self.device):
             torch.cuda.current_stream().synchronize()  # makes the GPU's context current: the handle belongs to that
@@ -73,19 +70,13 @@ class SpMM:
         self._handle = handle
         weakref.finalize(self, _destroy, self.device, handle, self._plans).atexit = False  # then the driver may be gone
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of GPU memory beside the arrays given: converted arrays, ones, cuSPARSE's buffers."""
-        values = sum(made.nbytes for made in self._values.values() if made is not self._weights)
-        return self._converted + values + sum(plan.buffer.nbytes for plan in self._plans.values())
-
-    def run(self, x: Tensor, out: Tensor, beta: float = 0.0, algorithm: int | None = None) -> Tensor:
+    def run(self, x: Tensor, out: Tensor, beta: float = 0.0, algorithm: int = DEFAULT) -> Tensor:
         """``out = A @ x + beta * out``, on torch's current stream; what was in ``out`` is not read where ``beta`` is 0.
 
         Args:
             x: ``[columns, D]``, float32, float64, float16 or bfloat16; rows may be farther apart than D.
             out: ``[rows, D]`` of x's type.
-            algorithm: one of ALGORITHMS; None: what ``best`` found for x's type and width, or cuSPARSE's default.
+            algorithm: one of ALGORITHMS.
 
         Returns:
             ``out``.
@@ -93,8 +84,6 @@ class SpMM:
         self._check(x, out)
         if not out.numel() or not self._places.numel():
             return out.mul_(beta) if beta else out.zero_()
-        if algorithm is None:
-            algorithm = self._chosen.get((x.dtype, x.shape[1]), DEFAULT)
         with torch.cuda.device(self.device):
             call("cusparseSetStream", self._handle, torch.cuda.current_stream().cuda_stream)
             plan = self._plan(x, out, algorithm)
@@ -103,8 +92,8 @@ class SpMM:
             call("cusparseSpMM", *self._product(plan, x.dtype, beta, algorithm), plan.buffer.data_ptr())
         return out
 
-    def measure(self, x: Tensor, repeats: int = 5) -> dict[int, float]:
-        """Milliseconds of each algorithm that takes x, without preprocessing; waits for the GPU, and keeps no buffer."""
+    def fastest(self, x: Tensor, repeats: int = 5) -> int:
+        """The algorithm that takes x and is the quickest, without preprocessing; waits for the GPU, and keeps no buffer."""
         out, found, refused = x.new_empty(self.shape[0], x.shape[1]), {}, None
         before = set(self._plans)
         for algorithm in ALGORITHMS:
@@ -116,13 +105,7 @@ class SpMM:
                 _let_go(self._plans.pop(key))
         if refused is not None and not found:
             raise refused
-        return found
-
-    def best(self, x: Tensor) -> int:
-        """Measures the algorithms on x and keeps the fastest for x's type and width; returns its number."""
-        found = self.measure(x)
-        self._chosen[x.dtype, x.shape[1]] = fastest = min(found, key=lambda algorithm: found[algorithm])
-        return fastest
+        return min(found, key=lambda algorithm: found[algorithm])
 
     def _timed(self, x: Tensor, out: Tensor, algorithm: int, repeats: int) -> float:
         with torch.cuda.device(self.device):

@@ -9,7 +9,6 @@ that. Peaks are torch's, without the model's parameters; ``predicted`` is what t
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,12 +17,12 @@ from torch import Tensor
 
 from hinterland.fullgraph import PartitionedGraph
 from hinterland.fullgraph.host_program import plans
-from hinterland.runtime import devices
 from hinterland.runtime.units import parse_bytes
 from hinterland.table import UnifiedTensor
 from hinterland.training.full_models import FullGNN
 
 from ._fullgraph_shapes import draw
+from ._timing import milliseconds
 
 REPEATS = 3
 # Shape, model, budget: a share of what it takes in GPU memory, or bytes.
@@ -97,7 +96,7 @@ def _epoch(p: PartitionedGraph, name: str, sizes: Any, device: torch.device) -> 
         optimizer.step()
         losses.append(float(loss.detach()))
 
-    ms = _least(step, device)
+    ms = milliseconds(step, [device], repeats=REPEATS)
     peak = torch.cuda.max_memory_allocated(device) - before if device.type == "cuda" else 0
     return ms, peak / 1e9, losses
 
@@ -117,15 +116,6 @@ def _features(n: int, columns: int, in_host: bool, device: torch.device) -> Tens
     for part in to.split(1 << 20):
         part.copy_(torch.randn(part.shape, device=device, generator=generator))
     return to
-
-
-def _least(work: Callable[[], Any], device: torch.device) -> float:
-    times = []
-    for _ in range(REPEATS + 1):
-        begin = devices.idle_at(device)
-        work()
-        times.append(devices.idle_at(device) - begin)
-    return 1e3 * min(times[1:])
 
 
 def _taken(device: torch.device) -> int:

@@ -37,6 +37,7 @@ from hinterland.training.full import add_gradients
 from hinterland.training.full_models import FullGNN, make_full_model
 
 from ._fullgraph_shapes import SHAPES, Shape, draw, scaled
+from ._rows import told
 
 STREAM = 3e12  # bytes a second of an H200's memory, read or written in order: for predictions
 SHARE = 0.8  # of a GPU's memory, that an epoch may be expected to take
@@ -115,12 +116,6 @@ def _rank(rank: int, number: int, name: str, scale: float, kind: torch.dtype, to
     found = epoch(MODELS[number], SHAPES[name], kind, draw(name, scale, here).to_graph(), [here])
     if rank == 0:
         Path(to).write_text(json.dumps(found))
-
-
-def told(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a table, said as soon as it is there: all take minutes."""
-    print(row, file=sys.stderr, flush=True)
-    return row
 
 
 def memory_of(device: torch.device) -> float:

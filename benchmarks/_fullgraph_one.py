@@ -19,8 +19,8 @@ from hinterland.fullgraph import PartitionedGraph
 from hinterland.fullgraph.rows import Entries, Rows, aggregate_rows
 
 from ._cusparse import ALGORITHMS, SpMM
-from ._fullgraph_models import told
 from ._fullgraph_shapes import shaped
+from ._rows import told
 from ._timing import milliseconds
 
 TENTH = 0.1

@@ -17,7 +17,7 @@ import torch
 from hinterland.runtime.errors import DeviceError
 
 SONAME = "libcusparse.so.12"  # of CUDA 12 and of CUDA 13
-DEFAULT, ALG1, ALG2, ALG3 = 0, 4, 6, 12  # CUSPARSE_SPMM_ALG_DEFAULT, CUSPARSE_SPMM_CSR_ALG1 to 3
+DEFAULT, ALG2, ALG3 = 0, 6, 12  # CUSPARSE_SPMM_ALG_DEFAULT, CUSPARSE_SPMM_CSR_ALG2 and 3
 VALUE_TYPES = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 14}  # CUDA_R_32F, _64F, _16F, _16BF
 INDEX_TYPES = {torch.int32: 2, torch.int64: 3}  # CUSPARSE_INDEX_32I, CUSPARSE_INDEX_64I
 AS_IT_IS, BASE_ZERO, ROW_MAJOR = 0, 0, 2  # CUSPARSE_OPERATION_NON_TRANSPOSE, CUSPARSE_INDEX_BASE_ZERO, CUSPARSE_ORDER_ROW

@@ -1,7 +1,9 @@
-"""How long work on several devices takes."""
+"""How long work takes, on one device or on several."""
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,3 +26,22 @@ def milliseconds(
         work()
         times.append(max(map(devices.idle_at, on)) - begin)
     return 1e3 * min(times[1:])
+
+
+def each_of(calls: Sequence[Callable[[], Any]], device: torch.device) -> list[float]:
+    """Seconds of each call, by the GPU's clock where the GPU works. All are queued before the first is waited for, which hides
+    what Python costs."""
+    if device.type == "cpu":
+        times = [time.perf_counter()]
+        for call in calls:
+            call()
+            times.append(time.perf_counter())
+        return [end - start for start, end in itertools.pairwise(times)]
+    torch.cuda.synchronize(device)
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(calls) + 1)]
+    marks[0].record()
+    for call, mark in zip(calls, marks[1:], strict=True):
+        call()
+        mark.record()
+    torch.cuda.synchronize(device)
+    return [start.elapsed_time(end) / 1e3 for start, end in itertools.pairwise(marks)]

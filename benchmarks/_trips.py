@@ -35,10 +35,6 @@ TOLLS = [0.0] * 31 + [5.76, 5.76, 5.76, 5.76, 6.43, 11.52, 17.39, 24.02]
 def write(folder: Path, rows: int, rounded: bool = True) -> dict[str, Path]:
     """An Arrow and a Parquet file of the same trips, by their kind; of those that are not ``rounded`` to hundredths nearly all
     distances, totals and tolls that are paid differ."""
-    import pyarrow
-    import pyarrow.feather
-    import pyarrow.parquet
-
     rng = np.random.default_rng(1)
     drawn = {"distance": DISTANCE, "total": TOTAL, "tolls": TOLLS}
     columns = {name: np.interp(rng.random(rows), QUANTILES_AT, known) for name, known in drawn.items()}
@@ -47,8 +43,17 @@ def write(folder: Path, rows: int, rounded: bool = True) -> dict[str, Path]:
     columns["surcharge"] = rng.choice([0.0, 0.5, 1.0], rows)
     columns["hail_fee"] = rng.choice([0.0, 2.5, 2.75], rows)
     columns["taxes"] = np.full(rows, 0.5)
+    return written(folder, columns)
+
+
+def written(folder: Path, columns: dict[str, Any]) -> dict[str, Path]:
+    """An Arrow and a Parquet file of these columns, by their kind."""
+    import pyarrow
+    import pyarrow.feather
+    import pyarrow.parquet
+
     table = pyarrow.table(columns)
-    paths = {"arrow": folder / "trips.arrow", "parquet": folder / "trips.parquet"}
+    paths = {"arrow": folder / "table.arrow", "parquet": folder / "table.parquet"}
     pyarrow.feather.write_feather(table, paths["arrow"], compression="uncompressed", chunksize=1 << 20)
     pyarrow.parquet.write_table(table, paths["parquet"])
     return paths

@@ -5,73 +5,45 @@ Without ``small``: four sources of scale-25 graphs on a GPU. With it: scale 10 o
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import Any
 
 import networkx as nx
-import torch
 
 import hinterland as hl
 from hinterland.graph import simplify, verify_betweenness
 from hinterland.graph.sources import draw_sources
-from hinterland.probe.link import copy_rates
+
+from ._traversals import SEED, both, on_cpu, on_gpu, seconds, sizes
 
 SOURCES = 4
 SMALL_SOURCES = 32
-SEED = 27491095
-KINDS = ("kronecker", "uniform")
 
 
 def run(small: bool) -> dict[str, Any]:
     """Measures both kinds of graph; raises VerificationError where scores are wrong."""
-    return {"cases": [_against_networkx(kind) for kind in KINDS]} if small else _on_gpu()
+    return both(small, _beside_networkx, _measure, "levels")
 
 
-def _on_gpu() -> dict[str, Any]:
-    ceiling = copy_rates(torch.device("cuda", 0), 1 << 30)[0]
-    results: dict[str, Any] = {"copy_engine": ceiling, "cases": [], "levels": []}
-    for kind in KINDS:
-        place = {"indptr": "gpu", "indices": "host"}
-        graph = hl.generate(kind, scale=25, edge_factor=16, seed=1, placement=place, device="cuda")
-        sources = draw_sources(graph, SOURCES, SEED)
-        with hl.prepare(graph, gpu_budget=graph.indices.nbytes // 4, device="cuda", algorithms=["bc"]) as prepared:
-            hl.betweenness_centrality(prepared, sources[:1])  # compiles the kernel
-            result = hl.betweenness_centrality(prepared, sources, stats=True)
-        verify_betweenness(graph, result)
-        stats = result.stats
-        assert stats is not None
-        results["cases"].append(
-            {
-                "graph": kind,
-                "vertices": graph.num_vertices,
-                "edges": graph.num_edges,
-                "held": stats["held"],
-                "ms_a_source": stats["seconds"] / SOURCES * 1e3,
-                "edges_copied_ms": graph.indices.nbytes / ceiling * 1e3,
-                "bytes_a_source": stats["bytes"] / SOURCES,
-                "share": stats["bytes"] / stats["seconds"] / ceiling,
-            }
-        )
-        results["levels"] += [{"graph": kind, **level} for level in stats["searches"][0]["per_level"]]
-        del graph, prepared
-    return results
+def _measure(kind: str, results: dict[str, Any]) -> None:
+    graph, ceiling = on_gpu(kind, {"indptr": "gpu", "indices": "host"}), results["copy_engine"]
+    sources = draw_sources(graph, SOURCES, SEED)
+    with hl.prepare(graph, gpu_budget=graph.indices.nbytes // 4, device="cuda", algorithms=["bc"]) as prepared:
+        hl.betweenness_centrality(prepared, sources[:1])  # compiles the kernel
+        result = hl.betweenness_centrality(prepared, sources, stats=True)
+    verify_betweenness(graph, result)
+    stats = result.stats
+    case = {"held": stats["held"], "ms_a_source": stats["seconds"] / SOURCES * 1e3}
+    case |= {"edges_copied_ms": graph.indices.nbytes / ceiling * 1e3, "bytes_a_source": stats["bytes"] / SOURCES}
+    results["cases"].append({**sizes(kind, graph), **case, "share": stats["bytes"] / stats["seconds"] / ceiling})
+    results["levels"] += [{"graph": kind, **level} for level in stats["searches"][0]["per_level"]]
 
 
-def _against_networkx(kind: str) -> dict[str, Any]:
-    graph = simplify(hl.generate(kind, scale=10, edge_factor=16, seed=1, device="cpu"), remove_duplicates=True)
+def _beside_networkx(kind: str) -> dict[str, Any]:
+    graph = simplify(on_cpu(kind, 10), remove_duplicates=True)
     result = hl.betweenness_centrality(graph, SMALL_SOURCES, device="cpu", stats=True)
     verify_betweenness(graph, result)
-    assert result.stats is not None
-    ends = torch.repeat_interleave(torch.arange(graph.num_vertices), graph.degrees())
-    network = nx.Graph()
-    network.add_nodes_from(range(graph.num_vertices))
-    network.add_edges_from(zip(ends.tolist(), graph.indices.tolist(), strict=True))
-    start = time.perf_counter()
-    nx.betweenness_centrality(network, k=SMALL_SOURCES, seed=SEED)
-    return {
-        "graph": kind,
-        "vertices": graph.num_vertices,
-        "edges": graph.num_edges,
-        "ms_a_source": result.stats["seconds"] / SMALL_SOURCES * 1e3,
-        "networkx_ms_a_source": (time.perf_counter() - start) / SMALL_SOURCES * 1e3,
-    }
+    network = graph.to_networkx()
+    took, _ = seconds(partial(nx.betweenness_centrality, network, k=SMALL_SOURCES, seed=SEED))
+    ours = {"ms_a_source": result.stats["seconds"] / SMALL_SOURCES * 1e3}
+    return {**sizes(kind, graph), **ours, "networkx_ms_a_source": took / SMALL_SOURCES * 1e3}

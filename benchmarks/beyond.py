@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 
 import hinterland as hl
 from hinterland.graph import Graph
@@ -40,11 +39,12 @@ from hinterland.training import Loader, make_model
 
 from . import gap
 from ._rivals import EMOGI, GAP, Rival
+from ._rows import Rows
 from .gather import filled, measure_row
+from .gnn import BATCH, CLASSES, FANOUTS, HIDDEN, SEEDS, learn
 
 GIB = 1 << 30
-FANOUTS, BATCH, HIDDEN, CLASSES, COLUMNS = [15, 10, 5], 1024, 256, 172, 32
-SEEDS = 1_207_179  # papers100M's training vertices
+COLUMNS = 32
 ROW_BYTES = (128, 512)
 RIVAL_SOURCES = 2  # at most: their programs read the file again for each
 GAP_TRIALS = 2  # of each source, of which the first warms up; of PageRank, which takes long, there is one
@@ -152,11 +152,10 @@ def _traversal(name: str, graph: Graph, runs: int, device: torch.device, budget:
     small = hl.generate("kronecker", scale=10, weights="int32" if weighted else None)
     for stats in (False, True):  # compiles the kernels
         call(small, 0, device=device, stats=stats)
-    rows = [{"algorithm": name, "call": "direct", **_timed(call, graph, sources, verify, device=device, gpu_budget=budget)}]
-    print(rows[-1], file=sys.stderr)
+    rows = Rows()
+    rows.append({"algorithm": name, "call": "direct", **_timed(call, graph, sources, verify, device=device, gpu_budget=budget)})
     with hl.prepare(graph, budget, device, algorithms=name, weighted=weighted) as prepared:
         rows.append({"algorithm": name, "call": "prepared", **_timed(call, prepared, sources, verify), "held": prepared.held})
-    print(rows[-1], file=sys.stderr)
     return rows
 
 
@@ -203,7 +202,7 @@ def _training(graph: Graph, device: torch.device, batches: int | None) -> list[d
     seeds = _seeds(graph, min(SEEDS, graph.num_vertices // 8))
     if batches is not None:
         seeds = seeds[: batches * BATCH]
-    rows = []
+    rows = Rows()
     for cache in (None, "auto"):
         torch.manual_seed(5)
         model = make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS)).to(device)
@@ -214,7 +213,6 @@ def _training(graph: Graph, device: torch.device, batches: int | None) -> list[d
         row = {"cache": cache or "none", "batches": len(loader), "first_epoch_s": first, "epoch_s": seconds}
         row |= {"ms_a_batch": 1e3 * seconds / len(loader)}
         rows.append({**row, "features_gib": features.nbytes / GIB, "mapped_gib": features.mapped_bytes / GIB})
-        print(rows[-1], file=sys.stderr)
         del loader, sampler
     return rows
 
@@ -224,12 +222,8 @@ def _epoch(model: torch.nn.Module, loader: Loader, labels: torch.Tensor) -> floa
     start = time.perf_counter()
     optimizer = torch.optim.Adam(model.parameters(), 1e-3)
     for batch in loader:
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(batch.x, batch.sample), labels[batch.seeds].long()).backward()
-        optimizer.step()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
+        learn(model, optimizer, batch.x, batch.sample, labels[batch.seeds].long())
+    return devices.idle_at(labels.device) - start
 
 
 @dataclass(frozen=True)
@@ -271,7 +265,7 @@ def _timed_programs(
     rival: Rival, programs_folder: Path, programs: list[_Program], graph: Graph, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
     """A row for each program; the first of several trials warms up."""
-    rows = []
+    rows = Rows()
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for ending, some in itertools.groupby(programs, key=lambda program: program.ending):
             file = Path(folder) / f"graph.{ending}"
@@ -281,7 +275,6 @@ def _timed_programs(
                 times = [seconds for run in trials for seconds in (run[1:] or run)]
                 said = " ".join(map(str, program.runs[0]))
                 rows.append({"program": program.name, "options": said, **_milliseconds(times)})
-                print(rows[-1], file=sys.stderr)
             for part in Path(folder).iterdir():
                 part.unlink()
     return rows

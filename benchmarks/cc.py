@@ -1,47 +1,39 @@
-"""Connected components with edges in host memory, beside the figures of EMOGI and GAP.
+"""Connected components with edges in host memory.
 
-Without ``small``: scale-25 graphs on a GPU, prepared within a quarter of the edge bytes. With it: scale 20 on the CPU, against
-scipy's connected_components. And graphs of local structure in several numberings, of which none should take longer than a
-permuted one.
+Without ``small``: scale-25 graphs on a GPU, prepared within a quarter of the edge bytes, and not. With it: scale 20 on the CPU,
+against scipy's connected_components. And graphs of local structure in several numberings, of which none should take longer
+than a permuted one.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
+from functools import partial
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from scipy.sparse import csgraph
 
 import hinterland as hl
 from hinterland.graph import Graph, verify_components
-from hinterland.probe.link import copy_rates
+
+from ._traversals import both, matrix, middle, on_cpu, on_gpu, quickest_first, row, seconds, sizes
 
 RUNS = 8
 BITS, SMALL_BITS = 22, 18  # of vertex numbers, of the graphs in several numberings
-# Milliseconds on one H200 with 16 CPU cores: EMOGI with 4-byte edges, GAP on the CPU, and what we aim at.
-OTHERS = {
-    "kronecker": {"emogi_ms": 366, "gap_ms": 138, "target_ms": 45},
-    "uniform": {"emogi_ms": 368, "gap_ms": 277, "target_ms": 90},
-}
 
 
 def run(small: bool) -> dict[str, Any]:
     """Measures both kinds of graph; raises VerificationError where a result is wrong."""
-    if small:
-        return {"cases": [_against_scipy(kind) for kind in OTHERS], "numberings": _numberings(SMALL_BITS, ("heap",), "cpu")}
-    results: dict[str, Any] = {"copy_engine": copy_rates(torch.device("cuda", 0), 1 << 30)[0], "cases": [], "steps": []}
-    results["numberings"] = _numberings(BITS, ("gpu", "host"), "cuda")
-    for kind in OTHERS:
-        place = {"indptr": "host", "indices": "host"}
-        graph = hl.generate(kind, scale=25, edge_factor=16, seed=1, placement=place, device="cuda")
-        for budget in (graph.indices.nbytes // 4, None):
-            measure(graph, kind, budget, results)
-        del graph
-    return results
+    of_local = _numberings(SMALL_BITS, ("heap",), "cpu") if small else _numberings(BITS, ("gpu", "host"), "cuda")
+    return {**both(small, _beside_scipy, _measure, "steps"), "numberings": of_local}
+
+
+def _measure(kind: str, results: dict[str, Any]) -> None:
+    graph = on_gpu(kind)
+    for budget in (graph.indices.nbytes // 4, None):
+        measure(graph, kind, budget, results)
 
 
 def measure(graph: Graph, kind: str, budget: int | None, results: dict[str, Any]) -> None:
@@ -50,26 +42,11 @@ def measure(graph: Graph, kind: str, budget: int | None, results: dict[str, Any]
     device = "cuda" if budget is None else None
     result = hl.connected_components(prepared, device=device)  # also compiles the kernel
     verify_components(graph, result)
-    count = result.count
+    case, count = {"graph": kind, "prepared": budget is not None}, result.count
     del result
-    runs = [hl.connected_components(prepared, device=device, stats=True).stats for _ in range(RUNS)]
-    runs = sorted((stats for stats in runs if stats is not None), key=lambda stats: stats["seconds"])
-    middle = runs[len(runs) // 2]
-    case = {"graph": kind, "prepared": budget is not None}
-    results["cases"].append(
-        {
-            **case,
-            "components": count,
-            "median_ms": statistics.median(stats["seconds"] for stats in runs) * 1e3,
-            "best_ms": runs[0]["seconds"] * 1e3,
-            **OTHERS[kind],
-            "edges": middle["edges"],
-            "bytes": middle["bytes"],
-            "held": middle["held"],
-            "device": middle["device"],
-        }
-    )
-    results["steps"] += [{**case, **step} for step in middle["per_level"]]
+    runs = quickest_first(hl.connected_components(prepared, device=device, stats=True) for _ in range(RUNS))
+    results["cases"].append({**case, "components": count, **row(runs, "edges", "bytes", "held", "device")})
+    results["steps"] += [{**case, **step} for step in middle(runs)["per_level"]]
 
 
 def _numberings(bits: int, places: tuple[str, ...], device: str) -> list[dict[str, Any]]:
@@ -85,7 +62,7 @@ def _numberings(bits: int, places: tuple[str, ...], device: str) -> list[dict[st
                 graph = hl.from_edges(*new[ends], num_vertices=count, symmetrize=True, placement=place)
                 verify_components(graph, hl.connected_components(graph, device=device))  # also compiles the kernel
                 runs = [hl.connected_components(graph, device=device, stats=True).stats for _ in range(RUNS)]
-                median = statistics.median(stats["seconds"] for stats in runs if stats is not None) * 1e3
+                median = statistics.median(stats["seconds"] for stats in runs) * 1e3
                 case.append({"graph": name, "edges at": place, "numbers": numbers, "median_ms": median})
             rows += [{**row, "ratio": row["median_ms"] / case[0]["median_ms"]} for row in case]
     return rows
@@ -112,22 +89,12 @@ def _local_graphs(bits: int) -> dict[str, torch.Tensor]:
     return {"grid": grid, "ring": ring, "path": torch.stack([v[:-1], v[1:]]), "web-like": web}
 
 
-def _against_scipy(kind: str) -> dict[str, Any]:
-    graph = hl.generate(kind, scale=20, edge_factor=16, seed=1, device="cpu")
-    matrix = sp.csr_matrix(
-        (np.ones(graph.num_edges, np.int8), graph.indices.numpy(), graph.indptr.numpy()), shape=(graph.num_vertices,) * 2
-    )
+def _beside_scipy(kind: str) -> dict[str, Any]:
+    graph = on_cpu(kind)
     result = hl.connected_components(graph, device="cpu")
     verify_components(graph, result)
-    runs = [hl.connected_components(graph, device="cpu", stats=True).stats for _ in range(RUNS)]
-    start = time.perf_counter()
-    count, _ = csgraph.connected_components(matrix, directed=False)
-    seconds = time.perf_counter() - start
+    runs = quickest_first(hl.connected_components(graph, device="cpu", stats=True) for _ in range(RUNS))
+    of_scipy = matrix(graph, np.ones(graph.num_edges, np.int8))
+    took, (count, _) = seconds(partial(csgraph.connected_components, of_scipy, directed=False))
     assert count == result.count
-    return {
-        "graph": kind,
-        "vertices": graph.num_vertices,
-        "edges": graph.num_edges,
-        "median_ms": statistics.median(stats["seconds"] for stats in runs if stats is not None) * 1e3,
-        "scipy_ms": seconds * 1e3,
-    }
+    return {**sizes(kind, graph), **row(runs), "scipy_ms": took * 1e3}

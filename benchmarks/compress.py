@@ -19,6 +19,7 @@ import hinterland as hl
 from hinterland.graph import Graph, Scan, simplify
 from hinterland.graph.compress import bits_per_edge
 from hinterland.graph.reorder import ORDERS
+from hinterland.probe import timing
 from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
 
@@ -93,18 +94,9 @@ def _rates(graph: Graph, reorder_seconds: float) -> dict[str, float]:
     packed = hl.compress(graph)
     return {
         "reorder_seconds": reorder_seconds,
-        "pack": graph.num_edges / _seconds(lambda: hl.compress(graph)),
-        "unpack": graph.num_edges / _seconds(lambda: hl.decompress(packed)),
+        "pack": graph.num_edges / _median(lambda: hl.compress(graph), "cpu"),
+        "unpack": graph.num_edges / _median(lambda: hl.decompress(packed), "cpu"),
     }
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    found = []
-    for _ in range(RUNS):
-        start = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
 
 
 def _on_gpu(kind: str, scale: int) -> list[dict[str, Any]]:
@@ -122,7 +114,7 @@ def _on_gpu(kind: str, scale: int) -> list[dict[str, Any]]:
                     if place == "host" and not prepared.out.over_link:
                         continue
                     scan = Scan(prepared)
-                    seconds = _gpu_seconds(scan)
+                    seconds = _median(scan, "cuda")
                     metered = Scan(prepared, stats=True)
                     metered()
                     found, moved = metered.result()
@@ -142,13 +134,6 @@ def _on_gpu(kind: str, scale: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _gpu_seconds(scan: Scan) -> float:
-    found = []
-    for _ in range(RUNS + 1):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        scan()
-        end.record()
-        end.synchronize()
-        found.append(begin.elapsed_time(end) / 1e3)
-    return statistics.median(found[1:])  # the first launch may compile
+def _median(work: Callable[[], object], device: str) -> float:
+    """Seconds; the first of a GPU's launches may compile."""
+    return statistics.median([timing.seconds(work, torch.device(device)) for _ in range(RUNS + 1)][1:])

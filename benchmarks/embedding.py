@@ -7,9 +7,7 @@ numbers are fresh in every repetition, times are medians, and a sample of the ba
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -20,6 +18,8 @@ from hinterland.memory.limits import host_memory
 from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
 from hinterland.training import SparseAdagrad, SparseSGD
+
+from ._timing import each_of
 
 GIB = 1 << 30
 REPEATS = 7
@@ -90,14 +90,12 @@ def _pool(
 ) -> dict[str, Any]:
     bag = UnifiedEmbeddingBag.from_pretrained(table, mode="sum", check="async")
     indices = _indices(len(table), bags, each, device, skew)
-    made, times = None, []
+    made: list[torch.Tensor] = []
     with torch.no_grad():
-        for index in indices:
-            (seconds,), made = _timed(device, lambda index=index: bag(index))
-            times.append(seconds)
+        times = [seconds for index in indices for seconds in each_of([partial(_into, made, bag, index)], device)]
     host = table.host if isinstance(table, TieredTensor) else table
     want = torch.nn.functional.embedding_bag(indices[-1][:100].cpu(), host.cpu(), mode="sum")
-    torch.testing.assert_close(made[:100].cpu(), want, rtol=2e-2 if table.dtype != torch.float32 else 1e-4, atol=1e-4)
+    torch.testing.assert_close(made[0][:100].cpu(), want, rtol=2e-2 if table.dtype != torch.float32 else 1e-4, atol=1e-4)
     seconds = median(times[1:])
     rate = bags * each / seconds
     return {
@@ -120,11 +118,12 @@ def _tiered(table: UnifiedTensor, share: float, bags: int, each: int, ceiling: f
 
 def _gather_then_sum(table: UnifiedTensor, bags: int, each: int, device: torch.device) -> dict[str, Any]:
     """What bags cost without a kernel of their own: all rows, and then their sum."""
-    times = []
-    for index in _indices(len(table), bags, each, device):
-        (seconds,), made = _timed(device, lambda index=index: table.gather(index, check="async", sort=False).sum(dim=1))
-        times.append(seconds)
-        del made
+
+    def work(index: torch.Tensor) -> None:
+        table.gather(index, check="async", sort=False).sum(dim=1)
+
+    indices = _indices(len(table), bags, each, device)
+    times = [seconds for index in indices for seconds in each_of([partial(work, index)], device)]
     return {"mlookups": bags * each / median(times[1:]) / 1e6, "intermediate_gib": bags * each * table.row_bytes / GIB}
 
 
@@ -141,13 +140,8 @@ def _step(
     for index in indices:
         optimizer.zero_grad()
         made: list[torch.Tensor] = []
-        seconds, _ = _timed(
-            device,
-            lambda index=index, made=made: made.append(bag(index)),
-            lambda made=made: made[0].backward(slope),
-            optimizer.step,
-        )
-        times.append(seconds)
+        calls = [partial(_into, made, bag, index), lambda made=made: made[0].backward(slope), optimizer.step]
+        times.append(each_of(calls, device))
     forward, backward, step = (median(column) for column in zip(*times[1:], strict=True))
     rows = int(torch.unique(indices[-1]).numel())
     moved = rows * table.row_bytes * touched
@@ -174,38 +168,18 @@ def _torch(table: UnifiedTensor, bags: int, each: int, device: torch.device) -> 
     times = []
     for index in _indices(len(table), bags, each, torch.device("cpu")):
         optimizer.zero_grad()
-        start = time.perf_counter()
+        start = devices.idle_at(device)
         made = bag(index)
         made.to(device)
-        _wait(device)
-        pooled = time.perf_counter()
+        pooled = devices.idle_at(device)
         made.backward(slope.cpu())
         optimizer.step()
-        times.append((pooled - start, time.perf_counter() - start))
+        times.append((pooled - start, devices.idle_at(device) - start))
     forward, whole = (median(column) for column in zip(*times[1:], strict=True))
     rates = {"mlookups": bags * each / forward / 1e6, "threads": torch.get_num_threads()}
     return {"optimizer": "adagrad", "forward_ms": forward * 1e3, "all_ms": whole * 1e3, **rates}
 
 
-def _timed(device: torch.device, *calls: Callable[[], Any]) -> tuple[list[float], Any]:
-    """Seconds of each call, by the GPU's clock where it is the GPU that works, and what the last one returned."""
-    result = None
-    if device.type == "cpu":
-        marks = [time.perf_counter()]
-        for call in calls:
-            result = call()
-            marks.append(time.perf_counter())
-        return [end - start for start, end in itertools.pairwise(marks)], result
-    _wait(device)
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(len(calls) + 1)]
-    events[0].record()
-    for call, event in zip(calls, events[1:], strict=True):
-        result = call()
-        event.record()
-    _wait(device)
-    return [start.elapsed_time(end) / 1e3 for start, end in itertools.pairwise(events)], result
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def _into(made: list[torch.Tensor], bag: UnifiedEmbeddingBag, index: torch.Tensor) -> None:
+    """Leaves the bags of an index in a list, in place of others."""
+    made[:] = [bag(index)]

@@ -41,9 +41,10 @@ from hinterland.runtime import devices
 from . import _fullgraph_beyond as in_host
 from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
-from ._fullgraph_models import models, models_in_processes, told
+from ._fullgraph_models import models, models_in_processes
 from ._fullgraph_one import layers, one_cpu, one_gpu
 from ._fullgraph_shapes import shaped
+from ._rows import told
 from ._timing import milliseconds
 
 SHAPES = "reddit,proteins,products,orkut,enwiki,igb-medium,it-2004:0.5,papers100M:0.3"
@@ -112,7 +113,7 @@ def parts(shape: str, widths: Sequence[int], where: Sequence[torch.device]) -> l
     p = PartitionedGraph.from_graph(graph, devices=where)
     built = time.perf_counter() - begin
     most = max(plan.loads(p), key=lambda part: part.halo)
-    cut = rivals.even_bounds(drawn.indptr, len(where), by="edges")
+    cut = rivals.even_bounds(drawn.indptr, len(where))
     shards = [rivals.cut(drawn.indptr, drawn.indices, None, cut, rank, on) for rank, on in enumerate(where)]
     theirs: dict[str, Any] = {}
     if where[0].type == "cuda":
@@ -160,11 +161,11 @@ def _of_rank(rank: int, shape: str, widths: Sequence[int]) -> list[dict[str, Any
     drawn = shaped(shape, here)
     graph = drawn.to_graph()
     p = PartitionedGraph.from_graph(graph)
-    bounds = rivals.even_bounds(drawn.indptr, dist.get_world_size(), by="edges")
+    bounds = rivals.even_bounds(drawn.indptr, dist.get_world_size())
     shard = rivals.cut(drawn.indptr, drawn.indices, None, bounds, rank, here)
     theirs = {
         "all-gather+torch.sparse": rivals.AllGather(shard, torch.float32),
-        "all-to-all+cusparse": rivals.Halo(shard, overlap=True),
+        "all-to-all+cusparse": rivals.Halo(shard),
         "broadcasts+cusparse": rivals.Ring(shard),
     }
 

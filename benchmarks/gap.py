@@ -14,7 +14,6 @@ import argparse
 import gc
 import math
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from hinterland.runtime import devices
 from hinterland.runtime.errors import GraphError
 
 from ._rivals import GAP
+from ._rows import Rows
 
 SEED = 27491095
 TOLERANCE = 1e-4
@@ -61,47 +61,36 @@ class Algorithm:
     """``lists``: whether all lists are read, or a line of each. ``program`` and ``options`` are GAP's."""
 
     program: str
-    options: tuple[object, ...]
-    rooted: bool
-    weighted: bool
-    lists: bool
-    plan: str
     call: Callable[..., Any]
     verify: Callable[[Graph, int, Any], None]
+    rooted: bool = True
+    weighted: bool = False
+    lists: bool = True
+    options: tuple[object, ...] = ()
 
 
 ALGORITHMS = {
-    "bfs": Algorithm("bfs", (), True, False, False, "bfs", lambda g, s, **on: hl.bfs(g, s, **on), verify_bfs),
+    "bfs": Algorithm("bfs", hl.bfs, verify_bfs, lists=False),
     "cc": Algorithm(
-        "cc",
-        (),
-        False,
-        False,
-        False,
         "cc",
         lambda g, s, **on: hl.connected_components(g, **on),
         lambda g, s, r: verify_components(g, r),
+        rooted=False,
+        lists=False,
     ),
-    "sssp": Algorithm("sssp", (), True, True, True, "sssp", lambda g, s, **on: hl.sssp(g, s, **on), verify_sssp),
+    "sssp": Algorithm("sssp", hl.sssp, verify_sssp, weighted=True),
     "pagerank": Algorithm(
         "pr",
-        ("-i", 1000, "-t", TOLERANCE),
-        False,
-        False,
-        True,
-        "pagerank",
         lambda g, s, **on: hl.pagerank(g, tolerance=TOLERANCE, max_iterations=1000, **on),
         lambda g, s, r: verify_pagerank(g, r, tolerance=TOLERANCE),
+        rooted=False,
+        options=("-i", 1000, "-t", TOLERANCE),
     ),
     "bc": Algorithm(
         "bc",
-        ("-i", 1),
-        True,
-        False,
-        True,
-        "bc",
         lambda g, s, **on: hl.betweenness_centrality(g, sources=[s], **on),
         lambda g, s, r: verify_betweenness(g, r),
+        options=("-i", 1),
     ),
 }
 
@@ -122,7 +111,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     rates = {"cpu": _memory_rate(64 << 20 if options.small else 1 << 30)}
     if devices.cuda_available():
         rates["cuda"] = copy_rates(devices.as_device("cuda"), 1 << 30)[0]
-    results: dict[str, Any] = {"threads": _core.num_threads(), "bytes_a_second": rates, "graphs": [], "cases": []}
+    results: dict[str, Any] = {"threads": _core.num_threads(), "bytes_a_second": rates, "graphs": [], "cases": Rows()}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         for family, (kind, sizes) in families(scale).items():
             if options.family and family not in options.family:
@@ -132,16 +121,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             results["graphs"].append({**known, "directed": graph.directed})
             for name, algorithm in ALGORITHMS.items():
                 if not options.algorithm or name in options.algorithm:
-                    case = _Case(
-                        graph if algorithm.weighted else graph.without_weights(),
-                        algorithm,
-                        options.sources or (2 if options.small else 4),
-                    )
+                    here = graph if algorithm.weighted else graph.without_weights()
+                    case = _Case(name, algorithm, here, options.sources or (2 if options.small else 4))
                     file = Path(folder) / ("graph.wsg" if algorithm.weighted else "graph.sg")
                     for row in case.measure(programs, file, rates):
                         results["cases"].append({"family": family, "algorithm": name, **row})
-                        print(results["cases"][-1], file=sys.stderr)
-                    del case
+                    del case, here
             del graph
             gc.collect()
             for file in Path(folder).iterdir():
@@ -163,8 +148,8 @@ def best_delta(programs: Path, file: Path, source: int) -> int:
 class _Case:
     """One algorithm on one graph, by every program and processor."""
 
-    def __init__(self, graph: Graph, algorithm: Algorithm, sources: int) -> None:
-        self.graph, self.algorithm = graph, algorithm
+    def __init__(self, name: str, algorithm: Algorithm, graph: Graph, sources: int) -> None:
+        self.name, self.algorithm, self.graph = name, algorithm, graph
         self.sources = draw_sources(graph, sources, SEED)
         if graph.directed:  # GAP's files have the transposed graph in them
             graph.transpose()
@@ -210,9 +195,9 @@ class _Case:
         return rows
 
     def _prepared(self, device: str) -> Any:
-        state = state_bytes(self.algorithm.plan, self.graph)
+        state = state_bytes(self.name, self.graph)
         budget = None if device == "cpu" else self.graph.nbytes // 4 + state
-        options = {"algorithms": self.algorithm.plan, "weighted": self.algorithm.weighted}
+        options = {"algorithms": self.name, "weighted": self.algorithm.weighted}
         return hl.prepare(self.graph, budget, device, **options)
 
     def _gap(self, programs: Path, file: Path, source: int, trials: int, more: tuple[object, ...]) -> list[float]:

@@ -6,9 +6,6 @@ Row numbers are fresh in every repetition, times are medians, and a sample of ea
 
 from __future__ import annotations
 
-import itertools
-import time
-from collections.abc import Callable
 from functools import partial
 from statistics import median
 from typing import Any
@@ -20,6 +17,8 @@ from hinterland.memory import plan_sort
 from hinterland.memory.limits import host_memory
 from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
+
+from ._timing import each_of
 
 GIB = 1 << 30
 ROW_BYTES = (32, 64, 128, 256, 512, 1024, 1028, 2048)
@@ -69,7 +68,7 @@ def measure_row(table: UnifiedTensor, row_bytes: int, rows: int, ceiling: float,
     found: dict[str, Any] = {"row_bytes": row_bytes}
     for kind, sets, sort in (("random", indices, False), ("sorted", ordered, False), ("auto", indices, "auto")):
         calls = [partial(view.gather, index, out=out, check="async", sort=sort) for index in sets]
-        rate = rows * row_bytes / median(_seconds(calls, device)[1:])
+        rate = rows * row_bytes / median(each_of(calls, device)[1:])
         _verify(view, sets[-1], out)
         found[f"{kind}_gbs"] = rate / 1e9
         found[f"{kind}_ratio"] = rate / ceiling
@@ -82,7 +81,7 @@ def _blocks(table: UnifiedTensor, blocks: int, rows: int, ceiling: float, device
     out = torch.empty((rows, 512), dtype=torch.uint8, device=device)
     take = partial(view.gather, out=out, check="async", sort=False, max_blocks=blocks)
     calls = [partial(take, index) for index in _indices(len(view), rows, device)]
-    rate = rows * 512 / median(_seconds(calls, device)[1:])
+    rate = rows * 512 / median(each_of(calls, device)[1:])
     return {"blocks": blocks, "row_bytes": 512, "gbs": rate / 1e9, "ratio": rate / ceiling}
 
 
@@ -97,7 +96,8 @@ def _torch(table: UnifiedTensor, rows: int, device: torch.device) -> dict[str, A
         out.copy_(pinned, non_blocking=True)
         torch.cuda.synchronize(device)
 
-    times = [_wall(partial(select_and_copy, index)) for index in _indices(len(view), rows, torch.device("cpu"))]
+    here = torch.device("cpu")
+    times = each_of([partial(select_and_copy, index) for index in _indices(len(view), rows, here)], here)
     return {"row_bytes": 512, "gbs": rows * 512 / median(times[1:]) / 1e9, "threads": torch.get_num_threads()}
 
 
@@ -114,8 +114,8 @@ def _one_row(table: UnifiedTensor, check: str, device: torch.device) -> float:
     times = []
     for _ in range(11):
         torch.cuda.synchronize(device)
-        times.append(_wall(hundred) / 100)
-    return median(times[1:]) * 1e6
+        times += each_of([hundred], torch.device("cpu"))
+    return median(times[1:]) / 100 * 1e6
 
 
 def _on_cpu(size: int, rows: int) -> dict[str, Any]:
@@ -127,8 +127,8 @@ def _on_cpu(size: int, rows: int) -> dict[str, Any]:
         view = _as_rows(table, row_bytes)
         indices = _indices(len(view), rows, here)
         out, theirs = (torch.empty((rows, row_bytes), dtype=torch.uint8) for _ in range(2))
-        ours = [_wall(partial(view.gather, index, out=out)) for index in indices]
-        torchs = [_wall(partial(torch.index_select, view.cpu(), 0, index, out=theirs)) for index in indices]
+        ours = each_of([partial(view.gather, index, out=out) for index in indices], here)
+        torchs = each_of([partial(torch.index_select, view.cpu(), 0, index, out=theirs) for index in indices], here)
         assert torch.equal(out, theirs)
         rates = [rows * row_bytes / median(times[1:]) / 1e9 for times in (ours, torchs)]
         found.append({"row_bytes": row_bytes, "gbs": rates[0], "torch_gbs": rates[1], "ratio": rates[0] / rates[1]})
@@ -147,21 +147,3 @@ def _indices(table_rows: int, rows: int, device: torch.device) -> list[torch.Ten
 def _verify(table: UnifiedTensor, index: torch.Tensor, out: torch.Tensor) -> None:
     sample = torch.randint(0, len(index), (1000,), device=index.device)
     assert torch.equal(out[sample].cpu(), table.cpu()[index[sample].cpu()]), "the gather returned other rows"
-
-
-def _seconds(calls: list[Callable[[], Any]], device: torch.device) -> list[float]:
-    """The GPU's time for each call. All are queued before the first is waited for, which hides what Python costs."""
-    torch.cuda.synchronize(device)
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(len(calls) + 1)]
-    marks[0].record()
-    for call, mark in zip(calls, marks[1:], strict=True):
-        call()
-        mark.record()
-    torch.cuda.synchronize(device)
-    return [start.elapsed_time(end) / 1e3 for start, end in itertools.pairwise(marks)]
-
-
-def _wall(call: Callable[[], Any]) -> float:
-    start = time.perf_counter()
-    call()
-    return time.perf_counter() - start

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 import hinterland as hl
 from hinterland import hotness, sampling
 from hinterland.probe.link import copy_rates
+from hinterland.runtime import devices
 from hinterland.training import Batch, Loader, make_model
 
 FANOUTS, HIDDEN, COLUMNS, CLASSES = [15, 10, 5], 256, 128, 172
@@ -86,6 +87,18 @@ def new_model() -> torch.nn.Module:
     return make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS))
 
 
+def new_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
+    """Adam, in one kernel where the model is on a GPU."""
+    return torch.optim.Adam(model.parameters(), 1e-3, fused=next(model.parameters()).is_cuda)
+
+
+def learn(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: Any, sample: Any, y: Any) -> None:
+    """One training step."""
+    optimizer.zero_grad(set_to_none=True)
+    F.cross_entropy(model(x, sample), y).backward()
+    optimizer.step()
+
+
 def _unsorted(table: hl.UnifiedTensor) -> hl.UnifiedTensor:
     """A registered table whose rows are read in the order of sampling."""
     registered = hl.UnifiedTensor.from_tensor(table.cpu(), "registered")
@@ -124,7 +137,7 @@ class _Bench:
         self.batches, self.device = batches, device
         self.batch_size = SMALL_BATCH if device.type == "cpu" else BATCH
         self.model = new_model().to(device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), 1e-3, fused=device.type == "cuda")
+        self.optimizer = new_optimizer(self.model)
 
     def loader(self, graph: hl.Graph, table: Any, device: torch.device, blocks: int | None = None) -> Loader:
         neighbors = sampling.NeighborSampler(graph, FANOUTS, seed=6, device=device)
@@ -135,9 +148,7 @@ class _Bench:
         )
 
     def step(self, batch: Batch) -> None:
-        self.optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(self.model(batch.x, batch.sample), batch.y).backward()
-        self.optimizer.step()
+        learn(self.model, self.optimizer, batch.x, batch.sample, batch.y)
 
     def measure(self, name: str, graph: hl.Graph, table: Any) -> dict[str, Any]:
         """Seconds of a batch, everything included, and what came over."""
@@ -146,15 +157,13 @@ class _Bench:
         began, done, edges, rows = 0.0, 0, 0, 0
         for i, batch in enumerate(self._on_device(loader)):
             if i == WARM_UP:
-                self._wait()
-                began = time.perf_counter()
+                began = devices.idle_at(self.device)
                 for stage in loader.stages:
                     stage.seconds, stage.items = 0.0, 0
             self.step(batch)
             if i >= WARM_UP:
                 done, edges, rows = done + 1, edges + len(batch.sample.row), rows + len(batch.sample.node)
-        self._wait()
-        seconds = (time.perf_counter() - began) / max(done, 1)
+        seconds = (devices.idle_at(self.device) - began) / max(done, 1)
         hit = table.count(batch.sample.node).rows if hasattr(table, "count") else {}
         return {
             "case": name,
@@ -170,10 +179,6 @@ class _Bench:
     def _on_device(self, loader: Iterable[Batch]) -> Iterator[Batch]:
         for batch in loader:
             yield batch if batch.seeds.device.type == self.device.type else _copied(batch, self.device)
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
     def _captured(self, batch: Batch) -> torch.cuda.CUDAGraph:
         with torch.cuda.stream(torch.cuda.Stream()):

@@ -6,85 +6,62 @@ Without ``small``: scale-25 graphs on a GPU that may keep a quarter of the edges
 from __future__ import annotations
 
 import statistics
-import time
+from functools import partial
 from typing import Any
 
 import torch
 
 import hinterland as hl
-from hinterland.graph import Graph, verify_multi_source_bfs
+from hinterland.graph import verify_multi_source_bfs
 from hinterland.graph.sources import draw_sources
+
+from ._traversals import KINDS, SEED, middle, on_cpu, on_gpu, quickest_first, seconds, sizes
 
 SOURCES = 64
 RUNS = 5
 CHECKED = 2  # sources whose levels are verified
-SEED = 27491095
-KINDS = ("kronecker", "uniform")
 
 
 def run(small: bool) -> dict[str, Any]:
     """Measures both kinds of graph; raises VerificationError where a search is wrong."""
     results: dict[str, Any] = {"cases": [], "levels": []}
     for kind in KINDS:
-        if small:
-            graph = hl.generate(kind, scale=14, edge_factor=16, seed=1, device="cpu")
-        else:
-            place = {"indptr": "gpu", "indices": "host"}
-            graph = hl.generate(kind, scale=25, edge_factor=16, seed=1, placement=place, device="cuda")
-        measure(graph, kind, "cpu" if small else "cuda", results)
-        del graph
+        measure(kind, small, results)
     return results
 
 
-def measure(graph: Graph, kind: str, device: str, results: dict[str, Any]) -> None:
+def measure(kind: str, small: bool, results: dict[str, Any]) -> None:
     """Adds one case to ``results``, and the levels of its median run."""
+    graph = on_cpu(kind, 14) if small else on_gpu(kind, {"indptr": "gpu", "indices": "host"})
+    device, budget = ("cpu", None) if small else ("cuda", graph.indices.nbytes // 4)
     sources = draw_sources(graph, SOURCES, SEED)
-    budget = graph.indices.nbytes // 4 if device == "cuda" else None
     with hl.prepare(graph, gpu_budget=budget, device=device, algorithms=["bfs"]) as prepared:
         hl.bfs(prepared, sources[0])  # compiles the kernel
-        single = [seconds(hl.bfs(prepared, source, stats=True)) for source in sources]
+        single = [hl.bfs(prepared, source, stats=True).stats["seconds"] for source in sources]
     with hl.prepare(graph, gpu_budget=budget, device=device, algorithms=["msbfs"]) as prepared:
         held = prepared.held
         hl.multi_source_bfs(prepared, sources, levels=False)
-        runs = [hl.multi_source_bfs(prepared, sources, levels=False, stats=True) for _ in range(RUNS)]
-        runs.sort(key=seconds)
-        in_budget = [seconds(hl.multi_source_bfs(prepared, sources, stats=True)) for _ in range(2)]
+        results_of = [hl.multi_source_bfs(prepared, sources, levels=False, stats=True) for _ in range(RUNS)]
+        in_budget = [hl.multi_source_bfs(prepared, sources, stats=True).stats["seconds"] for _ in range(2)][-1]
     # Without a budget the levels lie on the GPU.
     on_device = [hl.multi_source_bfs(graph, sources, device=device, stats=True) for _ in range(2)][-1]
-    start = time.perf_counter()
-    assert on_device.levels is not None
-    few = hl.MultiBfsResult(
-        on_device.levels[:CHECKED],
-        on_device.reached[:CHECKED],
-        on_device.distance_sum[:CHECKED],
-        on_device.eccentricity[:CHECKED],
-    )
-    verify_multi_source_bfs(graph, sources[:CHECKED], few)
-    verify_seconds = time.perf_counter() - start
-    assert all(torch.equal(run.distance_sum, on_device.distance_sum) for run in runs)
-    middle = runs[RUNS // 2]
-    assert middle.stats is not None
+    few = (one[:CHECKED] for one in (on_device.levels, on_device.reached, on_device.distance_sum, on_device.eccentricity))
+    verified, _ = seconds(partial(verify_multi_source_bfs, graph, sources[:CHECKED], hl.MultiBfsResult(*few)))
+    assert all(torch.equal(one.distance_sum, on_device.distance_sum) for one in results_of)
+    stats = middle(quickest_first(results_of))
     results["cases"].append(
         {
-            "graph": kind,
-            "vertices": graph.num_vertices,
-            "edges": graph.num_edges,
+            **sizes(kind, graph),
             "held": held,
             "single_ms": statistics.median(single) * 1e3,
             "all_singles_ms": sum(single) * 1e3,
-            "msbfs_ms": seconds(middle) * 1e3,
-            "faster": sum(single) / seconds(middle),
-            "with_levels_ms": seconds(on_device) * 1e3,
-            "with_levels_in_budget_ms": in_budget[-1] * 1e3,
-            "bytes": middle.stats["bytes"],
-            "bandwidth": middle.stats["bytes"] / seconds(middle),
-            "verify_seconds": verify_seconds,
+            "msbfs_ms": stats["seconds"] * 1e3,
+            "faster": sum(single) / stats["seconds"],
+            "with_levels_ms": on_device.stats["seconds"] * 1e3,
+            "with_levels_in_budget_ms": in_budget * 1e3,
+            "bytes": stats["bytes"],
+            "bandwidth": stats["bytes"] / stats["seconds"],
+            "verify_seconds": verified,
         }
     )
-    results["levels"] += [{"graph": kind, **level} for level in middle.stats["searches"][0]["per_level"]]
-
-
-def seconds(result: hl.BfsResult | hl.MultiBfsResult) -> float:
-    """Time of a run with stats."""
-    assert result.stats is not None
-    return result.stats["seconds"]
+    results["levels"] += [{"graph": kind, **level} for level in stats["searches"][0]["per_level"]]

@@ -12,21 +12,30 @@ The best of three rounds (of PyG's own loader, one of a third of the batches); l
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch_geometric.loader import NodeLoader
 
 import hinterland as hl
 from hinterland import pyg, sampling
+from hinterland.runtime import devices
 from hinterland.training import Loader
 
-from .gnn import BATCH, FANOUTS, SMALL_BATCH, new_model, random_features, random_labels, random_seeds
+from .gnn import (
+    BATCH,
+    FANOUTS,
+    SMALL_BATCH,
+    learn,
+    new_model,
+    new_optimizer,
+    random_features,
+    random_labels,
+    random_seeds,
+)
 
 WARM_UP, ROUNDS = 8, 3
 Step = tuple[torch.Tensor, Any, torch.Tensor]  # features, sample, labels of the seeds
@@ -83,19 +92,10 @@ def _of_pyg(loader: Iterable[Any], labels: torch.Tensor) -> Iterator[Step]:
 def _seconds_a_batch(steps: Iterable[Step], device: str) -> float:
     """Its training step included."""
     model = new_model().to(device)
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=device == "cuda")
+    optimizer, here = new_optimizer(model), devices.as_device(device)
     began, i = 0.0, 0
-    for i, (x, sample, y) in enumerate(steps):
+    for i, step in enumerate(steps):
         if i == WARM_UP:
-            _wait(device)
-            began = time.perf_counter()
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(x, sample), y).backward()
-        optimizer.step()
-    _wait(device)
-    return (time.perf_counter() - began) / (i + 1 - WARM_UP)
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+            began = devices.idle_at(here)
+        learn(model, optimizer, *step)
+    return (devices.idle_at(here) - began) / (i + 1 - WARM_UP)

@@ -19,6 +19,7 @@ import hinterland as hl
 
 from ._rows import Rows
 from ._timing import milliseconds
+from ._trips import written
 
 REPEATS, CPU = 5, [torch.device("cpu")]
 
@@ -67,8 +68,6 @@ def run(small: bool) -> dict[str, Any]:
 
 def _write(folder: Path, rows: int) -> dict[str, Path]:
     import pyarrow
-    import pyarrow.feather
-    import pyarrow.parquet
 
     rng = np.random.default_rng(1)
     columns = {
@@ -77,10 +76,7 @@ def _write(folder: Path, rows: int) -> dict[str, Path]:
         "color": pyarrow.array(["red", "green", "blue"]).take(rng.integers(0, 3, rows)),
         "x": rng.random(rows),
     }
-    paths = {"arrow": folder / "texts.arrow", "parquet": folder / "texts.parquet"}
-    pyarrow.feather.write_feather(pyarrow.table(columns), paths["arrow"], compression="uncompressed", chunksize=1 << 20)
-    pyarrow.parquet.write_table(pyarrow.table(columns), paths["parquet"])
-    return paths
+    return written(folder, columns)
 
 
 def _ours(path: Path, kind: str, asked: Asked) -> list[tuple[Any, ...]]:

@@ -35,7 +35,7 @@ from hinterland import hotness, sampling
 from hinterland.training import Batch, Factored, Loader, Ranks, joined
 from hinterland.training.shared import data_parallel
 
-from .gnn import FANOUTS, new_model, random_features, random_labels, random_seeds
+from .gnn import FANOUTS, learn, new_model, new_optimizer, random_features, random_labels, random_seeds
 
 TARGET = 1.8
 WARM_UP = 10
@@ -144,7 +144,7 @@ class _Bench:
             lambda replica, batch: F.cross_entropy(replica(batch.x, batch.sample), batch.y),
             devices,
         )
-        optimizer = _optimizer(model)
+        optimizer = new_optimizer(model)
 
         def steps() -> Iterable[int]:
             for averaged in factored:
@@ -161,17 +161,11 @@ class _Bench:
         return Loader(sampler, seeds, self.size, features=table, labels=self.labels, device=device, prefetch=3, **share)
 
 
-def _optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam(model.parameters(), 1e-3, fused=next(model.parameters()).is_cuda)
-
-
 def _steps(model: torch.nn.Module, loader: Iterable[Batch]) -> Iterable[int]:
     """One step for each batch, and how many batches it was of."""
-    optimizer = _optimizer(model)
+    optimizer = new_optimizer(model)
     for batch in loader:
-        optimizer.zero_grad(set_to_none=True)
-        F.cross_entropy(model(batch.x, batch.sample), batch.y).backward()
-        optimizer.step()
+        learn(model, optimizer, batch.x, batch.sample, batch.y)
         yield 1
 
 

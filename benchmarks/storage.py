@@ -72,15 +72,21 @@ def _blocks(path: Path, blocks: int, block_bytes: int, sequential: bool, write_e
     return asdict(compare(path, block_bytes=block_bytes, **kinds))
 
 
-def _fio(path: Path) -> dict[str, float] | None:
-    """Random 4-KiB reads a second by the disk benchmark that others use; None where it is not installed."""
+def fio(path: Path, options: str) -> dict[str, Any] | None:
+    """What the disk benchmark that others use says of a job by io_uring; None where it is not installed, or fails."""
     if shutil.which("fio") is None:
         return None
+    command = ["fio", "--name=a", f"--filename={path}", "--direct=1", "--ioengine=io_uring", f"--iodepth={DEPTH}"]
+    done = subprocess.run([*command, *options.split(), "--output-format=json"], check=False, capture_output=True)
+    return json.loads(done.stdout)["jobs"][0] if done.returncode == 0 else None  # type: ignore[no-any-return]
+
+
+def _fio(path: Path) -> dict[str, float] | None:
+    """Its random 4-KiB reads a second."""
     threads = torch.get_num_threads()
-    given = f"--rw=randread --bs=4k --direct=1 --ioengine=io_uring --iodepth={DEPTH} --runtime=5 --time_based --norandommap"
-    command = ["fio", "--name=a", f"--filename={path}", *given.split(), f"--numjobs={threads}", "--group_reporting"]
-    found = json.loads(subprocess.run([*command, "--output-format=json"], check=True, capture_output=True).stdout)
-    return {"iops": found["jobs"][0]["read"]["iops"], "threads": threads}
+    reads = "--rw=randread --bs=4k --runtime=5 --time_based --norandommap --group_reporting"
+    job = fio(path, f"{reads} --numjobs={threads}")
+    return None if job is None else {"iops": job["read"]["iops"], "threads": threads}
 
 
 def _tables(folder: Path, size: int, ids: int) -> list[dict[str, Any]]:

@@ -164,7 +164,5 @@ def median_seconds(run: Callable[[], Any], warm: bool = True) -> float:
     for _ in range(PAIRS):
         begin = time.perf_counter()
         run()
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()
-        took.append(time.perf_counter() - begin)
+        took.append(devices.idle_at(devices.as_device()) - begin)
     return statistics.median(took)

@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 
 import hinterland as hl
 from hinterland import _core, sampling
@@ -33,7 +32,7 @@ from hinterland.runtime.units import parse_bytes
 from hinterland.training import Loader, make_model
 
 from ._rows import Rows
-from .gnn import CLASSES, COLUMNS, FANOUTS, random_labels, random_seeds
+from .gnn import CLASSES, COLUMNS, FANOUTS, learn, new_optimizer, random_labels, random_seeds
 from .storage import table_file
 
 ROW, PAGE = 4 * COLUMNS, 4096
@@ -92,7 +91,7 @@ class _Bench:
         self.labels, self.seeds = random_labels(graph).to(device), random_seeds(graph, graph.num_vertices)
         self.pages = path.stat().st_size // PAGE
         self.model = make_model("sage", COLUMNS, hidden, CLASSES, len(FANOUTS)).to(device)
-        self.optimizer = torch.optim.Adam(self.model.parameters(), 1e-3, fused=device.type == "cuda")
+        self.optimizer = new_optimizer(self.model)
 
     def pair(self, number: int, batches: int) -> dict[str, float]:
         """Pages a second of each way, all of the same batches, whose seeds no other pair has; and their ratios."""
@@ -121,19 +120,15 @@ class _Bench:
             for batch in loader:
                 nodes.append(batch.sample.node)
                 if trains:
-                    self.optimizer.zero_grad(set_to_none=True)
-                    F.cross_entropy(self.model(batch.x, batch.sample), batch.y).backward()
-                    self.optimizer.step()
-            self._wait()
-            return time.perf_counter() - began
+                    learn(self.model, self.optimizer, batch.x, batch.sample, batch.y)
+            return devices.idle_at(self.device) - began
 
     def _gather(self, nodes: list[torch.Tensor]) -> float:
         with self._table() as table:
             began = time.perf_counter()
             for rows in nodes:
                 table.gather(rows)
-            self._wait()
-            return time.perf_counter() - began
+            return devices.idle_at(self.device) - began
 
     def _disk(self, number: int, pages: int) -> float:
         """Seconds for so many pages, each of them once."""
@@ -141,10 +136,6 @@ class _Bench:
         threads = torch.get_num_threads()
         ns, _ = _core.run_raw(str(self.path), offsets.data_ptr(), len(offsets), PAGE, 0, threads, DEPTH, "auto")
         return ns / 1e9 * pages / len(offsets)
-
-    def _wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
 
 
 def _pages_of(rows: np.ndarray, begin: int) -> np.ndarray:

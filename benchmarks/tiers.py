@@ -9,7 +9,6 @@ of each result is checked. Without a GPU, host memory plays all parts, and only 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from functools import partial
 from statistics import median
 from typing import Any
@@ -23,6 +22,8 @@ from hinterland.probe import peers
 from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
 from hinterland.table import reorder_rows
+
+from ._timing import each_of
 
 GIB = 1 << 30
 ROW_BYTES = 512
@@ -106,42 +107,25 @@ def _seconds(tables: list[TieredTensor], readers: list[torch.device], asked: int
     outs = [torch.empty((asked, ROW_BYTES // 8), dtype=torch.int64, device=reader) for reader in readers]
     times = []
     for sets in indices:
-        for reader in readers:
-            _wait(reader)
+        start = max(map(devices.idle_at, readers))
         calls = [
             partial(table.gather, index, out=out, check="async") for table, index, out in zip(tables, sets, outs, strict=True)
         ]
-        times.append(_timed(calls, readers))
+        if len(readers) == 1:
+            times += each_of(calls, readers[0])
+            continue
+        for call in calls:
+            call()
+        times.append(max(map(devices.idle_at, readers)) - start)
     for index, out in zip(indices[-1], outs, strict=True):
         sample = torch.randint(0, asked, (1000,), device=index.device)
         assert torch.equal(out[sample, 0], index[sample]), "the gather returned other rows"
     return median(times[1:])
 
 
-def _timed(calls: list[Callable[[], Any]], readers: list[torch.device]) -> float:
-    if readers[0].type == "cuda" and len(readers) == 1:
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        begin.record()
-        calls[0]()
-        end.record()
-        end.synchronize()
-        return begin.elapsed_time(end) / 1e3
-    start = time.perf_counter()
-    for call in calls:
-        call()
-    for reader in readers:
-        _wait(reader)
-    return time.perf_counter() - start
-
-
 def _index(table: TieredTensor, reader: torch.device, asked: int, seed: int) -> torch.Tensor:
     random = torch.Generator(reader).manual_seed(seed)
     return torch.randint(0, len(table), (asked,), generator=random, device=reader)
-
-
-def _wait(reader: torch.device) -> None:
-    if reader.type == "cuda":
-        torch.cuda.synchronize(reader)
 
 
 def _reorder(host: UnifiedTensor, order: torch.Tensor) -> dict[str, Any]:

@@ -23,14 +23,9 @@ for name, bounds in given["bounds"].items():
         weights = given["weights"] if weighted else None
         shard = cut(given["indptr"], given["indices"], weights, bounds, RANK, "cpu")
         x = given["x"][bounds[RANK] : bounds[RANK + 1]]
-        halo = Halo(shard)
-        placed = halo.rows(x.shape[1], x.dtype)
-        placed.copy_(x)
         ways = {
             "all-gather": AllGather(shard, x.dtype),
-            "halo": halo,
-            "halo, placed": lambda _, halo=halo, placed=placed: halo(placed),
-            "halo, overlapped": Halo(shard, overlap=True),
+            "halo": Halo(shard),
             "ring": Ring(shard),
         }
         for way, run in ways.items():

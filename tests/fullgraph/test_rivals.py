@@ -30,8 +30,7 @@ def given():
         "weights": torch.rand(len(drawn.indices), generator=random, dtype=torch.float64),
         "x": torch.randn(vertices, WIDTH, generator=random, dtype=torch.float64),
         "bounds": {
-            "rows": rivals.even_bounds(drawn.indptr, PARTS, "rows"),
-            "edges": rivals.even_bounds(drawn.indptr, PARTS, "edges"),
+            "edges": rivals.even_bounds(drawn.indptr, PARTS),
             "empty": (0, 0, vertices - 1, vertices),
             "one": (0, vertices, vertices, vertices),
         },
@@ -55,12 +54,9 @@ def shards(given, bounds, weighted, devices):
 
 def test_bounds(given):
     indptr, vertices = given["indptr"], len(given["indptr"]) - 1
-    for by in ("rows", "edges"):
-        bounds = given["bounds"][by]
-        assert bounds[0] == 0 and bounds[-1] == vertices and all(a <= b for a, b in pairwise(bounds))
-    rows = torch.tensor(given["bounds"]["rows"]).diff()
-    assert rows.max() - rows.min() <= 1
-    edges = indptr[list(given["bounds"]["edges"])].diff()
+    bounds = given["bounds"]["edges"]
+    assert bounds[0] == 0 and bounds[-1] == vertices and all(a <= b for a, b in pairwise(bounds))
+    edges = indptr[list(bounds)].diff()
     assert edges.max() - edges.min() <= 2 * indptr.diff().max()
 
 
@@ -78,7 +74,7 @@ def test_one_device(given, weighted):
     csr = [given[name] for name in ("indptr", "indices")] + [given["weights"] if weighted else None]
     x, want = given["x"], product(given, weighted)
     torch.testing.assert_close(rivals.torch_sparse(*csr, len(x), x.dtype)(x), want)
-    torch.testing.assert_close(rivals.cusparse(*csr, len(x))(x), want)
+    torch.testing.assert_close(rivals.Product(*csr, len(x))(x, torch.empty_like(x)), want)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -90,35 +86,12 @@ def test_one_process(given, weighted):
         for run in (PeerHalo(parts), PeerRing(parts)):
             for _ in range(3):
                 torch.testing.assert_close(torch.cat(run(xs)), want)
-        home = [torch.empty_like(x) for x in xs]
-        for shard, to in zip(parts, home, strict=True):
-            rivals.Tiles(shard)(xs, to)
-        torch.testing.assert_close(torch.cat(home), want)
 
 
 def test_processes(given, tmp_path):
     torch.save(given, tmp_path / "given.pt")
     run_ranks(PARTS, Path(__file__).parent / "rival_ranks.py", tmp_path)
     found = [torch.load(tmp_path / f"{rank}.pt") for rank in range(PARTS)]
-    assert len(found[0]) == len(given["bounds"]) * 2 * 5
+    assert len(found[0]) == len(given["bounds"]) * 2 * 3
     for key in found[0]:
         torch.testing.assert_close(torch.cat([rank[key] for rank in found]), product(given, key[1]), msg=str(key))
-
-
-def test_pyg(given):
-    pytest.importorskip("torch_geometric")
-    x, edges = given["x"].float(), rivals.pyg_edges(given["indptr"], given["indices"])
-    for name in rivals.PYG_LAYERS:
-        torch.manual_seed(1)
-        layer = rivals.pyg_layer(name, WIDTH, 8)
-        made = layer(x, edges)
-        assert made.shape == (len(x), 8) and bool(made.isfinite().all())
-        if name in ("gcn", "sage-mean"):
-            torch.manual_seed(1)
-            matrix = rivals.pyg_matrix(given["indptr"], given["indices"], len(x), x.dtype)
-            torch.testing.assert_close(rivals.pyg_layer(name, WIDTH, 8)(x, matrix), made, rtol=1e-4, atol=1e-4)
-
-
-def test_pyg_that_is_absent(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch_geometric", None)
-    assert rivals.pyg_layer("gat", 4, 8) is None

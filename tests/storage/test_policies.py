@@ -28,7 +28,7 @@ SLOTS = 64
 def program(tmp_path_factory):
     if shutil.which("g++") is None:
         pytest.skip("no g++")
-    return compiled(tmp_path_factory.mktemp("policies"), "benchmarks/storage_cache.cpp", flags=["-O1", *NATIVE])
+    return compiled(tmp_path_factory.mktemp("policies"), "papers/benchmarks/bam/storage_cache.cpp", flags=["-O1", *NATIVE])
 
 
 def rates(program: Path, folder: Path, trace: np.ndarray, slots: int = SLOTS) -> dict[tuple[str, str], int]:

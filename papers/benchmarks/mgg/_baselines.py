@@ -22,8 +22,9 @@ from torch import Tensor
 
 from benchmarks import _fullgraph_rivals as rivals
 from benchmarks._fullgraph_in_process import PeerRing
-from benchmarks._fullgraph_models import released, told
+from benchmarks._fullgraph_models import released
 from benchmarks._fullgraph_shapes import shaped
+from benchmarks._rows import told
 from benchmarks._timing import milliseconds
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.fullgraph.reduce import Operation, summed
@@ -63,13 +64,36 @@ class HostRows:
         return out
 
 
+class Tiles:
+    """ROC's way: the copy engine brings one part's rows after the other, and each is multiplied when it is there: no overlap.
+
+    ``tables[p]``: where part p's rows lie, in another GPU's memory or in pinned host memory; this part's own may be its GPU's.
+    The caller sees to it that they are written before, and not again until all have read them. ``home``: host memory to which
+    the result is copied at the end, as ROC does.
+    """
+
+    def __init__(self, shard: rivals.Shard) -> None:
+        self._shard, self._blocks = shard, rivals.blocks(shard)
+
+    def __call__(self, tables: Sequence[Tensor], home: Tensor | None = None) -> Tensor:
+        device, width = self._shard.halo.device, tables[0].shape[1]
+        out = torch.empty(self._shard.rows, width, dtype=tables[0].dtype, device=device)
+        tile = out.new_empty(max(map(len, tables)), width)
+        for part, (table, block) in enumerate(zip(tables, self._blocks, strict=True)):
+            rows = table if table.device == device else tile[: len(table)].copy_(table, non_blocking=True)
+            block(rows, out, 1.0 if part else 0.0)
+        if home is not None:
+            home.copy_(out, non_blocking=True)
+        return out
+
+
 def baselines(shape: str, widths: Sequence[int], where: Sequence[torch.device]) -> Iterator[dict[str, Any]]:
     """A row for each width for which there is host memory; without a GPU ``host`` alone."""
     drawn = shaped(shape, where[0])
     p = PartitionedGraph.from_graph(drawn.to_graph(), devices=where)
-    bounds = rivals.even_bounds(drawn.indptr, len(where), by="edges")
+    bounds = rivals.even_bounds(drawn.indptr, len(where))
     shards = [rivals.cut(drawn.indptr, drawn.indices, None, bounds, rank, on) for rank, on in enumerate(where)]
-    tiles, ring = [rivals.Tiles(shard) for shard in shards], PeerRing(shards)
+    tiles, ring = [Tiles(shard) for shard in shards], PeerRing(shards)
     for width in widths:
         if 3 * 4 * p.num_vertices * width > host_memory(0)[0]:
             continue
@@ -129,7 +153,7 @@ def _checked(case: Case, sums: HostRows, before: Callable[[], None] | None = Non
     return milliseconds(partial(sums, case.x), case.p.world.devices, before, RUNS)
 
 
-def _tiles(tiles: Sequence[rivals.Tiles], bounds: Sequence[int], case: Case) -> float:
+def _tiles(tiles: Sequence[Tiles], bounds: Sequence[int], case: Case) -> float:
     width, where = case.x[0].shape[1], case.p.world.devices
     held = [UnifiedTensor.empty((bounds[-1], width), placement="registered") for _ in range(2)]
     sizes = [end - first for first, end in pairwise(bounds)]

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from benchmarks import _ncu
-from benchmarks._fullgraph_models import told
 from benchmarks._fullgraph_shapes import shaped
+from benchmarks._rows import told
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph
 from hinterland.fullgraph.reduce import Operation, summed
 from hinterland.runtime import devices

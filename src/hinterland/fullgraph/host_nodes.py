@@ -14,6 +14,7 @@ from torch.func import functional_call
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from ..runtime import devices
 from ..runtime.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ class RowWise(Made):
         if self.writes:
             values = [one.clone() for one in values]
         if self.seed is not None:
-            _generator(on).manual_seed(self.seed + begin)
+            devices.generator(on).manual_seed(self.seed + begin)
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.needs):
             if self.autocast is None:
                 return self._called(values, parameters, on)
@@ -201,12 +202,12 @@ def tried(node: RowWise) -> None:
 
     parameters = [one if one.device == on else one.detach().to(on) for one in node.parameters]
     with torch.random.fork_rng([on.index] if on.type == "cuda" else []):
-        before = _generator(on).get_state()
+        before = devices.generator(on).get_state()
         seed, needs, node.seed, node.needs = node.seed, node.needs, None, True
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda one: one), _Live(given) as live:
             made = node(given, parameters, 0)
         node.needs = needs
-        node.seed = None if torch.equal(before, _generator(on).get_state()) else seed
+        node.seed = None if torch.equal(before, devices.generator(on).get_state()) else seed
     named = getattr(node.fn, "__name__", type(node.fn).__name__)
     if not isinstance(made, Tensor) or made.dim() != 2 or len(made) != SAMPLED:
         shown = list(made.shape) if isinstance(made, Tensor) else type(made).__name__
@@ -268,11 +269,3 @@ def _leaves(made: Tensor) -> list[Tensor]:
             found.append(node.variable)
         waiting += [one for one, _ in node.next_functions]
     return found
-
-
-def _generator(on: torch.device) -> torch.Generator:
-    if on.type != "cuda":
-        return torch.default_generator
-    torch.cuda.init()
-    generator: torch.Generator = torch.cuda.default_generators[on.index]
-    return generator

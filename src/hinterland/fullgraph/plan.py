@@ -256,7 +256,4 @@ def seconds(p: PartitionedGraph, run: Callable[[], Any], steps: int) -> float:
 
 def room_of(device: torch.device) -> float:
     """Bytes that may still be allocated on a device."""
-    if device.type != "cuda":
-        return float("inf")
-    free, _ = torch.cuda.mem_get_info(device)
-    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return devices.free_bytes(device) if device.type == "cuda" else float("inf")

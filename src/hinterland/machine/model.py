@@ -6,6 +6,7 @@ Bandwidths are bytes a second, times are seconds, sizes are bytes.
 from __future__ import annotations
 
 import dataclasses
+import json
 import types
 import typing
 from dataclasses import dataclass, field
@@ -138,7 +139,7 @@ class Machine(Shown):
 
     def to_json(self) -> dict[str, Any]:
         """As JSON types; the inverse of :meth:`from_json`. Keys that are numbers become text, as JSON demands."""
-        return {"version": VERSION, **_encode(self)}
+        return {"version": VERSION, **json.loads(json.dumps(dataclasses.asdict(self)))}
 
     @classmethod
     def from_json(cls, data: Any) -> Machine:
@@ -152,16 +153,6 @@ class Machine(Shown):
             raise FormatError(f"not a machine of version {VERSION}: found {found!r}; run hinterland probe --refresh")
         rest = {key: value for key, value in data.items() if key != "version"}
         return typing.cast(Machine, _decode(cls, rest, "machine"))
-
-
-def _encode(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {f.name: _encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, dict):
-        return {str(key): _encode(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_encode(item) for item in value]
-    return value
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:

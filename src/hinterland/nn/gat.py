@@ -15,7 +15,7 @@ from ..fullgraph.attend import Scores
 from ..fullgraph.attention import attention
 from ..fullgraph.host import HostRows, RowsOf
 from ..runtime import arguments
-from .layer import GlorotLinear, Layer, added, channels, glorot, new_bias
+from .layer import GlorotLinear, Layer, added, channels, new_bias
 from .parts import Given, copied, of_parts
 
 
@@ -23,30 +23,25 @@ class AttentionLayer(Layer):
     """What GATConv and GATv2Conv share."""
 
     bias: Parameter | None
+    concat: bool
+    add_self_loops: bool
+    residual: bool
 
     def __init__(
         self,
         strategy: str,
         options: Mapping[str, Any],
-        *,
-        in_channels: int,
-        out_channels: int,
-        heads: int,
-        concat: bool,
+        edge_dim: None,
+        sizes: tuple[int, int, int],
         negative_slope: float,
         dropout: float,
-        add_self_loops: bool,
-        edge_dim: None,
-        residual: bool,
     ) -> None:
         super().__init__(strategy, options)
         self.refuse(edge_dim=edge_dim)
+        in_channels, out_channels, heads = sizes
         self.in_channels, self.out_channels = channels("in_channels", in_channels), channels("out_channels", out_channels)
         self.heads = arguments.at_least_one("heads", heads, "leaves nothing to attend with; use 1 or more")
         self.negative_slope, self.dropout = arguments.number("negative_slope", negative_slope), self.refuse_dropout(dropout)
-        self.concat, self.add_self_loops, self.residual = arguments.switches(
-            concat=concat, add_self_loops=add_self_loops, residual=residual
-        )
 
     def projection(self, bias: bool) -> GlorotLinear:
         """From a row to the heads' rows."""
@@ -59,17 +54,6 @@ class AttentionLayer(Layer):
         self.res = GlorotLinear(self.in_channels, size, bias=False) if self.residual else None
         self.register_parameter("bias", new_bias(size, bias))
         self.reset_parameters()
-
-    def reset_parameters(self) -> None:
-        """Draws the weights anew."""
-        for one in self._modules.values():  # twice what is there twice, as PyG draws
-            if isinstance(one, GlorotLinear):
-                one.reset_parameters()
-        for name, vector in self.named_parameters(recurse=False):
-            if name != "bias":
-                glorot(vector)
-        if self.bias is not None:
-            self.bias.data.zero_()
 
     def scores(self, kind: str) -> Scores:
         return Scores(kind, self.heads, self.negative_slope, loops=self.add_self_loops)
@@ -126,18 +110,9 @@ class GATConv(AttentionLayer):
         strategy: str = "auto",
         **options: Any,
     ) -> None:
-        super().__init__(
-            strategy,
-            options,
-            in_channels=in_channels,
-            out_channels=out_channels,
-            heads=heads,
-            concat=concat,
-            negative_slope=negative_slope,
-            dropout=dropout,
-            add_self_loops=add_self_loops,
-            edge_dim=edge_dim,
-            residual=residual,
+        super().__init__(strategy, options, edge_dim, (in_channels, out_channels, heads), negative_slope, dropout)
+        self.concat, self.add_self_loops, self.residual = arguments.switches(
+            concat=concat, add_self_loops=add_self_loops, residual=residual
         )
         self.lin = self.projection(bias=False)
         self.att_src = Parameter(torch.empty(1, self.heads, self.out_channels))
@@ -192,18 +167,9 @@ class GATv2Conv(AttentionLayer):
         strategy: str = "auto",
         **options: Any,
     ) -> None:
-        super().__init__(
-            strategy,
-            options,
-            in_channels=in_channels,
-            out_channels=out_channels,
-            heads=heads,
-            concat=concat,
-            negative_slope=negative_slope,
-            dropout=dropout,
-            add_self_loops=add_self_loops,
-            edge_dim=edge_dim,
-            residual=residual,
+        super().__init__(strategy, options, edge_dim, (in_channels, out_channels, heads), negative_slope, dropout)
+        self.concat, self.add_self_loops, self.residual = arguments.switches(
+            concat=concat, add_self_loops=add_self_loops, residual=residual
         )
         self.share_weights = share_weights = arguments.switch("share_weights", share_weights)
         self.lin_l = self.projection(bias)

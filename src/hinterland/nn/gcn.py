@@ -60,12 +60,6 @@ class GCNConv(Layer):
         self.register_parameter("bias", new_bias(self.out_channels, bias))
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draws the weights anew."""
-        self.lin.reset_parameters()
-        if self.bias is not None:
-            self.bias.data.zero_()
-
     def forward(self, x: Given, p: PartitionedGraph, edge_weight: None = None) -> Any:
         """``[n, out_channels]`` of ``x`` ``[n, in_channels]``; a list where ``x`` is one.
 

@@ -51,6 +51,17 @@ class Layer(torch.nn.Module):
             if not isinstance(value, str | int | None) or value not in _OPTIONS.get(name, ()):
                 self._refuse(name, value)
 
+    def reset_parameters(self) -> None:
+        """Draws the weights anew."""
+        for one in self._modules.values():  # twice what is there twice, as PyG draws
+            if isinstance(one, torch.nn.Linear):
+                one.reset_parameters()
+        for name, own in self.named_parameters(recurse=False):
+            if name == "bias":
+                own.data.zero_()
+            else:
+                glorot(own)
+
     def refuse(self, **given: Any) -> None:
         """Refuses arguments of PyG's, but for None.
 

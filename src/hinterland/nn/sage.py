@@ -63,12 +63,6 @@ class SAGEConv(Layer):
             self.lin_r = Linear(self.in_channels, self.out_channels, bias=False)
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draws the weights anew."""
-        for one in self.children():
-            if isinstance(one, Linear):
-                one.reset_parameters()
-
     def forward(self, x: Given, p: PartitionedGraph, size: None = None) -> Any:
         """``[n, out_channels]`` of ``x`` ``[n, in_channels]``; a list where ``x`` is one.
 

@@ -72,12 +72,6 @@ class TransformerConv(Layer):
         self.lin_beta = Linear(3 * own, 1, bias=False) if self.beta else None
         self.reset_parameters()
 
-    def reset_parameters(self) -> None:
-        """Draws the weights anew."""
-        for one in self.children():
-            if isinstance(one, Linear):
-                one.reset_parameters()
-
     def forward(self, x: Given, p: PartitionedGraph, edge_attr: None = None, return_attention_weights: None = None) -> Any:
         """``[n, heads * out_channels]``, or ``[n, out_channels]``, of ``x`` ``[n, in_channels]``; a list where ``x`` is one.
 

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from _hinterland_networkx import FUNCTIONS
+from _hinterland_networkx import FUNCTIONS, PATHS, TREE
 
 from . import clusters, components, distances, edges, graphs, paths, ranks, searches
 from .converted import BackendGraph, convert_from_nx, convert_to_nx
@@ -23,75 +23,23 @@ globals().update({name: vars(module)[name] for module in _MODULES for name in FU
 _SIGNATURES = {name: inspect.signature(globals()[name]) for name in FUNCTIONS}
 
 # What networkx does itself while it looks at every edge once, or less.
-_LINEAR = {
-    "ancestors",
-    "bellman_ford_path_length",
-    "complement",
-    "connected_components",
-    "degree_centrality",
-    "descendants",
-    "descendants_at_distance",
-    "dijkstra_path_length",
-    "ego_graph",
-    "has_path",
-    "in_degree_centrality",
-    "core_number",
-    "is_arborescence",
-    "is_branching",
-    "is_connected",
-    "is_forest",
-    "is_isolate",
-    "is_negatively_weighted",
-    "is_strongly_connected",
-    "is_tree",
-    "is_weakly_connected",
-    "isolates",
-    "node_connected_component",
-    "number_connected_components",
-    "number_of_isolates",
-    "number_of_selfloops",
-    "number_strongly_connected_components",
-    "number_weakly_connected_components",
-    "out_degree_centrality",
-    "overall_reciprocity",
-    "reciprocity",
-    "reverse",
-    "shortest_path_length",
-    "single_source_bellman_ford_path_length",
-    "single_source_dijkstra_path_length",
-    "single_source_shortest_path_length",
-    "single_target_shortest_path_length",
-    "strongly_connected_components",
-    "weakly_connected_components",
-}
+_LINEAR = set(
+    """
+    ancestors bellman_ford_path_length complement connected_components core_number degree_centrality descendants
+    descendants_at_distance dijkstra_path_length ego_graph has_path in_degree_centrality is_arborescence is_branching
+    is_connected is_forest is_isolate is_negatively_weighted is_strongly_connected is_tree is_weakly_connected isolates
+    node_connected_component number_connected_components number_of_isolates number_of_selfloops
+    number_strongly_connected_components number_weakly_connected_components out_degree_centrality overall_reciprocity
+    reciprocity reverse shortest_path_length single_source_bellman_ford_path_length single_source_dijkstra_path_length
+    single_source_shortest_path_length single_target_shortest_path_length strongly_connected_components
+    weakly_connected_components
+    """.split()
+)
 # By function: the argument with which it is one search, or a few, of such ones.
 _SEARCHES = {"closeness_centrality": "u", "eccentricity": "v", "harmonic_centrality": "nbunch"}
 # What is right in several ways, of which networkx finds another one.
-_CHOICES = {
-    "all_pairs_bellman_ford_path",
-    "all_pairs_dijkstra",
-    "all_pairs_dijkstra_path",
-    "all_pairs_shortest_path",
-    "bellman_ford_path",
-    "bfs_edges",
-    "bfs_layers",
-    "bfs_predecessors",
-    "bfs_successors",
-    "bfs_tree",
-    "bidirectional_dijkstra",
-    "bidirectional_shortest_path",
-    "dijkstra_path",
-    "generic_bfs_edges",
-    "louvain_communities",
-    "lowest_common_ancestor",
-    "shortest_path",
-    "single_source_bellman_ford",
-    "single_source_bellman_ford_path",
-    "single_source_dijkstra",
-    "single_source_dijkstra_path",
-    "single_source_shortest_path",
-    "single_target_shortest_path",
-}
+_CHOICES = {name for name, said in FUNCTIONS.items() if TREE in said or PATHS in said}
+_CHOICES |= {"bfs_layers", "louvain_communities", "lowest_common_ancestor"}
 # By function: the argument that asks for a part of an answer, all of which is found here.
 _PARTS = {
     "all_pairs_dijkstra_path_length": "cutoff",

@@ -188,6 +188,15 @@ def free_bytes(device: torch.device) -> int:
     return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
 
 
+def generator(device: torch.device) -> torch.Generator:
+    """What random operations on a device draw from."""
+    if device.type != "cuda":
+        return torch.default_generator
+    torch.cuda.init()
+    found: torch.Generator = torch.cuda.default_generators[device.index]
+    return found
+
+
 def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A small tensor of the CPU on ``device``. CUDA takes what is not pinned at once, and the copy to the GPU is queued on the
     current stream: the CPU does not wait, and may overwrite the tensor."""

@@ -277,7 +277,7 @@ class Factored:
 
     def _gradients(self, replica: _Replica, batch: Batch, seed: int, keeps_buffers: bool) -> BatchResult:
         with self._drawing[replica.device]:  # replicas of one device share its generator
-            _generator(replica.device).manual_seed(seed)
+            machine.generator(replica.device).manual_seed(seed)
             loss = self.step(replica.model, batch)
         loss, seen = loss if isinstance(loss, tuple) and len(loss) == 2 else (loss, None)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
@@ -367,11 +367,6 @@ def _done(stream: torch.cuda.Stream | None) -> torch.cuda.Event | None:
     event: torch.cuda.Event = stream.record_event()
     event.synchronize()
     return event
-
-
-def _generator(device: torch.device) -> torch.Generator:
-    """What random operations on a device draw from."""
-    return torch.cuda.default_generators[device.index] if device.type == "cuda" else torch.default_generator
 
 
 def _brief(value: Any) -> str:

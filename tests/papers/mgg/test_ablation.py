@@ -17,6 +17,7 @@ import pytest
 import torch
 
 sys.path.append(str(Path(__file__).parents[3]))
+from benchmarks import _fullgraph_rivals as rivals
 from hinterland.fullgraph import PartitionedGraph, rows
 from hinterland.runtime import devices, jit
 from hinterland_papers import FOLDER
@@ -123,6 +124,19 @@ def test_rows_in_one_table_of_host_memory():
     table = torch.cat(case.x)
     torch.testing.assert_close(baselines.HostRows(p, table)(case.x), case.sums, rtol=0, atol=0)
     torch.testing.assert_close(baselines.HostRows(p, 2 * table)(case.x), [2 * one for one in case.sums], rtol=0, atol=0)
+
+
+def test_tiles_are_summed_one_after_the_other():
+    graph = hub()
+    bounds = rivals.even_bounds(graph.indptr, 3)
+    tables = torch.randn(graph.num_vertices, 8, dtype=torch.float64).tensor_split(bounds[1:-1])
+    homes = [torch.empty_like(table) for table in tables]
+    for rank, home in enumerate(homes):
+        baselines.Tiles(rivals.cut(graph.indptr, graph.indices, None, bounds, rank, "cpu"))(tables, home)
+    adjacency = torch.zeros(graph.num_vertices, graph.num_vertices, dtype=torch.float64)
+    rows = torch.repeat_interleave(torch.arange(graph.num_vertices), graph.indptr.diff())
+    adjacency.index_put_((rows, graph.indices.long()), torch.ones((), dtype=torch.float64), accumulate=True)
+    torch.testing.assert_close(torch.cat(homes), adjacency @ torch.cat(tables))
 
 
 @pytest.mark.slow

@@ -24,7 +24,8 @@ from hinterland.sampling import NeighborSampler
 from hinterland.storage import StorageCache
 from hinterland.table import StorageArray
 
-ROOT = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
 PAGE = 4096
 ROW = 512  # bytes of a vertex's features
 FANOUTS = (15, 10, 5)
@@ -59,7 +60,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def _program(folder: Path) -> Path:
     command = ["g++", "-std=c++20", "-O2", "-pthread", "-I", ROOT / "include", "-I", ROOT / "papers"]
-    subprocess.run([*command, ROOT / "benchmarks/storage_cache.cpp", "-o", folder / "storage_cache"], check=True)
+    subprocess.run([*command, HERE / "storage_cache.cpp", "-o", folder / "storage_cache"], check=True)
     return folder / "storage_cache"
 
 
