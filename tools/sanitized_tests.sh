@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the native module with sanitizers and runs CPU tests on it: those that are named after the sanitizers, or those that go
+# Builds the native modules with sanitizers and runs CPU tests on them: those that are named after the sanitizers, or those that go
 # through most of it.
 #
 #   tools/sanitized_tests.sh address,undefined [TEST ...]
@@ -9,14 +9,10 @@ cd "$(dirname "$0")/.."
 sanitizers=${1:-address,undefined}
 shift $(($# > 0))
 python=$PWD/.venv/bin/python
-build=$PWD/build/sanitized-${sanitizers//,/-} # a comma would end the path in ASAN_OPTIONS
+build=$PWD/build/sanitized-${sanitizers//,/-}
 site=$build/site
 
-stand_ins=
-[ "$sanitizers" != thread ] || stand_ins=$PWD/tests/cached # graphs can be read through a software cache
-"$PWD/.venv/bin/cmake" -S . -B "$build" -G Ninja -DPython_EXECUTABLE="$python" -DHINTERLAND_SANITIZE="$sanitizers" \
-  -DHINTERLAND_HEADERS_FIRST="$stand_ins" -DHINTERLAND_PAPERS=ON > /dev/null
-"$PWD/.venv/bin/cmake" --build "$build"
+tools/sanitized_build.sh "$sanitizers"
 rm -rf "$site" && mkdir -p "$site" && cp -r src/hinterland "$site/"
 rm -f "$site"/hinterland/_core*  # one that is as new would not be replaced
 "$PWD/.venv/bin/cmake" --install "$build" --prefix "$site" > /dev/null
