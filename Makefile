@@ -7,7 +7,7 @@ WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 8 ? cores : 8)))
 CPP_FILES := git ls-files '*.cpp' '*.hpp' '*.cu'
 CORE_SOURCES := $(shell find native include src -name '*.cpp' -o -name '*.hpp' -o -name '*.py' -o -name '*.cu') CMakeLists.txt pyproject.toml
 
-.PHONY: demo test papers nightly lint format hooks site dev clean
+.PHONY: demo test papers nightly lint style types format hooks site dev clean
 
 demo: .venv/installed
 	$(BIN)/hinterland demo $(if $(GRAPH),--graph $(GRAPH))
@@ -25,12 +25,17 @@ papers: .venv/tools
 nightly: .venv/installed .venv/requirements papers
 	tools/nightly.sh
 
-# Compiles nothing. Types of the native module are known once it was built; until then everything of it may be anything.
-lint: .venv/requirements
+# Compiles nothing.
+lint: style types
+
+style: .venv/requirements
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run -Werror $$($(CPP_FILES))
 	PYTHONPATH=src $(BIN)/python -m pytest -q tests/test_imports.py tests/test_shape.py
+
+# Those of the native module are known once it was built; until then everything of it may be anything.
+types: .venv/requirements
 	@rm -rf build/types && mkdir -p build/types && cp -r src/hinterland papers/hinterland_papers build/types
 	@for package in hinterland hinterland_papers; do \
 	  cp $$(find .venv src papers -path "*/$$package/_core.pyi" | head -n 1) build/types/$$package 2> /dev/null || \

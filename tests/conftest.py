@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def device(request: pytest.FixtureRequest) -> torch.device:
     """One test body for every processor."""
     return torch.device(request.param)
+
+
+@pytest.fixture
+def command_line(monkeypatch, capsys):
+    """Runs a command line in this process, by its ``main``: exit status, standard output, standard error."""
+
+    def run(main, *words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [*map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture

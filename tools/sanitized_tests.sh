@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the native module with sanitizers and runs CPU tests on it: those that are named after the sanitizers, or those that go
+# Builds the native modules with sanitizers and runs CPU tests on them: those that are named after the sanitizers, or those that go
 # through most of it.
 #
 #   tools/sanitized_tests.sh address,undefined [TEST ...]
@@ -9,14 +9,10 @@ cd "$(dirname "$0")/.."
 sanitizers=${1:-address,undefined}
 shift $(($# > 0))
 python=$PWD/.venv/bin/python
-build=$PWD/build/sanitized-${sanitizers//,/-} # a comma would end the path in ASAN_OPTIONS
+build=$PWD/build/sanitized-${sanitizers//,/-}
 site=$build/site
 
-stand_ins=
-[ "$sanitizers" != thread ] || stand_ins=$PWD/tests/cached # graphs can be read through a software cache
-"$PWD/.venv/bin/cmake" -S . -B "$build" -G Ninja -DPython_EXECUTABLE="$python" -DHINTERLAND_SANITIZE="$sanitizers" \
-  -DHINTERLAND_HEADERS_FIRST="$stand_ins" -DHINTERLAND_PAPERS=ON > /dev/null
-"$PWD/.venv/bin/cmake" --build "$build"
+tools/sanitized_build.sh "$sanitizers"
 rm -rf "$site" && mkdir -p "$site" && cp -r src/hinterland "$site/"
 rm -f "$site"/hinterland/_core*  # one that is as new would not be replaced
 "$PWD/.venv/bin/cmake" --install "$build" --prefix "$site" > /dev/null
@@ -26,7 +22,7 @@ cp -r papers/hinterland_papers "$site/" && rm -f "$site"/hinterland_papers/_core
 report=$build/report
 rm -f "$report".*
 chosen=() fixed=()
-shared_out=()  # tests of threads keep all cores busy by themselves
+cores=$(nproc)
 if [ "$sanitizers" = thread ]; then
   # GCC's runtime cannot follow where newer kernels place memory at random. Containers may refuse to place it otherwise.
   setarch -R true 2> /dev/null && fixed=(setarch -R)
@@ -42,7 +38,10 @@ if [ "$sanitizers" = thread ]; then
     [ ${#running[@]} -lt 2 ] || { wait "${running[0]}"; running=("${running[@]:1}"); }
     look "$@" & running+=($!)
   }
-  threads=(-fopenmp -I include -I native tests/core/race.cpp tools/openmp_threads.cpp)
+  module=$build/CMakeFiles/_core.dir
+  storage() { printf "$module/native/storage/%s.cpp.o " "$@"; }  # as the module has them
+  openmp=(-fopenmp -pthread "$module/tools/openmp_threads.cpp.o")
+  threads=(-I include -I native tests/core/race.cpp "${openmp[@]}")
   beside something race -DRACES=true "${threads[@]}"
   beside nothing no_race -DRACES=false "${threads[@]}"
   # The code that a warp runs: each lane is a thread.
@@ -53,25 +52,25 @@ if [ "$sanitizers" = thread ]; then
   beside nothing queue -I include -pthread tests/storage/queue.cpp
   beside nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
   beside nothing source -I include -I papers -pthread tests/storage/source_lanes.cpp
-  served=(-DSERVED -I include -I native -I papers -pthread native/storage/{request,serving}.cpp
+  served=(-DSERVED -I include -I native -I papers -pthread $(storage request serving)
     papers/hinterland_papers/bam/{memory_namespace,faults}.cpp)
   beside nothing served_queue "${served[@]}" tests/storage/queue.cpp
   beside nothing served_device -DWRITES=false "${served[@]}" tests/storage/device.cpp
-  beside nothing serving "${served[@]}" native/storage/controller.cpp tests/storage/serving.cpp
-  beside nothing file_serving "${served[@]}" native/storage/{controller,file_namespace,file_backend,transfers,uring,pread_pool}.cpp \
-    tests/storage/file_serving.cpp
+  beside nothing serving "${served[@]}" $(storage controller) tests/storage/serving.cpp
+  beside nothing file_serving "${served[@]}" $(storage controller file_namespace file_backend transfers pread_pool) \
+    native/storage/uring.cpp tests/storage/file_serving.cpp  # without io_uring, whose work nobody sees
   beside nothing deep -I include -I papers -pthread tests/papers/bam/deep.cpp
   beside nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
-    native/storage/{nvme_device,nvme_channel,nvme_controller,nvme_transfers,vfio_device,request}.cpp
-  beside nothing spread "${served[@]}" native/storage/{controller,spread_namespace}.cpp tests/storage/spread.cpp
-  beside nothing copies -DWRITES=false -I include -I native -fopenmp -pthread tests/storage/copies.cpp \
-    tools/openmp_threads.cpp native/storage/{store,planned,pinned,rings,volumes,volume,page_cache,read_ahead,expected,host_pages,file,routed_transfers}.cpp
+    $(storage nvme_device nvme_channel nvme_controller nvme_transfers vfio_device request)
+  beside nothing spread "${served[@]}" $(storage controller spread_namespace) tests/storage/spread.cpp
+  beside nothing copies -DWRITES=false -I tests/cached -I include -I native tests/storage/copies.cpp "${openmp[@]}" \
+    $(storage store planned pinned rings volumes volume page_cache read_ahead expected host_pages file routed_transfers)
   for program in $(grep -rl --include='*_lanes.cpp' 'int main()' tests); do
     beside nothing "$(basename "$program" .cpp)" "${lanes[@]}" "$program"
   done
   for job in "${running[@]}"; do wait "$job"; done
-  # A minute of the software cache, by eight threads.
-  look nothing cache_stress -DMILLISECONDS=20000 -pthread -I include -I papers tests/storage/cache_stress.cpp
+  # The software cache by eight threads, for 24 s; make nightly goes on for a billion calls.
+  look nothing cache_stress -DMILLISECONDS=8000 -pthread -I include -I papers tests/storage/cache_stress.cpp
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.
@@ -80,23 +79,22 @@ if [ "$sanitizers" = thread ]; then
   chosen=(-k "not test_nothing_changes_a_result and not far_into and not no_vertex or kronecker-")
 else
   runtimes="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
-  cores=$(nproc)
-  shared_out=(-n $((cores < 8 ? cores : 8)) --dist worksteal)
   export ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$report  # Python's own leaks are not ours to report
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
-  # tests of each algorithm go over the same code at several times the length.)
-  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory table probe query
-    papers/{bam/test_stored.py,emogi/{test_changed_arrays.py,test_ablation.py,traffic}}
-    storage/test_{layout,on_device}.py cli/test_convert.py test_threads.py
+  # tests of each algorithm go over the same code at several times the length; what only Python tells apart is left out.)
+  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory
+    table/test_{array,cached,embedding,embedding_emulation,pinned,sharded,tiered,tiered_storage,unified}.py
+    probe/test_measure.py query/test_{coded,held,other_writers,parquet,texts,unread_columns}.py
+    papers/{bam/test_stored.py,emogi/{test_changed_arrays.py,test_ablation.py,traffic}} storage/test_{layout,on_device}.py test_threads.py
     fullgraph/test_{part.py,aggregate.py::test_{columns_one_range_after_another,rows_between_vectors},attention.py::test_long_rows_are_joined_of_pieces})
   chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through
 fi
 # Python itself is not instrumented: the runtime must come first. Reports go to files, but for those of undefined behaviour, which go
 # to standard error: pytest leaves that alone, or what a dying process wrote there would be lost.
 try() {
-  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q -o pythonpath= "${shared_out[@]}" --capture=sys \
-    -m "not slow and not unsanitized" "$@" ||
+  "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q -o pythonpath= --capture=sys \
+    -n $((cores < 8 ? cores : 8)) --dist worksteal -m "not slow and not unsanitized" "$@" ||
     { cat "$report".* 2> /dev/null; exit 1; }
 }
 if [ $# -gt 0 ]; then

@@ -1,107 +1,66 @@
 """Hinterland: GPU code reads data larger than GPU memory directly, in pieces as small as a cache line.
 
 Importing this imports next to nothing yet: torch alone takes seconds, of which ``hinterland --help`` needs nothing. What a name
-stands for is imported when the name is first used.
+stands for is imported when the name is first used, from where the imports that type checkers see say.
 """
+
+# ruff: noqa: I001  a module's names stand in one line
 
 from __future__ import annotations
 
+import ast
 import importlib
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules share names: mypy would take the modules
-    from . import datasets, fullgraph, hotness, kernels, nn, sampling, training
-    from .fullgraph.aggregate import aggregate
-    from .fullgraph.launch import launch
-    from .fullgraph.partitioned import PartitionedGraph
-    from .graph.bc import BetweennessResult, betweenness_centrality
-    from .graph.bfs import BfsResult, bfs
-    from .graph.cc import ComponentsResult, connected_components
-    from .graph.compress import compress, decompress
-    from .graph.convert import from_igraph, from_networkx, from_scipy
-    from .graph.edges import from_edges
-    from .graph.formats import load_graph, save_graph
-    from .graph.generate import generate, random_weights
-    from .graph.graph import Graph
-    from .graph.msbfs import MultiBfsResult, multi_source_bfs
-    from .graph.pagerank import PagerankResult, pagerank
-    from .graph.prepare import Prepared, prepare
-    from .graph.reorder import reorder
-    from .graph.sssp import SsspResult, sssp
-    from .graph.sswp import SswpResult, sswp
-    from .kernels.by_row import filter, map, reduce
-    from .kernels.kernel import kernel
-    from .machine import Machine
-    from .probe.measure import probe
-    from .query.ask import Query, query
-    from .query.result import QueryResult
-    from .runtime.include import get_cmake_dir, get_include
-    from .storage import StorageCache
-    from .table import CachedTensor, StorageArray, TieredTensor, UnifiedEmbeddingBag, UnifiedTensor, open_table
+    from . import (
+        datasets as datasets,
+        fullgraph as fullgraph,
+        hotness as hotness,
+        kernels as kernels,
+        nn as nn,
+        sampling as sampling,
+        training as training,
+    )
+    from .fullgraph.aggregate import aggregate as aggregate
+    from .fullgraph.launch import launch as launch
+    from .fullgraph.partitioned import PartitionedGraph as PartitionedGraph
+    from .graph.bc import BetweennessResult as BetweennessResult, betweenness_centrality as betweenness_centrality
+    from .graph.bfs import BfsResult as BfsResult, bfs as bfs
+    from .graph.cc import ComponentsResult as ComponentsResult, connected_components as connected_components
+    from .graph.compress import compress as compress, decompress as decompress
+    from .graph.convert import from_igraph as from_igraph, from_networkx as from_networkx, from_scipy as from_scipy
+    from .graph.edges import from_edges as from_edges
+    from .graph.formats import load_graph as load_graph, save_graph as save_graph
+    from .graph.generate import generate as generate, random_weights as random_weights
+    from .graph.graph import Graph as Graph
+    from .graph.msbfs import MultiBfsResult as MultiBfsResult, multi_source_bfs as multi_source_bfs
+    from .graph.pagerank import PagerankResult as PagerankResult, pagerank as pagerank
+    from .graph.prepare import Prepared as Prepared, prepare as prepare
+    from .graph.reorder import reorder as reorder
+    from .graph.sssp import SsspResult as SsspResult, sssp as sssp
+    from .graph.sswp import SswpResult as SswpResult, sswp as sswp
+    from .kernels.by_row import filter as filter, map as map, reduce as reduce
+    from .kernels.kernel import kernel as kernel
+    from .machine import Machine as Machine
+    from .probe.measure import probe as probe
+    from .query.ask import Query as Query, query as query
+    from .query.result import QueryResult as QueryResult
+    from .runtime.include import get_cmake_dir as get_cmake_dir, get_include as get_include
+    from .storage import StorageCache as StorageCache
+    from .table import (
+        CachedTensor as CachedTensor,
+        StorageArray as StorageArray,
+        TieredTensor as TieredTensor,
+        UnifiedEmbeddingBag as UnifiedEmbeddingBag,
+        UnifiedTensor as UnifiedTensor,
+        open_table as open_table,
+    )
 
 __version__ = "0.1.0"
-__all__ = [
-    "BetweennessResult",
-    "BfsResult",
-    "CachedTensor",
-    "ComponentsResult",
-    "Graph",
-    "Machine",
-    "MultiBfsResult",
-    "PagerankResult",
-    "PartitionedGraph",
-    "Prepared",
-    "Query",
-    "QueryResult",
-    "SsspResult",
-    "SswpResult",
-    "StorageArray",
-    "StorageCache",
-    "TieredTensor",
-    "UnifiedEmbeddingBag",
-    "UnifiedTensor",
-    "__version__",
-    "aggregate",
-    "betweenness_centrality",
-    "bfs",
-    "compress",
-    "connected_components",
-    "datasets",
-    "decompress",
-    "filter",
-    "from_edges",
-    "from_igraph",
-    "from_networkx",
-    "from_scipy",
-    "fullgraph",
-    "generate",
-    "get_cmake_dir",
-    "get_include",
-    "hotness",
-    "kernel",
-    "kernels",
-    "launch",
-    "load_graph",
-    "map",
-    "multi_source_bfs",
-    "nn",
-    "open_table",
-    "pagerank",
-    "prepare",
-    "probe",
-    "query",
-    "random_weights",
-    "reduce",
-    "reorder",
-    "sampling",
-    "save_graph",
-    "sssp",
-    "sswp",
-    "training",
-]
-
 _PACKAGES = (
     "datasets",
     "fullgraph",
@@ -116,38 +75,26 @@ _PACKAGES = (
     "table",
     "training",
 )
-# Where the other names are defined; those that are not here, in graph.
-_HOMES = {
-    "CachedTensor": "table",
-    "Machine": "machine",
-    "PartitionedGraph": "fullgraph",
-    "Query": "query.ask",
-    "QueryResult": "query.result",
-    "StorageArray": "table",
-    "StorageCache": "storage",
-    "TieredTensor": "table",
-    "UnifiedEmbeddingBag": "table",
-    "UnifiedTensor": "table",
-    "aggregate": "fullgraph",
-    "filter": "kernels",
-    "get_cmake_dir": "runtime.include",
-    "get_include": "runtime.include",
-    "kernel": "kernels",
-    "launch": "fullgraph.launch",
-    "open_table": "table",
-    "map": "kernels",
-    "probe": "probe.measure",
-    "query": "query.ask",
-    "reduce": "kernels",
-}
+
+
+def _homes() -> dict[str, str]:
+    """The module that each public name is imported from. What type checkers read is the only list."""
+    text = Path(__file__).read_text(encoding="utf-8")
+    (block,) = (node for node in ast.parse(text).body if isinstance(node, ast.If))
+    lines = (node for node in block.body if isinstance(node, ast.ImportFrom))
+    return {alias.name: f".{line.module or ''}" for line in lines for alias in line.names}
+
+
+_HOMES = _homes()
+__all__ = sorted([*_HOMES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)  # which also makes it an attribute of this module
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f".{_HOMES.get(name, 'graph')}", __name__), name)
+    value = globals()[name] = getattr(importlib.import_module(_HOMES[name], __name__), name)
     return value
 
 

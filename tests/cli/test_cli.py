@@ -44,17 +44,10 @@ def own_interrupt():
 
 
 @pytest.fixture
-def here(environment, monkeypatch, capsys):
+def here(environment, monkeypatch, command_line):
     """Runs a command in this process, which spares the import of torch: exit status, standard output, standard error."""
     monkeypatch.setenv("HINTERLAND_CACHE_DIR", environment["HINTERLAND_CACHE_DIR"])
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0), *capsys.readouterr()
-
-    return run
+    return lambda *words: command_line(cli.main, "hinterland", *words)
 
 
 def test_what_ends_a_stuck_command_does_not_end_who_called_it(here):

@@ -19,16 +19,9 @@ from hinterland.graph.arrays import WEIGHT_TYPES
 
 
 @pytest.fixture
-def hinterland(monkeypatch, capsys):
-    """Runs a command in this process: exit status, standard output, standard error."""
-
-    def run(*arguments) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0), *capsys.readouterr()
-
-    return run
+def hinterland(command_line):
+    """Runs a command: exit status, standard output, standard error."""
+    return lambda *words: command_line(cli.main, "hinterland", *words)
 
 
 def test_info_counts_what_networkx_counts(hinterland, tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 
 import pytest
 import torch
@@ -14,16 +13,9 @@ from hinterland import cli
 
 
 @pytest.fixture
-def dataset(monkeypatch, capsys):
-    """Runs ``hinterland dataset`` in this process: exit status, standard output, standard error."""
-
-    def run(*arguments) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland", "dataset", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0), *capsys.readouterr()
-
-    return run
+def dataset(command_line):
+    """Runs ``hinterland dataset``: exit status, standard output, standard error."""
+    return lambda *words: command_line(cli.main, "hinterland", "dataset", *words)
 
 
 def test_generate_then_info(dataset, tmp_path):

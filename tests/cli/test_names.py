@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import networkx as nx
 import numpy as np
@@ -18,16 +17,9 @@ NAMES = sorted({end for edge in EDGES for end in edge[:2]})
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
-    """Runs a command in this process: exit status, standard output, standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0), *capsys.readouterr()
-
-    return run
+def command(command_line):
+    """Runs a command: exit status, standard output, standard error."""
+    return lambda *words: command_line(cli.main, "hinterland", *words)
 
 
 @pytest.fixture

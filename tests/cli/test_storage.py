@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import sys
 
 import pytest
 
@@ -15,18 +13,9 @@ from hinterland import cli
 
 
 @pytest.fixture
-def storage(monkeypatch, capsys):
-    """Runs a command in this process: exit status, standard output, standard error."""
-    handler = signal.getsignal(signal.SIGINT)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland", "storage", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code or 0, *capsys.readouterr()
-
-    yield run
-    signal.signal(signal.SIGINT, handler)
+def storage(command_line):
+    """Runs ``hinterland storage``: exit status, standard output, standard error."""
+    return lambda *words: command_line(cli.main, "hinterland", "storage", *words)
 
 
 @pytest.fixture

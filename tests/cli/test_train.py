@@ -37,20 +37,16 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
-    """Runs the command in this process, on the CPU: exit status, standard output, standard error."""
-    handler, threads = signal.getsignal(signal.SIGINT), torch.get_num_threads()
+def command(command_line):
+    """Runs the command on the CPU: exit status, standard output, standard error."""
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
 
-    def run(*arguments: object) -> tuple[int, str, str]:
-        where = () if "--devices" in arguments else ("--device", "cpu")
-        monkeypatch.setattr(sys, "argv", ["hinterland", "train", *map(str, arguments), *where])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code or 0, *capsys.readouterr()
+    def run(*words: object) -> tuple[int, str, str]:
+        where = () if "--devices" in words else ("--device", "cpu")
+        return command_line(cli.main, "hinterland", "train", *words, *where)
 
     yield run
-    signal.signal(signal.SIGINT, handler)
     torch.set_num_threads(threads)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import subprocess
 import sys
 
@@ -19,7 +18,7 @@ from hinterland import cli
 from hinterland.graph.sources import draw_sources, read_sources
 from hinterland.runtime.errors import FormatError, IndexOutOfRange, StorageError
 
-from ..graph.cases import RECORDS, begins
+from ..graph.cases import RECORDS, START, begins, call
 
 COMMANDS = tuple(RECORDS)
 
@@ -30,18 +29,9 @@ def npy(header: str) -> bytes:
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
-    """Runs a command in this process, on the CPU: exit status, standard output, standard error."""
-    handler = signal.getsignal(signal.SIGINT)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland", *map(str, arguments), "--device", "cpu"])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code or 0, *capsys.readouterr()
-
-    yield run
-    signal.signal(signal.SIGINT, handler)
+def command(command_line):
+    """Runs a command on the CPU: exit status, standard output, standard error."""
+    return lambda *words: command_line(cli.main, "hinterland", *words, "--device", "cpu")
 
 
 @pytest.fixture
@@ -58,38 +48,25 @@ def file(graph, tmp_path):
     return tmp_path / "g.hl"
 
 
-def results(graph: hl.Graph) -> dict[str, dict[str, torch.Tensor]]:
-    """What each command writes as a table, from the Python side."""
-    vertex = torch.arange(graph.num_vertices)
-    found = hl.bfs(graph, 5, device="cpu")
-    many = hl.multi_source_bfs(graph, [5, 7, 6], device="cpu")
-    return {
-        "bfs": {"vertex": vertex, "level": found.levels, "parent": found.parents},
-        "sssp": {"vertex": vertex, "distance": hl.sssp(graph, 5, device="cpu").distances},
-        "sswp": {"vertex": vertex, "width": hl.sswp(graph, 5, device="cpu").widths},
-        "msbfs": {
-            "source": torch.tensor([5, 7, 6]),
-            "reached": many.reached,
-            "distance_sum": many.distance_sum,
-            "eccentricity": many.eccentricity,
-        },
-        "cc": {"vertex": vertex, "component": hl.connected_components(graph, device="cpu").labels},
-        "pagerank": {"vertex": vertex, "score": hl.pagerank(graph, device="cpu").scores},
-        "bc": {"vertex": vertex, "score": hl.betweenness_centrality(graph, [5, 7, 6], device="cpu").scores},
-    }
+def results(name: str, graph: hl.Graph) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+    """What a command writes that begins as :func:`start_of` says, from the Python side: a table's columns, and an array."""
+    record = RECORDS[name]
+    found = call(record, graph, device="cpu")
+    rows = torch.arange(graph.num_vertices) if record.rows == "vertex" else torch.tensor(START["sources"]["sources"])
+    columns = {column: getattr(found, field) for column, field in record.columns.items()}
+    return {record.rows: rows, **columns}, getattr(found, record.array)
 
 
 def start_of(name: str, folder) -> list[object]:
-    """The options that make a command begin where :func:`results` does."""
-    if begins(RECORDS[name]) == "source":
-        return ["--source", 5]
-    if begins(RECORDS[name]) == "":
-        return []
-    (folder / "sources.txt").write_text("5\n7\n6\n")
-    return ["--sources", folder / "sources.txt"]
+    """The options that make a command begin where :data:`START` says."""
+    begin = begins(RECORDS[name])
+    if begin == "sources":
+        (folder / "sources.txt").write_text("\n".join(map(str, START[begin][begin])))
+        return ["--sources", folder / "sources.txt"]
+    return [word for option, value in START[begin].items() for word in (f"--{option}", value)]
 
 
-@pytest.mark.parametrize("name", ["bfs", "sssp", "sswp", "msbfs", "cc", "pagerank", "bc"])
+@pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_prints_one_object_and_writes_its_result(name, command, file, graph, tmp_path):
     begin = start_of(name, tmp_path)
     array, table = tmp_path / "result.npy", tmp_path / "result.parquet"
@@ -104,16 +81,12 @@ def test_each_command_prints_one_object_and_writes_its_result(name, command, fil
     assert sum(int(size) * count for size, count in run["requests"].items()) == run["bytes"]
     assert run["amplification"] == run["bytes"] / run["useful_bytes"]
     assert command(name, file, *begin, "--output", table)[0] == 0
-    expected = results(graph)[name]
+    columns, expected = results(name, graph)
     written = pyarrow.parquet.read_table(table)
-    assert written.column_names == list(expected)
-    for column, values in expected.items():
+    assert written.column_names == list(columns)
+    for column, values in columns.items():
         assert np.allclose(written[column].to_numpy(), values.numpy(), rtol=1e-6)
-    plain = np.load(array)
-    if name == "msbfs":
-        assert np.array_equal(plain, hl.multi_source_bfs(graph, [5, 7, 6], device="cpu").levels.numpy())
-    else:
-        assert np.allclose(plain, list(expected.values())[1].numpy(), rtol=1e-6)
+    assert np.allclose(np.load(array), expected.numpy(), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -246,12 +219,10 @@ def test_betweenness_raw_and_from_all(command, file, graph, tmp_path):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_reordered_file_gives_the_same_result(name, command, file, tmp_path, monkeypatch):
+def test_a_reordered_file_gives_the_same_result(name, command, command_line, file, tmp_path):
     other = tmp_path / "reordered.hl"
-    monkeypatch.setattr(sys, "argv", ["hinterland", "convert", str(file), str(other), "--compress", "--reorder", "degree"])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert not ended.value.code and hl.load_graph(other).order is not None
+    assert command_line(cli.main, "hinterland", "convert", file, other, "--compress", "--reorder", "degree")[0] == 0
+    assert hl.load_graph(other).order is not None
     found = []
     for path in (file, other):
         begin = start_of(name, tmp_path)
@@ -389,16 +360,14 @@ def test_a_result_that_cannot_be_written_does_not_cost_the_report(command, file,
 
 
 @pytest.mark.parametrize("arguments", [("convert", "OUT"), ("generate", "grid", "--scale", "4", "--output", "OUT")])
-def test_places_that_cannot_be_written_are_refused_first(arguments, tmp_path, monkeypatch, capsys):
+def test_places_that_cannot_be_written_are_refused_first(arguments, tmp_path, command_line):
     (tmp_path / "folder.hl").mkdir()
     for place, says in ((tmp_path / "no" / "g.hl", "make the folder"), (tmp_path / "folder.hl", "is no regular file")):
         words = [str(place) if word == "OUT" else word for word in arguments]
         if words[0] == "convert":
             words.insert(1, "/no/such/graph")  # which is not looked at
-        monkeypatch.setattr(sys, "argv", ["hinterland", *words])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        assert ended.value.code == 1 and says in capsys.readouterr().err
+        status, _, error = command_line(cli.main, "hinterland", *words)
+        assert status == 1 and says in error
 
 
 @pytest.mark.parametrize(
@@ -410,12 +379,9 @@ def test_places_that_cannot_be_written_are_refused_first(arguments, tmp_path, mo
         (("bench", "traversal", "--ablation", "--scale", "9"), "ablation --scale 9"),
     ],
 )
-def test_what_only_reproduces_a_paper_says_where_it_is_now(words, now, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["hinterland", *words])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    said = " ".join(capsys.readouterr().err.split())
-    assert ended.value.code == 2 and f"python -m hinterland_papers {now}" in said
+def test_what_only_reproduces_a_paper_says_where_it_is_now(words, now, command_line):
+    status, _, error = command_line(cli.main, "hinterland", *words)
+    assert status == 2 and f"python -m hinterland_papers {now}" in " ".join(error.split())
 
 
 @pytest.mark.parametrize("name", [name for name, record in RECORDS.items() if record.weights == "unused"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import warnings
 
@@ -164,6 +165,12 @@ def test_an_algorithm_is_known_once_it_is_registered(graph, monkeypatch):
     algorithms.register(Algorithm("new", lambda graph: graph.num_edges))
     assert algorithms.state_bytes("new", graph) == graph.num_edges
     hl.prepare(graph, device="cpu", algorithms=("new", "bfs")).close()
+
+
+@pytest.mark.parametrize("missing", ["kernels", "verify", "help", "array", "columns"])
+def test_a_record_that_lacks_what_its_command_needs_is_refused(missing):
+    with pytest.raises(ConfigError, match=f"the record of cc has a run, and no {missing}; its command needs all of them"):
+        dataclasses.replace(named(["cc"])[0], **{missing: None})
 
 
 @pytest.mark.parametrize(("last", "dtype"), [(0, torch.uint32), (2**32 - 1, torch.uint32), (2**32, torch.int64)])

@@ -17,16 +17,9 @@ from hinterland.sampling import NeighborSampler
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
+def command(command_line):
     """Runs the command on the CPU: exit status, standard output, standard error."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hinterland", "hotness", *map(str, arguments), "--device", "cpu"])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code or 0, *capsys.readouterr()
-
-    return run
+    return lambda *words: command_line(cli.main, "hinterland", "hotness", *words, "--device", "cpu")
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import pyarrow.parquet
@@ -16,16 +15,9 @@ from ..cli.test_traversal import results
 
 
 @pytest.fixture
-def command(monkeypatch, capsys):
-    """Runs a command in this process, on the CPU: exit status, standard output, standard error."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["hinterland_papers", *map(str, arguments), "--device", "cpu"])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return ended.value.code or 0, *capsys.readouterr()
-
-    return run
+def command(command_line):
+    """Runs a command on the CPU: exit status, standard output, standard error."""
+    return lambda *words: command_line(cli.main, "hinterland_papers", *words, "--device", "cpu")
 
 
 @pytest.mark.parametrize("access", [*emogi.ACCESSES, emogi.UVM])
@@ -42,11 +34,9 @@ def test_emogis_programs_find_the_same(name, access, command, graph, tmp_path):
     assert run["counted"] == "lists"  # the bytes, which are the same for every access
     assert run["bytes"] >= 4 * run["edges"] > 0 and run["link"] is None
     assert command(name, tmp_path / "g.hl", *begin, *options, "--output", table)[0] == 0
-    expected = results(graph)[name]
-    expected.pop("parent", None)
-    written = pyarrow.parquet.read_table(table)
-    assert written.column_names == list(expected)
-    values = list(expected.values())[1].numpy()
+    columns, expected = results(name, graph)
+    written, values = pyarrow.parquet.read_table(table), expected.numpy()
+    assert written.column_names == [column for column in columns if column != "parent"]
     for found in (np.load(array), written[1].to_numpy()):
         assert found.dtype == values.dtype
         assert np.abs(found - values).sum() < 2e-4 if name == "pagerank" else np.array_equal(found, values)
@@ -72,13 +62,11 @@ def test_emogis_pagerank_is_right_to_its_tolerance(command, file):
 @pytest.mark.gpu
 @pytest.mark.parametrize("access", [*emogi.ACCESSES, emogi.UVM])
 @pytest.mark.parametrize("name", ["bfs", "sssp"])
-def test_emogis_programs_over_the_link(name, access, file, monkeypatch, capsys):
-    words = [name, str(file), "--source", "5", "--access", access, "--verify", "--json", "--device", "cuda"]
-    monkeypatch.setattr(sys, "argv", ["hinterland_papers", *words])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    (run,) = json.loads(capsys.readouterr().out)["runs"]
-    assert not ended.value.code and run["verified"] and run["device"] == "cuda:0"
+def test_emogis_programs_over_the_link(name, access, file, command_line):
+    words = [name, file, "--source", 5, "--access", access, "--verify", "--json", "--device", "cuda"]
+    status, out, _ = command_line(cli.main, "hinterland_papers", *words)
+    (run,) = json.loads(out)["runs"]
+    assert status == 0 and run["verified"] and run["device"] == "cuda:0"
     assert run["link"] is None if access == emogi.UVM else 0 < run["link"]["share"] < 1
 
 
@@ -111,9 +99,6 @@ def test_what_is_wrong_gets_a_sentence(arguments, says, command, file):
 
 @pytest.mark.parametrize("option", ["--rate", "--latency"])
 @pytest.mark.parametrize("value", ["nan", "inf", "0", "-1", "1e-320"])
-def test_links_that_are_none(option, value, file, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["hinterland_papers", "traffic", str(file), "--json", option, value])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    out, error = capsys.readouterr()
-    assert ended.value.code == 1 and "a link has a rate" in error and out == ""
+def test_links_that_are_none(option, value, file, command_line):
+    status, out, error = command_line(cli.main, "hinterland_papers", "traffic", file, "--json", option, value)
+    assert status == 1 and "a link has a rate" in error and out == ""

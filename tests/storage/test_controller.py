@@ -23,7 +23,7 @@ URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() els
         pytest.param("serving", CONTROLLER, [], id="memory"),
         pytest.param("serving", CONTROLLER, ["-DSTAGES=true"], id="stages"),
         pytest.param("spread", [*CONTROLLER, "spread_namespace"], [], id="spread"),
-        pytest.param("copies", STORE, ["-fopenmp"], id="copies"),
+        pytest.param("copies", STORE, [], id="copies"),
         pytest.param("file_serving", FILES, ["-DPLAIN=true"], id="plain"),
         pytest.param("file_serving", FILES + TRANSFERS, [], id="threads"),
         pytest.param(
@@ -36,4 +36,4 @@ def test_commands_do_what_they_say_or_say_why_not(tmp_path, name, sources, more)
     if sources is not STORE:
         files += DEVICES
     libraries = ("-luring",) if more == URING and URING else ()
-    run(compiled(tmp_path, *files, flags=["-O1", *more, *NATIVE], libraries=libraries))
+    run(compiled(tmp_path, *files, flags=["-O1", "-fopenmp", *more, *NATIVE], libraries=libraries))

@@ -25,7 +25,7 @@ ADDRESS = "0000:01:00.0"
 @needs_compiler
 def test_every_transfer_ends_whatever_the_controller_does(tmp_path):
     sources = ["tests/storage/nvme_device.cpp", *(f"native/storage/{source}.cpp" for source in SOURCES)]
-    run(compiled(tmp_path, *sources, flags=["-O1", *NATIVE]))
+    run(compiled(tmp_path, *sources, flags=["-O1", "-fopenmp", *NATIVE]))
 
 
 @pytest.fixture

@@ -14,4 +14,4 @@ SERVED = ["native/storage/request.cpp", "native/storage/serving.cpp", *DEVICES]
 @pytest.mark.parametrize("name", ["queue", "device"])
 def test_every_command_ends_once_whatever_the_device_does(tmp_path, name, served):
     sources, flags = (SERVED, ["-DSERVED"]) if served else ([], [])
-    run(compiled(tmp_path, f"tests/storage/{name}.cpp", *sources, flags=["-O1", *flags, *NATIVE]))
+    run(compiled(tmp_path, f"tests/storage/{name}.cpp", *sources, flags=["-O1", "-fopenmp", *flags, *NATIVE]))

@@ -46,6 +46,14 @@ class Algorithm:
     found: Callable[[Mapping[str, Any]], str] = lambda _: ""  # what a run found, for people, from its object in the JSON
     fields: Callable[[Any], dict[str, Any]] = lambda _: {}  # what the result adds to that object
 
+    def __post_init__(self) -> None:
+        """A user's algorithm lacks nothing that its command needs; ConfigError says what."""
+        needed = ("kernels", "verify", "help", "array", "columns")
+        if self.run is not None and (missing := [one for one in needed if not getattr(self, one)]):
+            raise ConfigError(
+                f"the record of {self.name} has a run, and no {', '.join(missing)}; its command needs all of them"
+            )
+
     def ample(self, graph: Graph) -> int:
         """GPU memory that it takes besides ``graph`` where there is room."""
         return (self.ample_bytes or self.state_bytes)(graph)

@@ -260,8 +260,9 @@ def _toolchain() -> str:
     return f"nvrtc {major}.{minor} ({patch}) cuda-core {metadata.version('cuda-core')}"
 
 
-def translate(file: KernelSource, arch: str, unit: tuple[str, ...]) -> tuple[Any, Any, str]:
-    """Compiles a unit: cuda-core's program, its object code (a cubin), and what the compiler said."""
+def translate(file: KernelSource, arch: str, unit: tuple[str, ...], target: str = "cubin") -> tuple[Any, Any, str]:
+    """Compiles a unit: cuda-core's program, its object code, for a GPU unless ``target`` says otherwise, and what the compiler
+    said."""
     _toolchain()  # or a sentence on what is missing
     core = devices.cuda_core()
     include = [str(folder) for folder in file.include]
@@ -269,7 +270,7 @@ def translate(file: KernelSource, arch: str, unit: tuple[str, ...]) -> tuple[Any
     said = io.StringIO()
     try:
         program = core.Program(file.source(), "c++", options)
-        code = program.compile("cubin", name_expressions=unit, logs=said)
+        code = program.compile(target, name_expressions=unit, logs=said)
     except Exception as error:
         raise file.refused(arch, str(error)) from error
     return program, code, said.getvalue()

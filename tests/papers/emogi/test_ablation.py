@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 import torch
@@ -87,17 +86,10 @@ def test_a_budget_for_uvm_is_a_size():
 
 
 @pytest.fixture
-def command(monkeypatch, capsys, tmp_path):
+def command(command_line, monkeypatch, tmp_path):
     """Runs a command: exit status, standard output, standard error."""
     monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path / "cache"))
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["hinterland_papers", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        return int(ended.value.code or 0), *capsys.readouterr()
-
-    return run
+    return lambda *words: command_line(cli.main, "hinterland_papers", *words)
 
 
 def test_the_command_prints_json_and_tables(command):

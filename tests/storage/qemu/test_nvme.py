@@ -8,22 +8,18 @@ import os
 import re
 import shutil
 import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from ...programs import NATIVE, compiled
+
 KERNEL = os.environ.get("HINTERLAND_GUEST_KERNEL")  # a folder with boot/vmlinuz-* and lib/modules/, as Debian's packages have
 SOURCES = [
-    *(ROOT / f"native/storage/{name}.cpp" for name in ("vfio_device", "block_device")),
-    *ROOT.glob("native/storage/nvme_*.cpp"),
-    *(ROOT / f"native/storage/{name}.cpp" for name in ("store", "rings", "volumes", "volume", "page_cache")),
-    *(ROOT / f"native/storage/{name}.cpp" for name in ("read_ahead", "expected", "host_pages", "planned")),
-    *(ROOT / f"native/storage/{name}.cpp" for name in ("file", "routed_transfers")),
-    *(ROOT / f"native/storage/{name}.cpp" for name in ("transfers", "uring", "pread_pool")),
-    *(ROOT / f"native/storage/{name}.cpp" for name in ("controller", "serving", "request", "file_namespace", "file_backend")),
-    ROOT / "tests/storage/qemu/nvme.cpp",
+    *("vfio_device", "block_device", "nvme_channel", "nvme_controller", "nvme_device", "nvme_transfers"),
+    *("store", "rings", "volumes", "volume", "page_cache", "read_ahead", "expected", "host_pages", "planned"),
+    *("file", "routed_transfers", "transfers", "uring", "pread_pool"),
+    *("controller", "serving", "request", "file_namespace", "file_backend"),
 ]
 MODULES = ("vfio_iommu_type1", "vfio-pci")
 DISK_BYTES = 64 << 20
@@ -40,18 +36,8 @@ ERRORS = "".join(
 
 def program(folder: Path) -> Path:
     """nvme.cpp and the library's sources as one static program."""
-    folders = ("-I", ROOT / "include", "-I", ROOT / "native", "-I", ROOT / "papers")
-    flags = ("-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-fopenmp", "-static", *folders)
-
-    def compile_one(source: Path) -> Path:
-        target = folder / f"{source.stem}.o"
-        subprocess.run(["g++", *flags, "-c", source, "-o", target], check=True)
-        return target
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        objects = list(pool.map(compile_one, SOURCES))
-    subprocess.run(["g++", *flags, *objects, "-o", folder / "init"], check=True)
-    return folder / "init"
+    sources = ["tests/storage/qemu/nvme.cpp", *(f"native/storage/{name}.cpp" for name in SOURCES)]
+    return compiled(folder, *sources, flags=["-O1", "-fopenmp", *NATIVE], libraries=("-static",))
 
 
 def modules(kernel: Path) -> list[bytes]:
