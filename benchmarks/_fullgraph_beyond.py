@@ -111,7 +111,7 @@ def _features(n: int, columns: int, in_host: bool, device: torch.device) -> Tens
     if not in_host:
         to = torch.empty(n, columns, device=device)
     else:
-        to = UnifiedTensor.empty((n, columns), torch.float32, "registered" if device.type == "cuda" else "heap").cpu()
+        to = UnifiedTensor.empty((n, columns), torch.float32, "pinned" if device.type == "cuda" else "pageable").cpu()
     generator = torch.Generator(device).manual_seed(2)
     for part in to.split(1 << 20):
         part.copy_(torch.randn(part.shape, device=device, generator=generator))
@@ -125,7 +125,7 @@ def _taken(device: torch.device) -> int:
 def link(device: torch.device) -> tuple[float, float]:
     """GB/s up and down, both ways at once."""
     size = 1 << 30
-    up, down = (UnifiedTensor.empty(size, torch.uint8, "registered").cpu() for _ in range(2))
+    up, down = (UnifiedTensor.empty(size, torch.uint8, "pinned").cpu() for _ in range(2))
     here, there = (torch.empty(size, dtype=torch.uint8, device=device) for _ in range(2))
     streams = [torch.cuda.Stream(device) for _ in range(2)]
     pairs, best = [(here, up), (down, there)], [float("inf")] * 2

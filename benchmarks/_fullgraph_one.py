@@ -16,7 +16,7 @@ import torch
 
 import hinterland as hl
 from hinterland.fullgraph import PartitionedGraph
-from hinterland.fullgraph.rows import Entries, Rows, aggregate_rows
+from hinterland.fullgraph.aggregate_launch import PartRows, RowEntries, aggregate_rows
 
 from ._cusparse import ALGORITHMS, SpMM
 from ._fullgraph_shapes import shaped
@@ -37,17 +37,17 @@ LAYERS = (
 def one_gpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
     here = torch.device("cuda", 0)
     drawn = shaped(shape, here)
-    entries = Entries(drawn.indptr[:-1], drawn.indptr[1:], drawn.indices)
+    entries = RowEntries(drawn.indptr[:-1], drawn.indptr[1:], drawn.indices)
     n, count = entries.rows, len(drawn.indices)
     product = SpMM(drawn.indptr, drawn.indices, None, n)
 
     def of(width: int) -> dict[str, Any]:
         x = torch.randn(n, width, device=here)
         out, wanted = torch.empty_like(x), torch.empty_like(x)
-        ours = milliseconds(partial(aggregate_rows, entries, Rows(x), out), [here])
+        ours = milliseconds(partial(aggregate_rows, entries, PartRows(x), out), [here])
         best = min(milliseconds(partial(product.run, x, wanted, algorithm=one), [here]) for one in ALGORITHMS)
         differs = float((out - wanted).abs().max() / wanted.abs().max())
-        short = milliseconds(partial(aggregate_rows, entries, Rows(x.bfloat16()), out.bfloat16()), [here])
+        short = milliseconds(partial(aggregate_rows, entries, PartRows(x.bfloat16()), out.bfloat16()), [here])
         gbs = count * (4 * width + 4) / ours / 1e6
         found = {"shape": shape, "vertices": n, "edges": count, "width": width, "ours": ours, "cusparse": best}
         return {**found, "times": best / ours, "gbs": gbs, "differs": differs, "bfloat16": short}
@@ -59,14 +59,14 @@ def one_cpu(shape: str, widths: Sequence[int]) -> list[dict[str, Any]]:
     here = torch.device("cpu")
     drawn = shaped(shape, here, TENTH)
     n, count = len(drawn.indptr) - 1, len(drawn.indices)
-    entries = Entries(drawn.indptr[:-1], drawn.indptr[1:], drawn.indices)
+    entries = RowEntries(drawn.indptr[:-1], drawn.indptr[1:], drawn.indices)
     ones = torch.ones(count)
     matrix = torch.sparse_csr_tensor(drawn.indptr.int(), drawn.indices.int(), ones, (n, n), check_invariants=False)
 
     def of(width: int) -> dict[str, Any]:
         x = torch.randn(n, width)
         out = torch.empty_like(x)
-        ours = milliseconds(partial(aggregate_rows, entries, Rows(x), out), [here])
+        ours = milliseconds(partial(aggregate_rows, entries, PartRows(x), out), [here])
         theirs = milliseconds(partial(torch.mm, matrix, x), [here])
         differs = float((out - matrix @ x).abs().max() / out.abs().max())
         copy = 8 * n * width / milliseconds(partial(out.copy_, x), [here]) / 1e6

@@ -70,7 +70,7 @@ class Drawn:
     indptr: Tensor
     indices: Tensor
 
-    def to_graph(self, placement: str = "heap") -> hl.Graph:
+    def to_graph(self, placement: str = "pageable") -> hl.Graph:
         """The graph in host memory."""
         return hl.Graph(self.indptr.cpu(), self.indices.cpu(), directed=self.shape.directed, placement=placement)
 

@@ -16,7 +16,7 @@ import torch
 from scipy.sparse.csgraph import breadth_first_order
 
 import hinterland as hl
-from hinterland.graph import Graph, Prepared, verify_bfs
+from hinterland.graph import Graph, ResidentGraph, verify_bfs
 from hinterland.graph.lists import NeighborLists
 from hinterland.graph.sources import draw_sources
 from hinterland.table import UnifiedTensor
@@ -68,7 +68,7 @@ def with_wide_edges(graph: Graph) -> Graph:
     return Graph.of(NeighborLists({"indptr": graph.neighbor_lists.arrays["indptr"], "indices": indices}), graph.directed)
 
 
-def measure(prepared: Prepared, kind: str, mode: str, name: str, results: dict[str, Any]) -> None:
+def measure(prepared: ResidentGraph, kind: str, mode: str, name: str, results: dict[str, Any]) -> None:
     """Adds one case to ``results``: a search from each source. The first is verified; the levels are those of the median."""
     graph, ceiling = prepared.graph, results["copy_engine"]
     sources = draw_sources(graph, SOURCES, SEED)

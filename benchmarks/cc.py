@@ -26,7 +26,7 @@ BITS, SMALL_BITS = 22, 18  # of vertex numbers, of the graphs in several numberi
 
 def run(small: bool) -> dict[str, Any]:
     """Measures both kinds of graph; raises VerificationError where a result is wrong."""
-    of_local = _numberings(SMALL_BITS, ("heap",), "cpu") if small else _numberings(BITS, ("gpu", "host"), "cuda")
+    of_local = _numberings(SMALL_BITS, ("pageable",), "cpu") if small else _numberings(BITS, ("gpu", "host"), "cuda")
     return {**both(small, _beside_scipy, _measure, "steps"), "numberings": of_local}
 
 

@@ -32,7 +32,7 @@ def run(small: bool) -> dict[str, Any]:
     if not devices.cuda_available():
         size, bags = (64 << 20, 4096) if small else (8 * GIB, 1 << 16)
         here = torch.device("cpu")
-        table = filled(size, 128, torch.float32, "heap")
+        table = filled(size, 128, torch.float32, "pageable")
         ours = [_step(table, bags, 20, kind, here) for kind in OPTIMIZERS]
         return {"table_gib": size / GIB, "bags": bags, "each": 20, "ours": ours, "torch": [_torch(table, bags, 20, here)]}
     device = devices.as_device("cuda")
@@ -49,7 +49,7 @@ def run(small: bool) -> dict[str, Any]:
         "pooling": [],
     }
     for dtype, dim in SHAPES:
-        table = filled(size, dim, dtype, "mapped")
+        table = filled(size, dim, dtype, "managed")
         results["pooling"].append({"skew": 0, **_pool(table, bags, 20, down, device)})
         if (dtype, dim) == (torch.float32, 128):
             results["pooling"].append({"skew": 3, **_pool(table, bags, 20, down, device, skew=3)})
@@ -58,8 +58,8 @@ def run(small: bool) -> dict[str, Any]:
             results["torch"] = _torch(table, bags, 20, device)
             results["tiered"] = [_tiered(table, share, bags, 20, down, device) for share in (0.01, 0.1)]
         del table
-    table = filled(size, 128, torch.float32, "registered")
-    results["registered"] = _pool(table, bags, 20, down, device)
+    table = filled(size, 128, torch.float32, "pinned")
+    results["pinned"] = _pool(table, bags, 20, down, device)
     del table
     ours = next(step for step in results["steps"] if step["optimizer"] == "adagrad")
     results["pooling_over_torch"] = results["torch"]["forward_ms"] / ours["forward_ms"]

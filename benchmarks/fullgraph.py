@@ -32,8 +32,8 @@ from torch import Tensor
 
 import hinterland as hl
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, plan
+from hinterland.fullgraph.aggregate_launch import PartRows, aggregate_rows
 from hinterland.fullgraph.reduce import Operation, summed
-from hinterland.fullgraph.rows import Rows, aggregate_rows
 from hinterland.fullgraph.take import take
 from hinterland.memory.peers import enable_access
 from hinterland.runtime import devices
@@ -100,7 +100,7 @@ def peers(gpus: Sequence[torch.device], widths: Sequence[int]) -> list[dict[str,
 
         def read(others: Any = others, numbers: Any = numbers, outs: Any = outs) -> None:
             for other, number, out in zip(others, numbers, outs, strict=True):
-                take(Rows(other), number, out)
+                take(PartRows(other), number, out)
 
         found.append({"row bytes": 4 * width, "gbs": (1 << 30) / milliseconds(read, gpus) / 1e6})
     return found
@@ -139,7 +139,7 @@ def parts(shape: str, widths: Sequence[int], where: Sequence[torch.device]) -> l
 
 def _here(p: PartitionedGraph, x: Sequence[Tensor], halos: Sequence[Tensor], outs: Sequence[Tensor]) -> None:
     for entries, own, halo, out in zip(p.entries("all", None), x, halos, outs, strict=True):
-        aggregate_rows(entries, Rows(own, halo), out)
+        aggregate_rows(entries, PartRows(own, halo), out)
 
 
 def processes(shapes: Sequence[str], widths: Sequence[int], count: int) -> list[dict[str, Any]]:

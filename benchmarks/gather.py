@@ -33,22 +33,22 @@ def run(small: bool) -> dict[str, Any]:
     size = GIB if small else min(48 * GIB, host_memory(0)[0] * 3 // 5, torch.cuda.mem_get_info()[0] * 3 // 4)
     rows = 1 << 17 if small else 1 << 20
     ceiling = copy_rates(device, GIB)[0]
-    table = filled(size, "mapped")
+    table = filled(size, "managed")
     results: dict[str, Any] = {
         "copy_engine_gbs": ceiling / 1e9,
         "table_gib": size / GIB,
         "rows": rows,
-        "mapped": [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in ROW_BYTES],
+        "managed": [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in ROW_BYTES],
         "max_blocks": [_blocks(table, blocks, rows, ceiling, device) for blocks in (4, 8, 16, 32)],
         "torch_512": _torch(table, rows, device),
         "one_row_us": {check: _one_row(table, check, device) for check in ("sync", "async")},
     }
     del table
-    table = filled(size, "registered")
-    results["registered"] = [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in (128, 512)]
-    ours = next(row["random_gbs"] for row in results["mapped"] if row["row_bytes"] == 512)
-    results["mapped_over_torch_512"] = ours / results["torch_512"]["gbs"]
-    results["mapped_over_registered_512"] = ours / results["registered"][1]["random_gbs"]
+    table = filled(size, "pinned")
+    results["pinned"] = [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in (128, 512)]
+    ours = next(row["random_gbs"] for row in results["managed"] if row["row_bytes"] == 512)
+    results["managed_over_torch_512"] = ours / results["torch_512"]["gbs"]
+    results["managed_over_pinned_512"] = ours / results["pinned"][1]["random_gbs"]
     return results
 
 
@@ -72,7 +72,7 @@ def measure_row(table: UnifiedTensor, row_bytes: int, rows: int, ceiling: float,
         _verify(view, sets[-1], out)
         found[f"{kind}_gbs"] = rate / 1e9
         found[f"{kind}_ratio"] = rate / ceiling
-    found["auto_sorts"] = plan_sort(view.placement, rows, row_bytes, view.nbytes, view.mapped_bytes).sort
+    found["auto_sorts"] = plan_sort(view.placement, rows, row_bytes, view.nbytes, view.managed_bytes).sort
     return found
 
 
@@ -120,7 +120,7 @@ def _one_row(table: UnifiedTensor, check: str, device: torch.device) -> float:
 
 def _on_cpu(size: int, rows: int) -> dict[str, Any]:
     """The CPU's loop against torch.index_select."""
-    table = filled(size, "heap")
+    table = filled(size, "pageable")
     here = torch.device("cpu")
     found = []
     for row_bytes in (8, *ROW_BYTES):
@@ -132,7 +132,7 @@ def _on_cpu(size: int, rows: int) -> dict[str, Any]:
         assert torch.equal(out, theirs)
         rates = [rows * row_bytes / median(times[1:]) / 1e9 for times in (ours, torchs)]
         found.append({"row_bytes": row_bytes, "gbs": rates[0], "torch_gbs": rates[1], "ratio": rates[0] / rates[1]})
-    return {"table_gib": size / GIB, "rows": rows, "threads": torch.get_num_threads(), "heap": found}
+    return {"table_gib": size / GIB, "rows": rows, "threads": torch.get_num_threads(), "pageable": found}
 
 
 def _as_rows(table: UnifiedTensor, row_bytes: int) -> UnifiedTensor:

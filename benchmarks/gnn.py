@@ -4,10 +4,10 @@ The same model and the same samples, with the graph and the features in differen
 Kronecker graph of 2^26 vertices and some 1.6 G stored edges, 128 float32 features a vertex (34 GB), on one GPU. With it: 2^12
 vertices on the CPU, to see that it runs.
 
-- mapped: graph and features in host memory, read by the GPU (what this library does by default)
+- managed: graph and features in host memory, read by the GPU (what this library does by default)
 - cached: the same with the hottest tenth of the feature rows in GPU memory, by degree
 - gpu: everything in GPU memory, the ceiling
-- registered: graph and features in registered memory, rows in the order of sampling, as UVA libraries do it
+- pinned: graph and features in pinned memory, rows in the order of sampling, as UVA libraries do it
 - cpu: sampled and gathered by all CPU cores (with this library's sampler), then copied; PyG's way
 """
 
@@ -30,7 +30,7 @@ from hinterland.training import Batch, Loader, make_model
 FANOUTS, HIDDEN, COLUMNS, CLASSES = [15, 10, 5], 256, 128, 172
 SEEDS = 1_207_179  # papers100M's training vertices: 1179 batches an epoch
 BATCH, SMALL_BATCH = 1024, 64
-TARGETS = {"cpu": 3.0, "registered": 2.0}  # times as long as mapped
+TARGETS = {"cpu": 3.0, "pinned": 2.0}  # times as long as managed
 WARM_UP = 8
 
 
@@ -47,7 +47,7 @@ def run(small: bool) -> dict[str, Any]:
         "cases": [],
     }
     if small:
-        results["cases"] = [bench.measure("mapped", graph, features)]
+        results["cases"] = [bench.measure("managed", graph, features)]
         return results
     results["copy_engine"] = copy_rates(torch.device("cuda", 0), 1 << 30)[0]
     for name, make in _cases(graph, features).items():
@@ -100,10 +100,10 @@ def learn(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: Any, samp
 
 
 def _unsorted(table: hl.UnifiedTensor) -> hl.UnifiedTensor:
-    """A registered table whose rows are read in the order of sampling."""
-    registered = hl.UnifiedTensor.from_tensor(table.cpu(), "registered")
-    registered._sorts = lambda rows: False  # type: ignore[method-assign]
-    return registered
+    """A pinned table whose rows are read in the order of sampling."""
+    pinned = hl.UnifiedTensor.from_tensor(table.cpu(), "pinned")
+    pinned._sorts = lambda rows: False  # type: ignore[method-assign]
+    return pinned
 
 
 def _cases(graph: hl.Graph, features: hl.UnifiedTensor) -> dict[str, Callable[[], tuple[hl.Graph, Any]]]:
@@ -115,10 +115,10 @@ def _cases(graph: hl.Graph, features: hl.UnifiedTensor) -> dict[str, Callable[[]
         return graph, features.tiered(local=room, scores=hotness.degree(graph), devices=["cuda"])
 
     return {
-        "mapped": lambda: (graph, features),
+        "managed": lambda: (graph, features),
         "cached": cached,
         "gpu": lambda: (moved("gpu"), features.cuda().clone()),
-        "registered": lambda: (moved("registered"), _unsorted(features)),
+        "pinned": lambda: (moved("pinned"), _unsorted(features)),
         "cpu": lambda: (graph, features.cpu()),
     }
 
@@ -249,6 +249,6 @@ def _copied(batch: Batch, device: torch.device) -> Batch:
 def _compare(results: dict[str, Any]) -> None:
     of = {case["case"]: case["ms_a_batch"] for case in results["cases"]}
     for case in results["cases"]:
-        case["times_mapped"] = case["ms_a_batch"] / of["mapped"]
-        case["target_times_mapped"] = TARGETS.get(case["case"])
+        case["times_managed"] = case["ms_a_batch"] / of["managed"]
+        case["target_times_managed"] = TARGETS.get(case["case"])
         case["times_gpu"] = case["ms_a_batch"] / of["gpu"]

@@ -5,10 +5,10 @@ rows of 8 million. Times are the least of five, in milliseconds, opening counted
 ``over_duckdb`` is ours divided by DuckDB's.
 
 With a GPU there are 100 million rows, of Q1 and Q5, and of Q1 over trips that are not ``rounded``, of whose distances and
-totals few are the same; each question is put to the GPU as well: ``gpu_ms`` once its columns lie in mapped memory. ``gpu_open``
-has the milliseconds for all of them and the first answer to be there, kernels compiled. ``rivals_over_gpu`` is the faster
-rival's time divided by the GPU's, and ``of_link`` the time in which the copy engine brings as many bytes as were read, divided
-by the GPU's.
+totals few are the same; each question is put to the GPU as well: ``gpu_ms`` once its columns lie in managed memory.
+``gpu_open`` has the milliseconds for all of them and the first answer to be there, kernels compiled. ``rivals_over_gpu`` is the
+faster rival's time divided by the GPU's, and ``of_link`` the time in which the copy engine brings as many bytes as were read,
+divided by the GPU's.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def run(small: bool) -> dict[str, Any]:
 
 
 def _opened(path: Path) -> tuple[hl.Query, float]:
-    """A query to a file whose columns lie in mapped memory, and the milliseconds until the first answer was there."""
+    """A query to a file whose columns lie in managed memory, and the milliseconds until the first answer was there."""
     sums = [f"sum({name})" for name in ("distance", *ADDED)]
     hl.query(path, device="cuda").filter("distance >= 1").agg(*sums)  # compiles
     begun = time.perf_counter()

@@ -5,9 +5,9 @@ the seeds a second of two over those of one. Launches bound a step, and CPUs tha
 then: so one and two take turns, and a case's figure is the median of its rounds. Without ``small``: a Kronecker graph of 2^25
 vertices, 17 GB of features. With it: 2^10 vertices and two processes on the CPU.
 
-- own: each process has the graph and the features in mapped memory of its own
+- own: each process has the graph and the features in managed memory of its own
 - cached: the same, with the hottest tenth of the rows in each GPU
-- shared, shared_cached: the features lie in registered memory that both share, and are visited in the order of their pages;
+- shared, shared_cached: the features lie in pinned memory that both share, and are visited in the order of their pages;
   against own and cached on one
 - factored: one process whose threads sample on one GPU and train on the other, or do both where that is profitable; against
   own on one
@@ -95,7 +95,7 @@ class _Bench:
         device = ranks.device
         self.graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, device=device)
         self.own = random_features(self.graph.num_vertices, device.type)
-        self.shared = ranks.from_node(lambda: hl.UnifiedTensor.from_tensor(self.own.cpu(), "registered"))
+        self.shared = ranks.from_node(lambda: hl.UnifiedTensor.from_tensor(self.own.cpu(), "pinned"))
         room = self.own.nbytes // 10 + 4 * len(self.own) + 4096
         scores = hotness.degree(self.graph)
         self.cached, self.shared_cached = (

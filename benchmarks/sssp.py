@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
 import hinterland as hl
-from hinterland.graph import Graph, Prepared, verify_sssp
+from hinterland.graph import Graph, ResidentGraph, verify_sssp
 from hinterland.graph.sources import draw_sources
 
 from ._traversals import SEED, both, matrix, middle, on_cpu, on_gpu, quickest_first, row, seconds, sizes
@@ -59,7 +59,7 @@ def _beside_scipy(kind: str) -> dict[str, Any]:
     return {**sizes(kind, graph), **row(runs), **_counts(middle(runs)), "scipy_ms": statistics.median(theirs) * 1e3}
 
 
-def _runs(graph: Graph, prepared: Prepared, sources: list[int]) -> list[dict[str, Any]]:
+def _runs(graph: Graph, prepared: ResidentGraph, sources: list[int]) -> list[dict[str, Any]]:
     """The ``stats`` of a run from each source. The first is verified."""
     verify_sssp(graph, sources[0], hl.sssp(prepared, sources[0]))  # also compiles the kernel
     return quickest_first(hl.sssp(prepared, source, stats=True) for source in sources)

@@ -22,7 +22,7 @@ import torch
 
 import hinterland as hl
 from hinterland.graph.algorithms import state_bytes
-from hinterland.graph.prepare import Prepared, graph_of
+from hinterland.graph.prepare import ResidentGraph, graph_of
 from hinterland.probe.storage import compare
 from hinterland.runtime import devices
 from hinterland.runtime.units import parse_bytes
@@ -36,7 +36,7 @@ LINES = (4096, 16384)
 SEEDS = 1024
 
 
-def _sampled(graph: hl.Graph | Prepared, _: int) -> Sample:
+def _sampled(graph: hl.Graph | ResidentGraph, _: int) -> Sample:
     """A mini-batch of as many seeds, all over the graph."""
     seeds = torch.arange(SEEDS) * 1_000_003 % graph_of(graph).num_vertices
     return NeighborSampler(graph, [15, 10, 5], seed=1).sample(seeds)

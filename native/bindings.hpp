@@ -62,13 +62,13 @@ class GilHeld {
 // How Python gives native code an argument: a pointer as an address, anything else as it is. Arrays that are several arguments
 // have a specialisation of their own.
 template <class T>
-struct Given {
+struct Argument {
   using Parts = std::tuple<T>;
   static T whole(T part) { return part; }
 };
 
 template <class T>
-struct Given<T*> {
+struct Argument<T*> {
   using Parts = std::tuple<uintptr_t>;
   static T* whole(uintptr_t address) { return reinterpret_cast<T*>(address); }
 };
@@ -76,14 +76,14 @@ struct Given<T*> {
 // A struct that Python fills in by its fields' names.
 template <class T>
   requires requires { StructName<T>::value; }
-struct Given<const T&> {
+struct Argument<const T&> {
   using Parts = std::tuple<uintptr_t>;
   static const T& whole(uintptr_t address) { return *reinterpret_cast<const T*>(address); }
 };
 
 template <class T>
   requires std::is_enum_v<T>
-struct Given<T> {
+struct Argument<T> {
   using Parts = std::tuple<int64_t>;
   static T whole(int64_t number) { return static_cast<T>(number); }
 };
@@ -91,11 +91,11 @@ struct Given<T> {
 // Python's name for a function that takes what Given knows how to make. Other threads run meanwhile.
 template <class Result, class... Args, class... More>
 void def_native(nanobind::module_& m, const char* name, Result (*function)(Args...), More... more) {
-  constexpr std::array<size_t, sizeof...(Args)> sizes{std::tuple_size_v<typename Given<Args>::Parts>...};
+  constexpr std::array<size_t, sizeof...(Args)> sizes{std::tuple_size_v<typename Argument<Args>::Parts>...};
   const auto whole = [=]<class Arg, size_t which>(const auto& parts) -> decltype(auto) {
     constexpr size_t begin = std::accumulate(sizes.begin(), sizes.begin() + which, size_t{0});
     return [&]<size_t... J>(std::index_sequence<J...>) -> decltype(auto) {
-      return Given<Arg>::whole(std::get<begin + J>(parts)...);
+      return Argument<Arg>::whole(std::get<begin + J>(parts)...);
     }(std::make_index_sequence<sizes[which]>{});
   };
   const auto define = [&]<class... Parts, size_t... I>(std::type_identity<std::tuple<Parts...>>, std::index_sequence<I...>) {
@@ -108,7 +108,7 @@ void def_native(nanobind::module_& m, const char* name, Result (*function)(Args.
         },
         more...);
   };
-  define(std::type_identity<decltype(std::tuple_cat(std::declval<typename Given<Args>::Parts>()...))>{},
+  define(std::type_identity<decltype(std::tuple_cat(std::declval<typename Argument<Args>::Parts>()...))>{},
          std::index_sequence_for<Args...>{});
 }
 
@@ -136,8 +136,8 @@ struct Binding {
   explicit Binding(void (*bind)(nanobind::module_&)) { bindings().push_back(bind); }
 };
 
-// What each module of ours begins with, for loops have their state in it: what a fork and Ctrl-C do, the structs of its files, and
-// all that these add.
+// What each module of ours begins with, for loops have their state in it: what a fork and Ctrl-C do, the structs of its files,
+// and all that these add.
 void begin_module(nanobind::module_& m);
 
 }  // namespace hinterland::native

@@ -21,8 +21,8 @@ void terminate() {
   terminate_before();
 }
 
-// What daemon threads hold as the process ends is no leak, of which nanobind would tell, nor what a forked child leaves as it is
-// (core/owner.hpp), nor the globals of a script whose functions torch has compiled.
+// What daemon threads hold as the process ends is no leak, of which nanobind would tell, nor what a forked child leaves as it
+// is (core/owner.hpp), nor the globals of a script whose functions torch has compiled.
 void end() {
   const nanobind::dict modules = nanobind::module_::import_("sys").attr("modules");
   if (hinterland::native::forked || modules.contains("torch._dynamo")) nanobind::set_leak_warnings(false);

@@ -1,5 +1,5 @@
-// Tells Python the fields of the structs that it fills in for kernels and loops (src/hinterland/runtime/params.py), so that each
-// struct is declared in one place, its header.
+// Tells Python the fields of the structs that it fills in for kernels and loops (src/hinterland/runtime/params.py), so that
+// each struct is declared in one place, its header.
 //
 //   namespace hinterland::native {
 //   HINTERLAND_STRUCT(graph::BfsParams, graph, incoming, source, parents, levels, scratch);

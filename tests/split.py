@@ -19,7 +19,7 @@ _free = []  # buffers that no tensor lies in; kept, since the driver does not pl
 
 
 def across_boundary(tensor):
-    """A copy of ``tensor`` from the beginning of a cache line on, its first half mapped and its second half registered;
+    """A copy of ``tensor`` from the beginning of a cache line on, its first half managed and its second half pinned;
     all of it is, where it fits in one line."""
     tensor = tensor.contiguous()
     front = -(-tensor.nbytes // 2) // _core.LINE_BYTES * _core.LINE_BYTES
@@ -27,7 +27,7 @@ def across_boundary(tensor):
     whole = _free.pop() if _free else split(GRAIN + _REST)
     held = ExitStack()
     held.callback(_free.append, whole)
-    part = Buffer(whole.address + GRAIN - front, tensor.nbytes, "split", held, mapped=front)
+    part = Buffer(whole.address + GRAIN - front, tensor.nbytes, "split", held, managed=front)
     made = UnifiedTensor(part, tensor.dtype, tensor.shape)
     made.cpu().copy_(tensor)
     return made
@@ -42,7 +42,7 @@ def split(nbytes):
             for _ in range(_BALLAST):
                 if made is not None:
                     break
-                allocator.managed(GRAIN, ballast)
+                allocator.take_managed(GRAIN, ballast)
                 made = allocator._split(nbytes, plan)
     else:
         with (

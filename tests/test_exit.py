@@ -33,7 +33,7 @@ class Reader:
         sys.stdout.write(f"finalizer {self.name} {int(self.tensor.sum())}\\n")
 
 ones = torch.ones(1000, 30, dtype=torch.int64)
-tables = {place: hl.UnifiedTensor.from_tensor(ones, placement=place) for place in ("heap", "registered")}
+tables = {place: hl.UnifiedTensor.from_tensor(ones, placement=place) for place in ("pageable", "pinned")}
 tables["file"] = hl.UnifiedTensor.from_file(sys.argv[1])
 held.update((name, table.cpu()) for name, table in tables.items())
 held["graph"] = hl.load_graph(sys.argv[2]).indices
@@ -46,7 +46,7 @@ for table in (cached, tiered, stored, on_storage):
 for i in range(999):  # what was written and not flushed is written back
     on_storage.scatter_([i], ones[[i]])
 stored.prefetch(torch.arange(1000))
-outlives = tables.pop("heap").cpu()
+outlives = tables.pop("pageable").cpu()
 del ones
 gc.collect()
 readers = [Reader(name, tensor) for name, tensor in held.items()]
@@ -66,7 +66,7 @@ def test_what_is_read_at_exit_is_there(tmp_path):
     command = [sys.executable, *QUIET, "-c", READERS, str(tmp_path / "ones.npy"), str(tmp_path / "graph.hl")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
-    sums = {"heap": 30000, "registered": 30000, "file": 30000, "graph": int(graph.indices.sum())}
+    sums = {"pageable": 30000, "pinned": 30000, "file": 30000, "graph": int(graph.indices.sum())}
     for when in ("registered first", "registered last", "finalizer"):
         for name, total in sums.items():
             assert f"{when} {name} {total}\n" in done.stdout
@@ -77,7 +77,7 @@ DAEMONS = """
 import threading, time, torch, hinterland as hl
 from hinterland.memory.gather import OneRange, RowCopy
 rows, index = torch.ones(1 << 18, 16), torch.randint(0, 1 << 18, (20000,))
-tables = [hl.UnifiedTensor.from_tensor(rows, placement=place) for place in ("heap", "registered")]
+tables = [hl.UnifiedTensor.from_tensor(rows, placement=place) for place in ("pageable", "pinned")]
 turns = [0, 0]
 
 def read(i, copy):

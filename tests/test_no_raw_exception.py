@@ -160,9 +160,9 @@ def cases() -> Cases:
     case("Graph undirected", partial(Graph, directed=False), **arrays, weights=torch.ones(2))
     case("Graph.array", plain.array, name="indptr", device="cpu")
     case("Graph.join", Graph(**arrays).join, other=Graph(**arrays), check=True)
-    case("Graph.to_inner", reordered.to_inner, vertices=index)
-    case("Graph.to_outer", reordered.to_outer, values=torch.arange(8))
-    case("Graph.to_outer of vertices", partial(reordered.to_outer, vertices=True), values=torch.arange(8))
+    case("Graph.to_internal", reordered.to_internal, vertices=index)
+    case("Graph.to_original", reordered.to_original, values=torch.arange(8))
+    case("Graph.to_original of vertices", partial(reordered.to_original, vertices=True), values=torch.arange(8))
     case("Graph.weight_range", lambda weights: one_list(weights).weight_range, weights=torch.ones(8))
     for record in known():
         good = {"graph": weighted if record.weights == "needed" else plain, **STARTS}
@@ -263,7 +263,7 @@ def cases() -> Cases:
     case("allocate", memory.allocate, nbytes=10, mapping="host")
     case("hottest_first", memory.hottest_first, scores=torch.arange(8.0), rows=8)
     case("plan_slots", memory.plan_slots, rows=8, row_bytes=8, budget=4096)
-    case("plan_sort", memory.plan_sort, mapping="mapped", rows=8, row_bytes=8, table_bytes=1 << 30)
+    case("plan_sort", memory.plan_sort, mapping="managed", rows=8, row_bytes=8, table_bytes=1 << 30)
     case("plan_tiers of a file", hl.table.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0, host=9, line_bytes=512)
     case("plan_tiers", hl.table.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0)
     case("reorder_rows", hl.table.reorder_rows, table=table, order=torch.arange(8), placement=None)
@@ -459,10 +459,10 @@ MODULES = (datasets, fullgraph, graph, hotness, kernels, machine, memory, nn, sa
 ELSEWHERE = {
     "probe": "measures the machine for a minute",
     "launch": "starts processes; tests/fullgraph/test_processes.py has its bad arguments",
-    "mapped_limit": "asks a GPU",
+    "managed_limit": "asks a GPU",
     "plan_mapping": "asks a GPU",
     "from_igraph": "needs igraph; tests/graph/test_convert.py",
-    "set_mapped_limit": "is of the whole process; tests/memory/test_limits.py",
+    "set_managed_limit": "is of the whole process; tests/memory/test_limits.py",
     "ShardedTensor": "needs a process group; tests/table/test_sharded.py",
     "TieredShards": "needs a process group; tests/table/test_sharded.py",
     "as_table": "takes anything",
@@ -509,7 +509,7 @@ class Right:
         bag = hl.UnifiedEmbeddingBag(8, 2, mode="sum")
         p = hl.PartitionedGraph.from_graph(plain, 1, devices="cpu")
         rows, loader = p.scatter(torch.ones(8, 2)), training.Loader(sampler, index, 2, features=table, labels=labels)
-        registered = UnifiedTensor.empty((3,), placement="registered")
+        pinned_rows = UnifiedTensor.empty((3,), placement="pinned")
         small = datasets.Shape({"node": 200}, {"node": 2}, {("node", "to", "node"): 300}, (60, 9, 9), 2)
         raw = {"path": folder / "edges.el", "dtype": torch.uint8, "shape": (4,)}
         self.edges, self.set = folder / "edges.el", folder / "set"
@@ -533,7 +533,7 @@ class Right:
 
         held: dict[str, Any] = {"graph": plain, **STARTS, "src": index, "dst": index, "pairs": pairs}
         held |= {"indptr": torch.tensor([0, 1, 2]), "indices": torch.tensor([1, 0]), "num_sources": 2, "num_targets": 2}
-        held |= {"path": self.edges, "target": folder / "out", "kind": "uniform", "what": registered, "nbytes": 10}
+        held |= {"path": self.edges, "target": folder / "out", "kind": "uniform", "what": pinned_rows, "nbytes": 10}
         held |= {"dataset": data, "data": data, "features": table, "labels": labels, "graphs": {("a", "to", "a"): plain}}
         held |= {"function": lambda x: x > 0, "how": "sum", "arrays": torch.zeros(8), "to": torch.zeros(3)}
         held |= {
@@ -550,7 +550,7 @@ class Right:
             "row_bytes": 8,
             "budget": 4096,
             "gpus": 1,
-            "mapping": "mapped",
+            "mapping": "managed",
             "table_bytes": 1 << 30,
         }
         held |= {

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph.algorithms import named
+from hinterland.graph.device_graph import DeviceGraph
 from hinterland.graph.plan import GraphPlan, plan_graph
-from hinterland.graph.view import View
 from hinterland.memory import plan_slots
 from hinterland.runtime.units import format_bytes
 from hinterland.table import plan_tiers
 from hinterland.training import plan_cache
-from hinterland.training.cache_split import Entries, split
+from hinterland.training.cache_split import CacheCandidates, split
 
 from .graph.stored import on_storage
 
@@ -31,9 +31,12 @@ def graph():
     return hl.reorder(hl.from_edges(source, target, num_vertices=3000, directed=True), "degree")
 
 
-def graph_plan(graph, room: int, algorithm: str = "bfs") -> tuple[GraphPlan, View, View]:
-    out, incoming = View(graph.neighbor_lists, CPU), View(graph.transpose().neighbor_lists, CPU, "in-neighbours' lists")
-    return plan_graph(room, out, incoming, graph.outer, named([algorithm]), False, True), out, incoming
+def graph_plan(graph, room: int, algorithm: str = "bfs") -> tuple[GraphPlan, DeviceGraph, DeviceGraph]:
+    out, incoming = (
+        DeviceGraph(graph.neighbor_lists, CPU),
+        DeviceGraph(graph.transpose().neighbor_lists, CPU, "in-neighbours' lists"),
+    )
+    return plan_graph(room, out, incoming, graph.original_ids, named([algorithm]), False, True), out, incoming
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def graph_plan(graph, room: int, algorithm: str = "bfs") -> tuple[GraphPlan, Vie
 )
 def test_lists_that_are_kept(graph, algorithm, room, left, order, kept):
     plan, *views = graph_plan(graph, room, algorithm)
-    found = tuple((k.offsets, k.heads, k.pages, k.whole, k.nbytes) for k in (plan.kept[view] for view in views))
+    found = tuple((k.offsets, k.prefix_length, k.pages, k.whole, k.nbytes) for k in (plan.kept[view] for view in views))
     assert (plan.left, plan.order, found) == (left, order, kept)
 
 
@@ -62,8 +65,8 @@ def test_lines_of_what_lies_on_storage(graph, tmp_path):
     least, ample = both[0].stored.least_bytes, 2 * sum(lists.arrays["indices"].nbytes for lists in both)
     some = least + 5000
     for room, lines, kept in ((1 << 30, None, ample + 2 * least), (1 << 30, some, some), (some + 2 * 12_288, None, some)):
-        out, incoming = View(both[0], CPU), View(both[1], CPU)
-        plan = plan_graph(room, out, incoming, graph.outer, named(["bfs"]), False, True, lines)
+        out, incoming = DeviceGraph(both[0], CPU), DeviceGraph(both[1], CPU)
+        plan = plan_graph(room, out, incoming, graph.original_ids, named(["bfs"]), False, True, lines)
         assert plan.kept[out].offsets and plan.kept[incoming].offsets and not plan.kept[incoming].lines
         assert plan.kept[out].lines == kept
         assert plan.left >= 0 and sum(held.nbytes for held in plan.kept.values()) <= room
@@ -81,8 +84,8 @@ def test_lines_of_what_lies_on_storage(graph, tmp_path):
     ],
 )
 def test_lists_and_rows_that_are_kept(graph, budget, kept):
-    view = View(graph.neighbor_lists, CPU)
-    entries = Entries(
+    view = DeviceGraph(graph.neighbor_lists, CPU)
+    entries = CacheCandidates(
         rows=1e-6 / (1 + torch.arange(3000, dtype=torch.float64)),
         row_bytes=100,
         pages=2e-5 / (1 + torch.arange(view.num_pages, dtype=torch.float64)),
@@ -145,7 +148,7 @@ def test_a_cache_explains_itself_as_what_it_is_made_of(graph, policy):
 
 
 def test_what_is_kept_is_told_in_the_order_in_which_room_is_given_out(graph):
-    order = ["offsets of lists", "offsets of in-neighbours' lists", "order of the vertices", "heads of in-neighbours' lists"]
+    order = ["offsets of lists", "offsets of in-neighbours' lists", "order of the vertices", "prefixes of in-neighbours' lists"]
     assert [part.name for part in graph_plan(graph, 200_000)[0].parts()] == [*order, "edges of lists"]
     assert [part.name for part in graph_plan(graph, 0)[0].parts()] == ["lists", "in-neighbours' lists"]
     tiers = plan_tiers(1000, 64, 2, 8192, 8192, ordered=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.graph.view import View
+from hinterland.graph.device_graph import DeviceGraph
 from hinterland.memory import faults
 from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler, PinSAGESampler
@@ -34,7 +34,7 @@ def graph():
 
 
 def test_threads_that_come_first_together_read_the_same_words(graph, monkeypatch):
-    view, late, real = View(graph.neighbor_lists, torch.device("cpu")), threading.Event(), torch.tensor
+    view, late, real = DeviceGraph(graph.neighbor_lists, torch.device("cpu")), threading.Event(), torch.tensor
 
     def slow(*args, **kwargs):
         late.wait(0.02)  # the others come meanwhile

@@ -1,5 +1,5 @@
-// A table of which the hottest rows lie in memory of their own, and all rows in another, slower one: whoever reads row 7 does not ask
-// where it is. Here both are vectors; a map of a file, or memory of another socket, would do as well.
+// A table of which the hottest rows lie in memory of their own, and all rows in another, slower one: whoever reads row 7 does
+// not ask where it is. Here both are vectors; a map of a file, or memory of another socket, would do as well.
 #include <cstdio>
 #include <numeric>
 #include <vector>

@@ -1,5 +1,5 @@
-// Whose an object's threads are. A forked child has a copy of it without them: what they held stays held, and who waits for them
-// waits for ever. So nothing of it is ended in the child, nor waited for.
+// Whose an object's threads are. A forked child has a copy of it without them: what they held stays held, and who waits for
+// them waits for ever. So nothing of it is ended in the child, nor waited for.
 #pragma once
 
 #include <sys/types.h>

@@ -27,10 +27,10 @@ void fill_features(const datasets::FeatureParams& p) {
   const int64_t columns = p.columns;
   const auto row = [&](int64_t i) {
     const int64_t vertex = p.begin + i;
-    const int64_t shown = features.shown(vertex, p.community_of[i]);
+    const int64_t featured = features.featured(vertex, p.community_of[i]);
     float* const out = p.to + i * columns;
     for (int64_t first = 0; first < columns; first += Features::kGroup) {
-      const Philox::Block center = features.center(shown, first / Features::kGroup);
+      const Philox::Block center = features.center(featured, first / Features::kGroup);
       const int64_t last = std::min(first + Features::kGroup, columns);
       int64_t column = first;
       for (; column + Features::kQuad <= last; column += Features::kQuad) {
@@ -52,7 +52,7 @@ const Binding datasets([](nb::module_& m) {
   nb::class_<graph::CommunityVertices>(m, "CommunityVertices").def(nb::init<uint64_t, int64_t, int64_t>());
   m.def("community_edges",
         [](int64_t edges, uint64_t seed, const graph::CommunityVertices& owners, const graph::CommunityVertices& members) {
-          return EdgeSource{GeneratedEdges<graph::Communities>{graph::Communities(seed, owners, members), edges}};
+          return EdgeSource{GeneratedEdges<graph::CommunityLists>{graph::CommunityLists(seed, owners, members), edges}};
         });
   def_native(m, "fill_communities", fill_communities);
   def_loop(m, "fill_features", fill_features);

@@ -30,8 +30,8 @@ void each_task(const AggregateParams& p) {
   parallel_for(p.pieces + p.rows, task, kRowTasksTogether);
 }
 
-// What is common has instances of its own: sums and maxima of a type in that type, over what one part has. Of narrow rows they stay
-// in registers; halves take longer to be made wider.
+// What is common has instances of its own: sums and maxima of a type in that type, over what one part has. Of narrow rows they
+// stay in registers; halves take longer to be made wider.
 template <class T, class Out, Reduce kReduce>
 void run(const AggregateParams& p) {
   using fullgraph::AnyPlace, fullgraph::AnyRows, fullgraph::HaloRows;

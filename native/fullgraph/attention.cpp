@@ -16,9 +16,9 @@ HINTERLAND_STRUCT(fullgraph::AttentionParams, begins, ends, rows, places, place_
 
 namespace {
 
-using fullgraph::AttentionParams, fullgraph::Pass, fullgraph::Score;
+using fullgraph::AttentionParams, fullgraph::AttentionPass, fullgraph::Score;
 
-template <class T, Score kScore, Pass kPass>
+template <class T, Score kScore, AttentionPass kPass>
 void run(const AttentionParams& p) {
   using Lane = fullgraph::Attention<T, fullgraph::Real<T>, fullgraph::AnyPlace, fullgraph::AnyRows, 1, fullgraph::kMostChannels,
                                     kScore, kPass>;
@@ -26,15 +26,15 @@ void run(const AttentionParams& p) {
 }
 
 template <class T, Score kScore>
-void by_pass(const AttentionParams& p, Pass pass) {
+void by_pass(const AttentionParams& p, AttentionPass pass) {
   switch (pass) {
-    case Pass::kForward: run<T, kScore, Pass::kForward>(p); break;
-    case Pass::kTarget: run<T, kScore, Pass::kTarget>(p); break;
-    case Pass::kSource: run<T, kScore, Pass::kSource>(p); break;
+    case AttentionPass::kForward: run<T, kScore, AttentionPass::kForward>(p); break;
+    case AttentionPass::kTarget: run<T, kScore, AttentionPass::kTarget>(p); break;
+    case AttentionPass::kSource: run<T, kScore, AttentionPass::kSource>(p); break;
   }
 }
 
-void attend(const AttentionParams& p, RowElement type, Score score, Pass pass) {
+void attend(const AttentionParams& p, RowElement type, Score score, AttentionPass pass) {
   with_row_element(type, [&](auto from) {
     using T = decltype(from);
     switch (score) {

@@ -1,7 +1,7 @@
 // Structs that several kernels of full graphs take.
 #pragma once
 
-#include "hinterland/fullgraph/rows.hpp"
+#include "hinterland/fullgraph/part_rows.hpp"
 #include "params.hpp"
 
 namespace hinterland::native {

@@ -1,5 +1,5 @@
-// What one part of a graph that is divided by its vertices reads: its own lists and its share of the hubs', with every neighbour as
-// where its row lies, here or in the halo (the local and the remote CSR of MGG, OSDI 2023, section 4.1, in one).
+// What one part of a graph that is divided by its vertices reads: its own lists and its share of the hubs', with every
+// neighbour as where its row lies, here or in the halo (the local and the remote CSR of MGG, OSDI 2023, section 4.1, in one).
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "bindings.hpp"
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 #include "hinterland/core/atomic.hpp"
 
 namespace hinterland::native {
 
 namespace fullgraph {
 
-// A part owns rows [first, last) of the partition. It reads one list for each of them, and then pieces of hubs' lists, of which only
-// the neighbours that it owns count.
+// A part owns rows [first, last) of the partition. It reads one list for each of them, and then pieces of hubs' lists, of which
+// only the neighbours that it owns count.
 struct PartParams {
   const int64_t* begins;  // [lists]: where each begins among the graph's edges
   const int64_t* before;  // [lists + 1]: entries of the lists before it
@@ -61,8 +61,8 @@ struct PartParams {
     return low < high ? ~uint64_t{0} >> (64 - (high - low)) << low : 0;
   }
 
-  // A halo that has most of another part's rows has all: those go as one copy, which is quicker by more than this than rows one by
-  // one (docs/notes/fullgraph-on-h200.md).
+  // A halo that has most of another part's rows has all: those go as one copy, which is quicker by more than this than rows one
+  // by one (docs/notes/fullgraph-on-h200.md).
   void complete() const {
     for (int64_t part = 0; part < parts; ++part) {
       const int64_t begin = bounds[part], end = bounds[part + 1];
@@ -109,8 +109,8 @@ namespace {
 // Entries of a list between one that is asked for and the one that is looked at, as in graph/reorder.cpp.
 constexpr int64_t kPrefetchDistance = 16;
 
-// visit(list, entries) for every list, by all threads; entries(use) calls use(position, row) for each of its neighbours. Lists that do
-// not lie among the edges have none.
+// visit(list, entries) for every list, by all threads; entries(use) calls use(position, row) for each of its neighbours. Lists
+// that do not lie among the edges have none.
 template <class Visit>
 void for_each_list(const PartParams& p, const Visit& visit) {
   with_neighbors({p.neighbors, static_cast<int>(p.neighbor_bytes)}, [&](const auto* ids) {
@@ -127,7 +127,8 @@ void for_each_list(const PartParams& p, const Visit& visit) {
   });
 }
 
-// Counts what is local, and marks and ranks what is not. Returns the first position among the edges that names no vertex, or -1.
+// Counts what is local, and marks and ranks what is not. Returns the first position among the edges that names no vertex, or
+// -1.
 int64_t survey_part(const PartParams& p) {
   int64_t bad = kNone;
   for_each_list(p, [&](int64_t i, const auto& entries) {

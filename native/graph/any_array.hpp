@@ -1,5 +1,5 @@
-// Large arrays of a graph in any form, for a CPU: on storage or in memory, of elements as wide as they are stored. One instance of an
-// algorithm reads them all, and asks at each read what it is about.
+// Large arrays of a graph in any form, for a CPU: on storage or in memory, of elements as wide as they are stored. One instance
+// of an algorithm reads them all, and asks at each read what it is about.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@
 
 namespace hinterland::native {
 
-// As a source (memory/source.hpp) of elements of the type T, which may be stored as Narrow: the words say how many bytes they take.
+// As a source (memory/source.hpp) of elements of the type T, which may be stored as Narrow: the words say how many bytes they
+// take.
 template <class T, class Narrow = T>
 class AnyArray {
   template <class Stored>

@@ -1,7 +1,7 @@
-// Betweenness on the CPU where a search is short: one thread does all of it, from lists of the levels' vertices, while others search
-// from other sources. A level costs no more than its vertices and edges, so graphs of long paths, whose levels are a few vertices
-// each, take no longer than others; the driver of include/hinterland/graph/bc.hpp, whose threads share each level, takes
-// some 200 ns a level.
+// Betweenness on the CPU where a search is short: one thread does all of it, from lists of the levels' vertices, while others
+// search from other sources. A level costs no more than its vertices and edges, so graphs of long paths, whose levels are a few
+// vertices each, take no longer than others; the driver of include/hinterland/graph/bc.hpp, whose threads share each level,
+// takes some 200 ns a level.
 #pragma once
 
 #include <algorithm>

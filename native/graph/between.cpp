@@ -1,5 +1,5 @@
-// A shortest path between two vertices, on the CPU and by one thread: Dijkstra's algorithm from both ends (Nicholson 1966), which looks
-// at what lies near them alone, or from the source until the target is reached.
+// A shortest path between two vertices, on the CPU and by one thread: Dijkstra's algorithm from both ends (Nicholson 1966),
+// which looks at what lies near them alone, or from the source until the target is reached.
 #include <algorithm>
 #include <cstdlib>
 #include <functional>

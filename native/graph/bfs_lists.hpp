@@ -1,7 +1,8 @@
 // Breadth-first search on the CPU: the levels and parents of include/hinterland/graph/bfs.hpp, by loops of one lane.
 //
 // What differs is how things are kept.
-//   A vertex has one word, its level above its parent. The least word that any edge offers is what both shall be, so an edge costs
+//   A vertex has one word, its level above its parent. The least word that any edge offers is what both shall be, so an edge
+// costs
 //   one look, and a change where it offers less. The words lie where the parents will.
 //   A level that is pushed is a list of vertices, as a thread reads one list of neighbours after the other anyway. Large ones
 //   ascend, so that what is read of offsets, edges and words follows each other in memory.
@@ -133,8 +134,8 @@ class ListSearch {
     }
   };
 
-  // Where a thread lists vertices of a level, after all that are listed. Edges out of them are counted as they are put there: by all
-  // threads at once, and the next step begins with asking for their number.
+  // Where a thread lists vertices of a level, after all that are listed. Edges out of them are counted as they are put there:
+  // by all threads at once, and the next step begins with asking for their number.
   struct LevelQueue : graph::AppendQueue<Id> {
     const ListSearch& search;
     int64_t counted;  // places of the list whose edges are: those before this one
@@ -146,8 +147,8 @@ class ListSearch {
     }
   };
 
-  // body(list) in a thread that appends to the list, whose length is `count`. Edges are counted once for a level: of a small one as it
-  // is found, of a large one as its bitmap is made, of one that was pulled by Found.
+  // body(list) in a thread that appends to the list, whose length is `count`. Edges are counted once for a level: of a small
+  // one as it is found, of a large one as its bitmap is made, of one that was pulled by Found.
   template <class Body>
   void listing(int64_t& count, int64_t counted, const Body& body) {
     int64_t edges = 0;
@@ -158,8 +159,8 @@ class ListSearch {
     if (edges != 0) atomic_add(found_edges_, edges);
   }
 
-  // What edges offer. Where one thread does all of it, kShared is false: an atomic update makes a processor wait for all that it has
-  // under way.
+  // What edges offer. Where one thread does all of it, kShared is false: an atomic update makes a processor wait for all that
+  // it has under way.
   template <bool kShared, class Next>
   struct Push {
     uint64_t* words;

@@ -7,13 +7,13 @@
 namespace hinterland::native {
 
 template <>
-struct Given<NeighborArray> {
+struct Argument<NeighborArray> {
   using Parts = std::tuple<uintptr_t, int>;
   static NeighborArray whole(uintptr_t address, int bytes) { return {reinterpret_cast<void*>(address), bytes}; }
 };
 
 template <>
-struct Given<WeightArray> {
+struct Argument<WeightArray> {
   using Parts = std::tuple<uintptr_t, int, int>;
   static WeightArray whole(uintptr_t address, int bytes, int order) {
     return {bytes ? reinterpret_cast<void*>(address) : nullptr, bytes, static_cast<WeightOrder>(order)};

@@ -4,7 +4,7 @@
 #include "bindings.hpp"
 #include "graph/bind_arrays.hpp"
 #include "graph/build.hpp"
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 #include "hinterland/core/atomic.hpp"
 
 namespace nb = nanobind;

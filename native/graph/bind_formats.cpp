@@ -73,8 +73,8 @@ std::optional<std::string> weight_name(const EdgeParser& parser) {
   }
 }
 
-// Edges from a vertex to itself, edges to a vertex that is not larger, whether each vertex's neighbours ascend, and the first position
-// among the edges that names no vertex, or -1.
+// Edges from a vertex to itself, edges to a vertex that is not larger, whether each vertex's neighbours ascend, and the first
+// position among the edges that names no vertex, or -1.
 std::tuple<int64_t, int64_t, bool, int64_t> survey_graph(const graph::GraphWords& words) {
   int64_t loops = 0, lower = 0, bad = kNone;
   std::atomic<bool> ascends{true};

@@ -18,15 +18,15 @@
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(graph::Offsets, at, bytes);
-HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, heads, heads_per_vertex,
-                  num_isolated, packed, packed_offsets, packed_end, metered);
+HINTERLAND_STRUCT(graph::GraphWords, num_vertices, num_edges, edge_bytes, offsets, edges, weights, adjacency_prefix,
+                  prefix_length, num_isolated, packed, packed_offsets, packed_end, metered);
 HINTERLAND_STRUCT(memory::TierCount, requests, hits, useful);
 HINTERLAND_STRUCT(graph::StepRecord, vertices, tasks, edges, pulled, start_ns, visit_ns, home, kept);
 HINTERLAND_STRUCT(graph::FrontierControl, depth, bad, end_ns, padding0, team, num_touched, padding1, num_tasks, num_parts,
                   padding2, vertices, edges, reached, explored, padding3);
 
 template <>
-struct Given<WeightKind> {
+struct Argument<WeightKind> {
   using Parts = std::tuple<int64_t, int64_t>;
   static WeightKind whole(int64_t bytes, int64_t order) { return {bytes, order}; }
 };

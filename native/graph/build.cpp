@@ -10,7 +10,7 @@
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
 #include "graph/mirror.hpp"
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 #include "hinterland/core/atomic.hpp"
 
 namespace hinterland::native {

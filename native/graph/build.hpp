@@ -32,8 +32,8 @@ struct WeightArray {
 std::pair<int64_t, int64_t> count_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices,
                                           int64_t* indptr);
 
-// Puts each entry into its row, in no particular order, and thereby turns the ends in `indptr` into beginnings. If the edges have
-// changed since they were counted, the beginnings may fall somewhere; nothing is written outside the arrays.
+// Puts each entry into its row, in no particular order, and thereby turns the ends in `indptr` into beginnings. If the edges
+// have changed since they were counted, the beginnings may fall somewhere; nothing is written outside the arrays.
 void scatter_entries(const EdgeSource& source, const graph::EdgeRules& rules, int64_t vertices, int64_t* indptr,
                      NeighborArray neighbors, WeightArray from, WeightArray to);
 
@@ -67,8 +67,8 @@ std::optional<bool> check_rows(const int64_t* indptr, int64_t vertices, Neighbor
 // numbers of 64 bits, false for certain.
 bool is_mirrored(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges);
 
-// The sum of a random number for each edge and its weight: the same for the same edges in any order, and for those of the transposed
-// graph where they are taken as `turned` round.
+// The sum of a random number for each edge and its weight: the same for the same edges in any order, and for those of the
+// transposed graph where they are taken as `turned` round.
 uint64_t sum_edges(const int64_t* indptr, int64_t vertices, NeighborArray neighbors, WeightArray weights, int64_t edges,
                    bool turned);
 

@@ -55,7 +55,8 @@ void check_edges(const Graph& graph, const int64_t* labels, Findings& found) {
   });
 }
 
-// Sets joined edge by edge, by all threads: whoever finds two roots puts the larger below the smaller, unless another was first.
+// Sets joined edge by edge, by all threads: whoever finds two roots puts the larger below the smaller, unless another was
+// first.
 template <class Id>
 class DisjointSets {
  public:

@@ -10,7 +10,7 @@
 #include "core/pool.hpp"
 #include "graph/bind_arrays.hpp"
 #include "graph/mirror.hpp"
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/memory/source.hpp"
 
@@ -27,7 +27,7 @@ struct PackedArrays {
 };
 
 template <>
-struct Given<const PackedArrays&> {
+struct Argument<const PackedArrays&> {
   using Parts = std::tuple<uintptr_t, uintptr_t, uintptr_t, int64_t, int64_t, int64_t, int64_t>;
   static PackedArrays whole(uintptr_t indptr, uintptr_t offsets, uintptr_t stream, int64_t stream_bytes, int64_t rows,
                             int64_t vertices, int64_t edges) {
@@ -102,7 +102,7 @@ void pack_rows(const int64_t* indptr, int64_t rows, int64_t vertices, NeighborAr
   std::memset(stream + at[rows], 0, graph::packed_bytes(at[rows]) - at[rows]);
 }
 
-// This and unpack_heads() return the first row with a block that does not lie within the row's bytes, or -1.
+// This and unpack_prefix() return the first row with a block that does not lie within the row's bytes, or -1.
 int64_t unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
   int64_t first = kNone;
   with_neighbors(neighbors, [&](auto* ids) {
@@ -122,10 +122,10 @@ int64_t unpack_rows(const PackedArrays& packed, NeighborArray neighbors) {
   return none_is_minus_one(first);
 }
 
-// The first `count` neighbours of each row, neighbour j of row v at heads[j * rows + v]; -1 where there is none.
-int64_t unpack_heads(const PackedArrays& packed, NeighborArray heads, int64_t count) {
+// The first `count` neighbours of each row, neighbour j of row v at adjacency_prefix[j * rows + v]; -1 where there is none.
+int64_t unpack_prefix(const PackedArrays& packed, NeighborArray adjacency_prefix, int64_t count) {
   int64_t first = kNone;
-  with_neighbors(heads, [&](auto* ids) {
+  with_neighbors(adjacency_prefix, [&](auto* ids) {
     using Id = std::remove_reference_t<decltype(*ids)>;
     const auto bits = bits_of(packed);
     parallel_for(packed.rows, [&](int64_t v) {
@@ -187,7 +187,7 @@ const Binding graph_compress([](nanobind::module_& m) {
   def_native(m, "pack_offsets", pack_offsets);
   def_native(m, "pack_rows", pack_rows);
   def_native(m, "unpack_rows", unpack_rows);
-  def_native(m, "unpack_heads", unpack_heads);
+  def_native(m, "unpack_prefix", unpack_prefix);
   def_native(m, "first_wrong_list", first_wrong_list);
   def_native(m, "check_undirected", check_undirected);
 });

@@ -12,7 +12,7 @@
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
 #include "graph/build.hpp"
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 
 namespace hinterland::native {
 

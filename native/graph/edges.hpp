@@ -68,7 +68,7 @@ struct GeneratedEdges {
 struct EdgeSource {
   std::variant<ListedEdges<int32_t>, ListedEdges<int64_t>, CsrEdges<int32_t>, CsrEdges<int64_t>, RunEdges,
                GeneratedEdges<graph::Kronecker>, GeneratedEdges<graph::Uniform>, GeneratedEdges<graph::Grid>,
-               GeneratedEdges<graph::Ring>, GeneratedEdges<graph::Web>, GeneratedEdges<graph::Communities>>
+               GeneratedEdges<graph::VertexRing>, GeneratedEdges<graph::Web>, GeneratedEdges<graph::CommunityLists>>
       edges;
 };
 

@@ -1,10 +1,11 @@
-// Going through the lists of a graph, of any form and wherever they lie: for those who check results, survey lists, or turn them round.
+// Going through the lists of a graph, of any form and wherever they lie: for those who check results, survey lists, or turn
+// them round.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 #include "graph/views.hpp"
 #include "hinterland/graph/ahead.hpp"
 

@@ -6,7 +6,7 @@
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
 #include "graph/bind_arrays.hpp"
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 
 namespace nb = nanobind;
 
@@ -28,7 +28,7 @@ EdgeSource generated_edges(GeneratorKind kind, int64_t edges, uint64_t seed, int
     case GeneratorKind::kKronecker: return {GeneratedEdges<graph::Kronecker>{graph::Kronecker(shape), edges}};
     case GeneratorKind::kUniform: return {GeneratedEdges<graph::Uniform>{graph::Uniform(shape), edges}};
     case GeneratorKind::kGrid: return {GeneratedEdges<graph::Grid>{graph::Grid(shape), edges}};
-    case GeneratorKind::kRing: return {GeneratedEdges<graph::Ring>{graph::Ring(shape), edges}};
+    case GeneratorKind::kRing: return {GeneratedEdges<graph::VertexRing>{graph::VertexRing(shape), edges}};
     default: return {GeneratedEdges<graph::Web>{graph::Web(shape), edges}};
   }
 }

@@ -1,7 +1,7 @@
 // The first half of a level of Louvain's method (Blondel, Guillaume, Lambiotte and Lefebvre 2008): vertices go, one after the
-// other, to the community that raises modularity most, a neighbouring or an empty one. What Leiden's method puts between the halves
-// (Traag, Waltman and van Eck 2019): within the communities found, vertices merge anew, along edges. In directed graphs modularity
-// is that of Leicht and Newman (2008).
+// other, to the community that raises modularity most, a neighbouring or an empty one. What Leiden's method puts between the
+// halves (Traag, Waltman and van Eck 2019): within the communities found, vertices merge anew, along edges. In directed graphs
+// modularity is that of Leicht and Newman (2008).
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -42,8 +42,8 @@ namespace {
 constexpr double kLeastGain = 1e-13;  // below it, rounding would have vertices go to and fro
 
 // How many vertices communities have, and what their edges weigh, out and in, to whichever vertex.
-struct Communities {
-  Communities(const LouvainParams& p, const int64_t* of) : sizes(p.vertices, 0), outs(p.vertices, 0), ins(p.vertices, 0) {
+struct CommunityTotals {
+  CommunityTotals(const LouvainParams& p, const int64_t* of) : sizes(p.vertices, 0), outs(p.vertices, 0), ins(p.vertices, 0) {
     for (int64_t u = 0; u < p.vertices; ++u) add(p, u, of[u]);
   }
 
@@ -88,7 +88,7 @@ class Near {
   [[nodiscard]] double shared(int64_t community) const { return shared_[community]; }
 
   // What u in a community, of which it is no part now, adds to modularity.
-  [[nodiscard]] double worth(int64_t u, int64_t community, const Communities& all) const {
+  [[nodiscard]] double worth(int64_t u, int64_t community, const CommunityTotals& all) const {
     const double expected = p_.out_degrees[u] * all.ins[community] + p_.in_degrees[u] * all.outs[community];
     return (shared_[community] - p_.resolution * expected / p_.total) / p_.total;
   }
@@ -154,7 +154,7 @@ class Moves {
   }
 
   const LouvainParams& p_;
-  Communities all_;
+  CommunityTotals all_;
   Near near_;
   std::vector<int64_t> empty_;
 };
@@ -225,7 +225,7 @@ class Merges {
 
   const LeidenParams& p_;
   const LouvainParams& level_;
-  Communities wholes_, all_;
+  CommunityTotals wholes_, all_;
   Near near_;
   std::vector<double> cuts_;  // of a community with the rest of its subset
   std::vector<std::pair<int64_t, double>> choices_;

@@ -34,8 +34,9 @@ inline uint64_t edge_number(int64_t from, int64_t to, uint64_t weight) {
   return mixed(from * kFrom + to * kTo + weight * kWeight);
 }
 
-// The number of the edge's lower end, its higher one and its weight, added on the way up and taken away on the way down: what an
-// edge and its reverse add is 0, and so is the sum over all edges if each has its reverse. Otherwise it is 0 by coincidence only.
+// The number of the edge's lower end, its higher one and its weight, added on the way up and taken away on the way down: what
+// an edge and its reverse add is 0, and so is the sum over all edges if each has its reverse. Otherwise it is 0 by coincidence
+// only.
 inline uint64_t up_less_down(int64_t from, int64_t to, uint64_t weight) {
   const uint64_t number = edge_number(std::min(from, to), std::max(from, to), weight);
   return from < to ? number : from > to ? -number : 0;

@@ -29,8 +29,8 @@ void pagerank(const graph::PagerankParams& p, int real_bytes) {
   });
 }
 
-// The walk's next step: each vertex's share is added to what its neighbours have so far. Where the first edge is that leads to no
-// vertex, after a 1; or zeros.
+// The walk's next step: each vertex's share is added to what its neighbours have so far. Where the first edge is that leads to
+// no vertex, after a 1; or zeros.
 Finding follow_walk(const graph::GraphWords& words, const double* shares, double* after) {
   enum class Rule : int64_t { kNone, kGraph };
   FirstBroken<Rule, Rule::kGraph> found;

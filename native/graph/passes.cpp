@@ -108,8 +108,8 @@ void widen_labels(void* memory, int64_t count) {
   }
 }
 
-// Integer keys of shortest paths as distances, -1 where there is none; those of eight bytes are distances as they are. The first
-// vertex whose distance is more than keys can say, or -1.
+// Integer keys of shortest paths as distances, -1 where there is none; those of eight bytes are distances as they are. The
+// first vertex whose distance is more than keys can say, or -1.
 template <class Weight>
 int64_t distances_of(const void* given, int64_t count, int64_t* distances) {
   using Policy = graph::Shortest<Weight>;

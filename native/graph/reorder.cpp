@@ -7,7 +7,7 @@
 
 #include "core/thresholds.hpp"
 #include "graph/bind_arrays.hpp"
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 
 namespace hinterland::native {
 

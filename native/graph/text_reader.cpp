@@ -22,7 +22,7 @@ namespace {
 constexpr int64_t kLargestVertex = int64_t{1} << 48;
 constexpr int64_t kShortestLine = 4;  // bytes: "1 1\n"
 
-enum class Line {
+enum class LineKind {
   kEdge,
   kBlank,       // or a comment
   kWideVertex,  // right, but a vertex needs 8 bytes
@@ -97,8 +97,8 @@ bool parse_vertex(Cursor& cursor, int64_t& value) {
   return cursor.at_separator();
 }
 
-// A number in quotation marks, as csv.QUOTE_ALL writes it, that `parse` takes; of edge lists alone. On success the cursor stands
-// behind it. Apart, so that the loops of numbers without them stay short.
+// A number in quotation marks, as csv.QUOTE_ALL writes it, that `parse` takes; of edge lists alone. On success the cursor
+// stands behind it. Apart, so that the loops of numbers without them stay short.
 template <class Parse>
 [[gnu::noinline]] bool in_quotes(const TextLayout& layout, Cursor& cursor, Parse&& parse) {
   if (layout.vertices >= 0) return false;
@@ -229,7 +229,7 @@ Complaint about_weight(const TextLayout& layout, Cursor cursor) {
 }
 
 template <class Weight>
-struct Edge {
+struct ParsedEdge {
   int64_t source, target;
   Weight weight;
 };
@@ -238,20 +238,20 @@ struct Nothing {};
 
 // The weight as `Weight`, if that holds it exactly.
 template <class Weight>
-Line store_weight(Number number, int64_t integer, double real, Weight& weight) {
+LineKind store_weight(Number number, int64_t integer, double real, Weight& weight) {
   if constexpr (std::is_same_v<Weight, int32_t>) {
-    if (number == Number::kReal) return Line::kRealWeight;
-    if (integer != static_cast<int32_t>(integer)) return Line::kWideWeight;
+    if (number == Number::kReal) return LineKind::kRealWeight;
+    if (integer != static_cast<int32_t>(integer)) return LineKind::kWideWeight;
     weight = static_cast<int32_t>(integer);
   } else if constexpr (std::is_same_v<Weight, int64_t>) {
-    if (number == Number::kReal) return Line::kRealWeight;
+    if (number == Number::kReal) return LineKind::kRealWeight;
     weight = integer;
   } else {
     const double value = number == Number::kReal ? real : static_cast<double>(integer);
     weight = static_cast<Weight>(value);
-    if (static_cast<double>(weight) != value) return Line::kWideWeight;
+    if (static_cast<double>(weight) != value) return LineKind::kWideWeight;
   }
-  return Line::kEdge;
+  return LineKind::kEdge;
 }
 
 Complaint about_separator(const TextLayout& layout, const char* before, Cursor cursor) {
@@ -264,9 +264,9 @@ Complaint about_separator(const TextLayout& layout, const char* before, Cursor c
 bool pass_time(const TextLayout& layout, Cursor& cursor, Complaint* complaint) {
   int64_t integer = 0;
   double real = 0;
-  const bool apart = cursor.next_column();
+  const bool is_separate = cursor.next_column();
   const Cursor field = cursor;
-  if (apart && take_weight(layout, cursor, integer, real) != Number::kWrong) return true;
+  if (is_separate && take_weight(layout, cursor, integer, real) != Number::kWrong) return true;
   if (complaint != nullptr) {
     const std::string found = field.at == field.end
                                   ? "the line ends before its time"
@@ -278,17 +278,17 @@ bool pass_time(const TextLayout& layout, Cursor& cursor, Complaint* complaint) {
 
 // One line, without its line end. `complaint` is filled if it is wrong and someone wants to know.
 template <class Id, class Weight>
-Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin, const char* end, Edge<Weight>& edge,
-                Complaint* complaint = nullptr) {
+LineKind parse_line(const TextLayout& layout, Names::Batch* names, const char* begin, const char* end, ParsedEdge<Weight>& edge,
+                    Complaint* complaint = nullptr) {
   Cursor cursor{begin, end, layout.separator};
   cursor.skip_spaces();
-  if (cursor.at == end) return Line::kBlank;
+  if (cursor.at == end) return LineKind::kBlank;
   const auto wrong = [&](auto&& describe) {
     if (complaint != nullptr) *complaint = describe();
-    return Line::kWrong;
+    return LineKind::kWrong;
   };
   if (is_comment(layout, *cursor.at)) {
-    if (!layout.named) return Line::kBlank;
+    if (!layout.named) return LineKind::kBlank;
     return wrong([&] {
       return Complaint{"the line starts with " + quote(cursor.at, cursor.field_end()) + ", a name or a comment",
                        "put the name between quotation marks, or the comment before the first edge"};
@@ -321,7 +321,7 @@ Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin
   if (!take_end(edge.target)) {
     return wrong([&] { return about_vertex(layout, "neighbour", field); });
   }
-  Line result = Line::kEdge;
+  LineKind result = LineKind::kEdge;
   if constexpr (!std::is_same_v<Weight, Nothing>) {
     if (!cursor.next_column() && cursor.at != end) {
       return wrong([&] { return about_separator(layout, "neighbour", cursor); });
@@ -339,7 +339,7 @@ Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin
     }
     result = store_weight(number, integer, real, edge.weight);
   }
-  if (layout.timed && !pass_time(layout, cursor, complaint)) return Line::kWrong;
+  if (layout.timed && !pass_time(layout, cursor, complaint)) return LineKind::kWrong;
   cursor.skip_spaces();
   if (cursor.at != end) {
     return wrong([&] {
@@ -351,12 +351,12 @@ Line parse_line(const TextLayout& layout, Names::Batch* names, const char* begin
   edge.source -= layout.base;
   edge.target -= layout.base;
   if constexpr (sizeof(Id) == 4) {
-    if ((edge.source | edge.target) > std::numeric_limits<int32_t>::max()) return Line::kWideVertex;
+    if ((edge.source | edge.target) > std::numeric_limits<int32_t>::max()) return LineKind::kWideVertex;
   }
   return result;
 }
 
-struct Piece {
+struct TextPiece {
   const char* begin;
   const char* end;
   int64_t at = 0;     // in a list its first edge's place, counted from the block's start, if every line were an edge
@@ -369,8 +369,8 @@ struct Piece {
 };
 
 // Pieces of about the same length that end where a line does: several for each thread, unless runs would become short.
-std::vector<Piece> cut(const char* begin, const char* end) {
-  std::vector<Piece> pieces;
+std::vector<TextPiece> cut(const char* begin, const char* end) {
+  std::vector<TextPiece> pieces;
   const int64_t step = std::clamp((end - begin) / (kTextPieces * num_threads()), kSmallestText, kLargestText);
   while (begin < end) {
     const char* stop = end - begin > step ? begin + step : end;
@@ -391,14 +391,14 @@ const char* line_end(const char* begin, const char* end) {
 
 // The edges of a piece, up to the first line that is wrong.
 template <class Id, class Weight, class Misfits>
-void parse_piece(const TextLayout& layout, Names::Batch* names, Piece& piece, Id* sources, Id* targets,
+void parse_piece(const TextLayout& layout, Names::Batch* names, TextPiece& piece, Id* sources, Id* targets,
                  [[maybe_unused]] Weight* weights, Misfits& misfits) {
   piece.edges = 0;
   for (const char* p = piece.begin; p < piece.end;) {
     const char* const stop = line_end(p, piece.end);
-    Edge<Weight> edge{};
-    const Line line = parse_line<Id>(layout, names, p, stop, edge);
-    if (line == Line::kEdge) {
+    ParsedEdge<Weight> edge{};
+    const LineKind line = parse_line<Id>(layout, names, p, stop, edge);
+    if (line == LineKind::kEdge) {
       const int64_t place = piece.edges++;
       sources[place] = static_cast<Id>(edge.source);
       targets[place] = static_cast<Id>(edge.target);
@@ -408,13 +408,13 @@ void parse_piece(const TextLayout& layout, Names::Batch* names, Piece& piece, Id
         piece.largest = larger;
         piece.largest_line = piece.lines;
       }
-    } else if (line == Line::kWrong) {
+    } else if (line == LineKind::kWrong) {
       piece.wrong_at = p;
       return;
-    } else if (line != Line::kBlank) {
-      (line == Line::kWideVertex   ? misfits.wide_vertex
-       : line == Line::kWideWeight ? misfits.wide_weight
-                                   : misfits.real_weight) = true;
+    } else if (line != LineKind::kBlank) {
+      (line == LineKind::kWideVertex   ? misfits.wide_vertex
+       : line == LineKind::kWideWeight ? misfits.wide_weight
+                                       : misfits.real_weight) = true;
     }
     piece.lines += stop < piece.end;
     p = stop + 1;
@@ -423,7 +423,7 @@ void parse_piece(const TextLayout& layout, Names::Batch* names, Piece& piece, Id
 
 // The ends of a piece's edges, which are places in a batch of names, become the numbers of these.
 template <class Id>
-void number_ends(Names& names, Names::Batch& batch, const Piece& piece, Id* sources, Id* targets) {
+void number_ends(Names& names, Names::Batch& batch, const TextPiece& piece, Id* sources, Id* targets) {
   const std::vector<int64_t>& numbers = names.number(batch);
   for (Id* const ends : {sources, targets}) {
     for (int64_t i = 0; i < piece.edges; ++i) ends[i] = static_cast<Id>(numbers[ends[i]]);
@@ -506,20 +506,20 @@ void EdgeParser::parse_as(const char* begin, const char* end, Misfits& misfits) 
 template <class Id, class Weight>
 void EdgeParser::parse_block(const char* begin, const char* end, Misfits& misfits) {
   constexpr bool kWeighted = !std::is_same_v<Weight, Nothing>;
-  std::vector<Piece> pieces = cut(begin, end);
+  std::vector<TextPiece> pieces = cut(begin, end);
   if (rules_ || names_ != nullptr) scratch_.resize(num_threads());
   if (!rules_) {
     parallel_tasks(pieces.size(),
                    [&](int64_t i, int64_t) { pieces[i].edges = std::count(pieces[i].begin, pieces[i].end, '\n') + 1; });
     int64_t lines = 0;
-    for (Piece& piece : pieces) piece.at = std::exchange(lines, lines + piece.edges);
+    for (TextPiece& piece : pieces) piece.at = std::exchange(lines, lines + piece.edges);
     sources_.reserve((listed_ + lines) * sizeof(Id));
     targets_.reserve((listed_ + lines) * sizeof(Id));
     if constexpr (kWeighted) weights_.reserve((listed_ + lines) * sizeof(Weight));
   }
 
   parallel_tasks(pieces.size(), [&](int64_t i, int64_t thread) {
-    Piece& piece = pieces[i];
+    TextPiece& piece = pieces[i];
     if (!rules_) {
       const int64_t at = listed_ + piece.at;
       Weight* const weights = kWeighted ? weights_.as<Weight>() + at : nullptr;
@@ -541,18 +541,18 @@ void EdgeParser::parse_block(const char* begin, const char* end, Misfits& misfit
     piece.runs = make_runs(*rules_, sources, targets, weights, weight_type_, piece.edges, scratch.runs);
   });
 
-  for (const Piece& piece : pieces) {
+  for (const TextPiece& piece : pieces) {
     if (piece.wrong_at != nullptr) fail(begin, piece.wrong_at, end);
   }
   if (misfits.any()) return;
 
   const int64_t before = listed_;
   int64_t found = edges_;
-  for (const Piece& piece : pieces) {
+  for (const TextPiece& piece : pieces) {
     found += piece.edges;
     if (layout_.edges >= 0 && found > layout_.edges) fail(begin, nullptr, end);
   }
-  for (Piece& piece : pieces) {
+  for (TextPiece& piece : pieces) {
     if (rules_) {
       runs_.append(std::move(piece.runs));
     } else {
@@ -620,8 +620,8 @@ void EdgeParser::widen(const Misfits& misfits) {
 void EdgeParser::fail(const char* block, const char* at, const char* end) const {
   Complaint complaint;
   const auto examine = [&](const char* p) {
-    Edge<double> weighted{};
-    Edge<Nothing> bare{};
+    ParsedEdge<double> weighted{};
+    ParsedEdge<Nothing> bare{};
     Names::Batch batch;
     Names::Batch* const names = layout_.named ? &batch : nullptr;
     const char* const stop = line_end(p, end);
@@ -633,7 +633,7 @@ void EdgeParser::fail(const char* block, const char* at, const char* end) const 
   } else {
     int64_t found = edges_;
     for (at = block; at < end; at = line_end(at, end) + 1) {
-      if (examine(at) != Line::kBlank && ++found > layout_.edges) break;
+      if (examine(at) != LineKind::kBlank && ++found > layout_.edges) break;
     }
     complaint = {"this is more than the " + std::to_string(layout_.edges) + " entries that the header promises",
                  "correct the header or remove what follows"};

@@ -1,9 +1,10 @@
-// What lists of neighbours have in common, on the CPU. Triangles of each vertex: each undirected edge leads from the vertex of fewer
-// neighbours to the other ("forward", Schank and Wagner 2005), so that no list is longer than the square root of twice the edges, and
-// each triangle is met once: as two edges from its first vertex whose ends have an edge. And Jaccard's coefficients of pairs.
+// What lists of neighbours have in common, on the CPU. Triangles of each vertex: each undirected edge leads from the vertex of
+// fewer neighbours to the other ("forward", Schank and Wagner 2005), so that no list is longer than the square root of twice
+// the edges, and each triangle is met once: as two edges from its first vertex whose ends have an edge. And Jaccard's
+// coefficients of pairs.
 #include "bindings.hpp"
 #include "core/pool.hpp"
-#include "graph/rows.hpp"
+#include "graph/row_loops.hpp"
 #include "hinterland/core/atomic.hpp"
 
 namespace hinterland::native {
@@ -38,7 +39,8 @@ void count_triangles(const int64_t* indptr, const int64_t* neighbors, int64_t ve
   });
 }
 
-// For pair i, of sources[i] and targets[i], how many vertices are in both sorted lists, and how many of them are not of the pair.
+// For pair i, of sources[i] and targets[i], how many vertices are in both sorted lists, and how many of them are not of the
+// pair.
 void count_common(const int64_t* indptr, const int64_t* neighbors, const int64_t* sources, const int64_t* targets,
                   int64_t pairs, int64_t* both, int64_t* others) {
   parallel_for(pairs, [&](int64_t i) {

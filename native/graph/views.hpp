@@ -1,9 +1,9 @@
 // From the words that Python fills in to a graph type of include/hinterland/graph: the CPU's counterpart of the instances that
 // Python names when it launches a kernel.
 //
-// An algorithm has instances for what is common and must be fast: lists in memory whose vertices take 32 bits, and of plain ones those
-// that count what is read. Another for each form of lists reads whatever else there is (any_array.hpp). One for each kind of lists
-// took minutes to compile.
+// An algorithm has instances for what is common and must be fast: lists in memory whose vertices take 32 bits, and of plain
+// ones those that count what is read. Another for each form of lists reads whatever else there is (any_array.hpp). One for each
+// kind of lists took minutes to compile.
 #pragma once
 
 #include "graph/any_array.hpp"
@@ -44,8 +44,8 @@ void with_lists(const graph::GraphWords& words, const F& f) {
   is_near_and_narrow(words) ? with_near_lists(words, f) : with_lists_of_any_kind(words, f);
 }
 
-// f(graph, incoming) with both in the type that the words describe; incoming is null where `in` is. What is read is counted where
-// the words say so. id_bytes (4 or 8): of what is computed for a vertex.
+// f(graph, incoming) with both in the type that the words describe; incoming is null where `in` is. What is read is counted
+// where the words say so. id_bytes (4 or 8): of what is computed for a vertex.
 template <class F>
 void with_graph(const graph::GraphWords& out, const graph::GraphWords* in, int id_bytes, const F& f) {
   const auto with_both = [&]<class Graph>(const Graph& graph) {

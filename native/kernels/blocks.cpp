@@ -6,7 +6,7 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(kernels::ArrayWords, home, size, kind, finds, row_elements, reciprocal);
+HINTERLAND_STRUCT(kernels::ArgumentWords, home, size, kind, finds, row_elements, reciprocal);
 
 namespace {
 

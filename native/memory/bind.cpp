@@ -51,8 +51,9 @@ void admit_rows(const memory::AdmitParams& params) {
 void fill_slots(const memory::FillParams& params) { copy_rows(params.filled()); }
 
 void bind_embedding(nb::module_& m) {
-  m.attr("ELEMENTS") = named<Element>(
-      {{"float", Element::kFloat32}, {"Float16", Element::kFloat16}, {"Bfloat16", Element::kBfloat16}});  // their C++ names
+  m.attr("ELEMENTS") = named<ParameterType>({{"float", ParameterType::kFloat32},
+                                             {"Float16", ParameterType::kFloat16},
+                                             {"Bfloat16", ParameterType::kBfloat16}});  // their C++ names
   m.attr("BAG_THREADS") = kBagThreads;
   def_loop(m, "pool_bags", pool_bags, nb::arg("element"), "What is wrong with offsets, and with entries.");
   def_loop(m, "weigh_entries", weigh_entries, nb::arg("element"));

@@ -8,17 +8,17 @@ namespace {
 
 // each(T{}) for the type of the table's elements.
 template <class Each>
-void with_element(Element element, const Each& each) {
+void with_element(ParameterType element, const Each& each) {
   switch (element) {
-    case Element::kFloat32: each(float{}); break;
-    case Element::kFloat16: each(Float16{}); break;
-    case Element::kBfloat16: each(Bfloat16{}); break;
+    case ParameterType::kFloat32: each(float{}); break;
+    case ParameterType::kFloat16: each(Float16{}); break;
+    case ParameterType::kBfloat16: each(Bfloat16{}); break;
   }
 }
 
 }  // namespace
 
-std::pair<FoundFault, FoundFault> pool_bags(const memory::PoolParams& params, Element element) {
+std::pair<FoundFault, FoundFault> pool_bags(const memory::PoolParams& params, ParameterType element) {
   memory::IndexFault offsets, entries;
   volatile int64_t flag = 0;
   memory::PoolParams p = params;
@@ -34,7 +34,7 @@ std::pair<FoundFault, FoundFault> pool_bags(const memory::PoolParams& params, El
   return {found(offsets), found(entries)};
 }
 
-void weigh_entries(const memory::WeighParams& params, Element element) {
+void weigh_entries(const memory::WeighParams& params, ParameterType element) {
   memory::WeighParams p = params;
   p.lanes = 1;
   with_element(element, [&](auto kind) {
@@ -49,7 +49,7 @@ void note_entries(const memory::NoteParams& p) {
   for (int64_t i = 0; i < all; ++i) note_entry(p, i);
 }
 
-void update_rows(const memory::UpdateParams& params, Element element) {
+void update_rows(const memory::UpdateParams& params, ParameterType element) {
   memory::UpdateParams p = params;
   p.lanes = 1, p.steps = ceil_div<int64_t>(p.dim, kBagElements);
   const int64_t pieces = p.count * p.steps;

@@ -20,7 +20,7 @@ void copy_all(memory::RowCopy<Placement> copy, memory::IndexFault& fault) {
 #pragma omp parallel for schedule(static) firstprivate(copy) if (copy.count * (copy.row_bytes + 8) > kParallelBytes)
   for (int64_t turn = 0; turn < copy.count; ++turn) {
     const int64_t row_bytes = kRowBytes > 0 ? kRowBytes : copy.row_bytes, position = copy.position(turn);
-    const memory::Rows<Placement, 1> found = copy.find(position);
+    const memory::TableRows<Placement, 1> found = copy.find(position);
     if (!found.has(0)) [[unlikely]]
       copy.report_outside(position, fault);
     if (row_bytes == 0) continue;  // rows of nothing: only their numbers are checked

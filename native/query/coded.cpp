@@ -15,7 +15,8 @@ namespace {
 // Of each process its own, so that nobody can choose values that all take one slot.
 const uint64_t kSeed = std::random_device{}();
 
-// Those of a piece's values that are known are coded, others are added to `fresh`. Whether all were known; else all are coded again.
+// Those of a piece's values that are known are coded, others are added to `fresh`. Whether all were known; else all are coded
+// again.
 template <class Word>
 bool encode(const CodedWords<Word>& known, const Word* values, int64_t count, uint16_t* codes, CodedWords<Word>& fresh) {
   bool all = true;

@@ -28,8 +28,8 @@ class CodedWords {
   int64_t slot_of(Word word) const;
   void place(Word word, int32_t code);
 
-  // At most a quarter of the slots is taken. Those that are free hold zero, so that zero is found in the first free one on its way,
-  // which has its code, or -1.
+  // At most a quarter of the slots is taken. Those that are free hold zero, so that zero is found in the first free one on its
+  // way, which has its code, or -1.
   std::vector<Word> slots_ = std::vector<Word>(64);
   std::vector<int32_t> codes_ = std::vector<int32_t>(64, -1);
   std::vector<Word> words_;
@@ -42,9 +42,9 @@ class Codes {
   // Of values of 4 or 8 bytes.
   explicit Codes(int64_t bytes);
   int64_t size() const;
-  // Has the codes of `count` values written. False where the column has more different ones than codes, or where the values change
-  // meanwhile, as those of a mapped file may; codes of values that came before stay as they are, and these have none that is of
-  // any use.
+  // Has the codes of `count` values written. False where the column has more different ones than codes, or where the values
+  // change meanwhile, as those of a mapped file may; codes of values that came before stay as they are, and these have none
+  // that is of any use.
   bool add(const void* values, int64_t count, uint16_t* codes);
   // The value of each code.
   void copy_to(void* values) const;

@@ -19,7 +19,8 @@ struct ParquetChunk {
   int64_t least_at, least_bytes, greatest_at, greatest_bytes;
 };
 
-// Chunks of all row groups, one after another; whether the file says that bounds are ordered as their types are. False where it is
+// Chunks of all row groups, one after another; whether the file says that bounds are ordered as their types are. False where it
+// is
 // damaged: nothing beyond `size` bytes is read.
 bool parquet_footer(const uint8_t* bytes, int64_t size, std::vector<ParquetChunk>& chunks, bool& ordered);
 

@@ -7,8 +7,8 @@ namespace hinterland::native {
 
 inline constexpr int64_t kFilePage = 4096;
 
-// Whether any of the pages at these addresses is not in the page cache. Those of a file that this user may not write are said to
-// be there (mincore(2)).
+// Whether any of the pages at these addresses is not in the page cache. Those of a file that this user may not write are said
+// to be there (mincore(2)).
 bool pages_missing(const int64_t* pages, int64_t count);
 
 // Asks the disk for ranges of addresses, [count, 2], and waits for none of them. What cannot be asked for is read when it is

@@ -59,7 +59,8 @@ std::string_view Texts::text(int64_t number) const {
   return std::string_view(bytes_).substr(ends_[number], ends_[number + 1] - ends_[number]);
 }
 
-// Threads look for texts that are known, and those that are new are numbered one after the other: at first these are nearly all.
+// Threads look for texts that are known, and those that are new are numbered one after the other: at first these are nearly
+// all.
 void Texts::number(const TextArray& texts, int32_t* numbers) {
   with_texts(texts, [&](const auto& text_of) {
     for (int64_t begin = 0, end; begin < texts.count; begin = end) {

@@ -1,5 +1,5 @@
-// Thrift's compact protocol, as far as Parquet's metadata need it (apache/thrift, doc/specs/thrift-compact-protocol.md). Nothing beyond
-// the end is read: from what is damaged there comes 0, and ok() says so.
+// Thrift's compact protocol, as far as Parquet's metadata need it (apache/thrift, doc/specs/thrift-compact-protocol.md).
+// Nothing beyond the end is read: from what is damaged there comes 0, and ok() says so.
 #pragma once
 
 #include <cstdint>

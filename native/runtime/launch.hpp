@@ -1,4 +1,5 @@
-// Kernel launches through CUDA's driver. Its library is opened when the first kernel is launched, and its functions are declared
+// Kernel launches through CUDA's driver. Its library is opened when the first kernel is launched, and its functions are
+// declared
 // here: the module is built and loaded where there is no CUDA.
 #pragma once
 
@@ -25,8 +26,8 @@ struct Launch {
 // stream's queue is full.
 int launch(const Launch& kernel, void* params);
 
-// The same of a kernel of several parameters, which lie at `params` as in a struct, and the last of which ends after so many bytes:
-// the driver refuses what a struct has behind it.
+// The same of a kernel of several parameters, which lie at `params` as in a struct, and the last of which ends after so many
+// bytes: the driver refuses what a struct has behind it.
 int launch_packed(const Launch& kernel, void* params, size_t bytes);
 
 // Queues the call of a function on a stream, or adds it to the graph that is being captured: a thread of the driver's calls it,

@@ -50,7 +50,7 @@ void run_negatives(const sampling::NegativeParams& params) {
 
 const Binding sampling([](nanobind::module_& m) {
   using namespace sampling;
-  using Weights = sampling::WeightKind;
+  using Weights = sampling::SampleWeightKind;
   m.attr("SAMPLE_NONE") = kNone;
   m.attr("SAMPLE_WEIGHTS") = named<int64_t>({{"none", Weights::kNone},
                                              {"uint8", Weights::kUint8},

@@ -15,7 +15,7 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 template <>
-struct Given<std::span<const uint64_t>> {
+struct Argument<std::span<const uint64_t>> {
   using Parts = std::tuple<uintptr_t, size_t>;
   static std::span<const uint64_t> whole(uintptr_t address, size_t count) {
     return {reinterpret_cast<const uint64_t*>(address), count};

@@ -1,5 +1,5 @@
-// What Python fills in for kernels that read storage through queue pairs (include/hinterland/storage/page_store.hpp), and a flush on
-// the CPU.
+// What Python fills in for kernels that read storage through queue pairs (include/hinterland/storage/page_store.hpp), and a
+// flush on the CPU.
 #include <nanobind/nanobind.h>
 
 #include "bindings.hpp"
@@ -14,7 +14,7 @@ HINTERLAND_STRUCT(storage::QueuePair, submissions, completions, submission_doorb
                   free_identifiers, commands, submission_size, completion_size);
 HINTERLAND_STRUCT(storage::Channel, queue, lines, address, lists, lists_address);
 HINTERLAND_STRUCT(storage::BlockRange, namespace_id, block_bytes, base, blocks);
-HINTERLAND_STRUCT(storage::Cache<storage::Clock>, words, statuses, sets, frames, num_sets, line_bytes, pages);
+HINTERLAND_STRUCT(storage::Cache<storage::ClockPolicy>, words, statuses, sets, frames, num_sets, line_bytes, pages);
 HINTERLAND_STRUCT(storage::DeviceStore, cache, blocks, channels, num_channels, control, timeout_ns, hole_first, hole_end,
                   hole_met);
 HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, beside, beside_at, padding2);
@@ -25,7 +25,7 @@ namespace {
 // A channel whose words lie in this process, as its host copies them to where they are used: before all others.
 void prepare_channel(const storage::Channel& channel, int64_t line_bytes) {
   channel.queue.prepare();
-  const storage::PageDevice<storage::Cache<storage::Clock>> device{
+  const storage::PageDevice<storage::Cache<storage::ClockPolicy>> device{
       {{}, nullptr, nullptr, nullptr, nullptr, 0, line_bytes}, channel, {}, 0};
   for (int64_t i = 0; i < channel.queue.identifiers(); ++i) device.prepare(i);
 }

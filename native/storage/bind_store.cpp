@@ -90,7 +90,7 @@ void run_gather_task(void* task) { static_cast<GatherTask*>(task)->run(); }
 
 // A method of one of a store's parts; the interpreter's lock is not held meanwhile.
 template <class Part, class Result, class... Args>
-auto apart(Part Store::* part, Result (Part::*method)(Args...)) {
+auto part_method(Part Store::* part, Result (Part::*method)(Args...)) {
   return [part, method](Store& self, Args... args) {
     self.require_same_process();
     const GilReleased released;
@@ -127,22 +127,22 @@ void bind_pages(nb::module_& m) {
              return made_here<Store>(bytes, line_bytes, threads, depth, engine_of(engine));
            }),
            nb::arg("bytes"), nb::arg("line_bytes"), nb::arg("threads"), nb::arg("depth"), nb::arg("engine"))
-      .def("open", apart(&Store::volumes, &Volumes::open), nb::arg("paths"), nb::arg("writable"), nb::arg("stripe") = 0,
+      .def("open", part_method(&Store::volumes, &Volumes::open), nb::arg("paths"), nb::arg("writable"), nb::arg("stripe") = 0,
            nb::arg("base") = 0,
            "What lies in each file from `base` on is dealt round by `stripe` bytes, or, with 0, is a copy.")
-      .def("close", apart(&Store::cache, &PageCache::close), nb::arg("position"))
-      .def("forget_pages", apart(&Store::cache, &PageCache::forget_pages), nb::arg("position"),
+      .def("close", part_method(&Store::cache, &PageCache::close), nb::arg("position"))
+      .def("forget_pages", part_method(&Store::cache, &PageCache::forget_pages), nb::arg("position"),
            "The files there were written by another way: what the cache has of them is read anew.")
       .def("descriptors", using_volume<>([](const Volume& volume) { return volume.descriptors(); }), nb::arg("position"))
-      .def("take_failures", apart(&Store::volumes, &Volumes::take_failures),
+      .def("take_failures", part_method(&Store::volumes, &Volumes::take_failures),
            "Sentences on copies that have failed a read, each once.")
       .def("read", using_volume<int64_t, uintptr_t, int64_t>([](Volume& volume, int64_t offset, uintptr_t to, int64_t bytes) {
              volume.read(offset, reinterpret_cast<char*>(to), bytes);
            }),
            nb::arg("position"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"))
-      .def("flush", apart(&Store::cache, &PageCache::flush))
-      .def("begin_run", apart(&Store::host_pages, &HostPages::begin_run))
-      .def("end_run", apart(&Store::host_pages, &HostPages::end_run))
+      .def("flush", part_method(&Store::cache, &PageCache::flush))
+      .def("begin_run", part_method(&Store::host_pages, &HostPages::begin_run))
+      .def("end_run", part_method(&Store::host_pages, &HostPages::end_run))
       .def(
           "counts",
           [](Store& self, uintptr_t to) {

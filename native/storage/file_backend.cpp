@@ -89,7 +89,7 @@ bool FileBackend::choose_way(Request& request) {
 
 bool FileBackend::is_aligned(const Request& request) const {
   if (file_.align_offset == 0 || request.offset % file_.align_offset != 0) return false;
-  return std::all_of(request.runs, request.runs + request.run_count, [&](const Run& run) {
+  return std::all_of(request.runs, request.runs + request.run_count, [&](const MemoryRun& run) {
     return run.bytes % file_.align_offset == 0 && reinterpret_cast<uintptr_t>(run.memory) % file_.align_memory == 0;
   });
 }
@@ -111,7 +111,7 @@ bool FileBackend::has_shrunk() {
 // Begins what has not been begun of a request, as far as there is room; true if that was all.
 bool FileBackend::begin_rest(Request& request) {
   while (request.run < request.run_count && request.status == storage::kSuccess) {
-    const Run& run = request.runs[request.run];
+    const MemoryRun& run = request.runs[request.run];
     const bool beyond = request.offset + request.done >= file_.bytes;
     const Transfer transfer = next_transfer(request);
     if (beyond && !transfer.writes) std::memset(transfer.memory, 0, transfer.bytes);
@@ -129,7 +129,7 @@ bool FileBackend::begin_rest(Request& request) {
 
 // What is left of the run at hand; a write only up to where the file's last page begins, or to the file's end.
 Transfer FileBackend::next_transfer(const Request& request) const {
-  const Run& run = request.runs[request.run];
+  const MemoryRun& run = request.runs[request.run];
   const uint64_t offset = request.offset + request.done;
   Transfer transfer{file_.fd(request.direct), request.opcode == Opcode::kWrite, run.memory + request.at, 0, offset, 0};
   uint64_t bytes = run.bytes - request.at;

@@ -1,7 +1,7 @@
 // A namespace in a file, on a block device or a bare one, by as many engines (transfers.hpp) as there are threads.
 //
-// It has the bytes that the file has when it is opened, up to the end of the largest line of a cache in which the file ends: what
-// lies there beyond its end reads as zeros and is not written, so the file keeps its size.
+// It has the bytes that the file has when it is opened, up to the end of the largest line of a cache in which the file ends:
+// what lies there beyond its end reads as zeros and is not written, so the file keeps its size.
 //
 // Transfers go past the page cache where the file system offers that and they are aligned as it asks. Others use the cache.
 // Writes by both ways at once are not safe: the cache would write a page back as it was before the other's write. So the first
@@ -65,8 +65,9 @@ struct SharedFile {
 
 class FileNamespace : public Namespace {
  public:
-  // Of a file, or of a bare device whatever the path. StorageError where the file cannot be opened, std::invalid_argument for no
-  // depth. Each thread has at most `depth` transfers in flight. A writable file that it does not claim is the caller's to write.
+  // Of a file, or of a bare device whatever the path. StorageError where the file cannot be opened, std::invalid_argument for
+  // no depth. Each thread has at most `depth` transfers in flight. A writable file that it does not claim is the caller's to
+  // write.
   FileNamespace(const std::string& path, bool writable, unsigned depth, std::shared_ptr<BlockDevice> bare = nullptr,
                 bool claims = true);
 

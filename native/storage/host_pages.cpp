@@ -11,7 +11,7 @@
 
 namespace hinterland::native {
 
-using storage::Found, storage::Page, storage::Try;
+using storage::CacheLookup, storage::Page, storage::Try;
 
 namespace {
 
@@ -25,8 +25,8 @@ uint64_t about_now() { return static_cast<uint64_t>(clock_ns(CLOCK_MONOTONIC_COA
 HostPages::HostPages(PageCache& cache)
     : cache_(cache), num_counts_(static_cast<size_t>(cache.rings().size())), counts_(new Counts[num_counts_]) {}
 
-Found HostPages::start(Page page) const {
-  const Found found = cache_.try_hold(page);
+CacheLookup HostPages::start(Page page) const {
+  const CacheLookup found = cache_.try_acquire(page);
   if (found.outcome == Try::kHeld) counts().holds.fetch_add(1, std::memory_order_relaxed);
   if (found.outcome == Try::kStarted) counts().started.fetch_add(1, std::memory_order_relaxed);
   return found;

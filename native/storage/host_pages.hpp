@@ -23,18 +23,18 @@ class HostPages {
   void add_to(StoreCounts& counts) const;
 
   Lines lines() const { return *this; }
-  storage::Found try_hold(storage::Page page) const {
-    const storage::Found found = cache_.lines().try_hold(page);
+  storage::CacheLookup try_acquire(storage::Page page) const {
+    const storage::CacheLookup found = cache_.lines().try_acquire(page);
     if (found.outcome == storage::Try::kHeld) counts().holds.fetch_add(1, std::memory_order_relaxed);
     return found;
   }
   template <class Lanes>
-  storage::Found try_hold(bool asks, storage::Page page) const {
-    return asks ? try_hold(page) : storage::Found{storage::Try::kWait, -1};
+  storage::CacheLookup try_acquire(bool asks, storage::Page page) const {
+    return asks ? try_acquire(page) : storage::CacheLookup{storage::Try::kWait, -1};
   }
   template <class Lanes>
-  storage::Found start(bool asks, storage::Page page) const {
-    return asks ? start(page) : storage::Found{storage::Try::kWait, -1};
+  storage::CacheLookup start(bool asks, storage::Page page) const {
+    return asks ? start(page) : storage::CacheLookup{storage::Try::kWait, -1};
   }
   template <class Lanes>
   bool prefetch(bool asks, storage::Page page) const {
@@ -63,7 +63,7 @@ class HostPages {
   int64_t most_ahead() const;
 
  private:
-  storage::Found start(storage::Page page) const;
+  storage::CacheLookup start(storage::Page page) const;
   bool progress(uint32_t round, uint64_t until) const;
 
   // Of the threads that have a ring in common.

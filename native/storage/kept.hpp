@@ -20,9 +20,9 @@ class Kept {
   Kept(std::span<uint64_t> words, int64_t ways, int64_t line_bytes)
       : words_(words), ways_(ways), line_bytes_(line_bytes), times_(words.size()) {}
 
-  // Keeps the page that the caller holds in its slot, until let_go() was called as often. False: its set has no room for another
-  // that stays. OutOfMemory: the cache has none. The caller holds it no more in any case. (Whoever waits must hold nothing, but
-  // may keep what he likes: every set has slots whose pages nobody keeps.)
+  // Keeps the page that the caller holds in its slot, until let_go() was called as often. False: its set has no room for
+  // another that stays. OutOfMemory: the cache has none. The caller holds it no more in any case. (Whoever waits must hold
+  // nothing, but may keep what he likes: every set has slots whose pages nobody keeps.)
   bool keep(int64_t slot) {
     constexpr int64_t kLeft = 2;  // of a set, for all that comes and goes
     const std::lock_guard held(mutex_);

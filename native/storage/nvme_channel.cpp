@@ -8,7 +8,8 @@
 
 namespace hinterland::native {
 
-using storage::End, storage::kMemoryPageBytes, storage::Opcode, storage::PrpList, storage::Report, storage::SubmissionEntry;
+using storage::End, storage::kMemoryPageBytes, storage::Opcode, storage::PrpList, storage::CompletionReport,
+    storage::SubmissionEntry;
 
 namespace {
 
@@ -108,7 +109,7 @@ void NvmeChannel::leave_pages(NvmeMove& move) {
   move.pages.clear();
 }
 
-void NvmeChannel::hear(const Report& report) {
+void NvmeChannel::hear(const CompletionReport& report) {
   if (report.end == End::kNothing) return;
   NvmeMove& move = *reinterpret_cast<NvmeMove*>(report.user);
   if (report.end == End::kGivenUp && report.status == storage::kAbortedByHost)

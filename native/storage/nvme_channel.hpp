@@ -69,12 +69,12 @@ class NvmeChannel {
   bool try_submit(NvmeMove& move);
   void copy(const NvmeMove& move, bool writes) const;
   void leave_pages(NvmeMove& move);
-  void hear(const storage::Report& report);
+  void hear(const storage::CompletionReport& report);
   void end_command(NvmeMove& move, uint16_t status);
   void again(NvmeMove& move);
   static void end(NvmeMove& move, int32_t result);
   auto hearing() {
-    return [this](const storage::Report& report) { hear(report); };
+    return [this](const storage::CompletionReport& report) { hear(report); };
   }
 
   const storage::BlockRange blocks_;

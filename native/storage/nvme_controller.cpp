@@ -165,7 +165,7 @@ uint32_t NvmeController::run(const SubmissionEntry& entry, const char* what) {
   const storage::QueuePair& pair = admin_.pair;
   bool over = false;
   uint16_t status = 0;
-  const auto hear = [&](const storage::Report& report) {
+  const auto hear = [&](const storage::CompletionReport& report) {
     if (report.end != storage::End::kCompleted && report.end != storage::End::kGivenUp) return;  // of one before, late
     over = true;
     status = report.status;

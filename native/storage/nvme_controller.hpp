@@ -24,8 +24,8 @@ class NvmeController {
   // It has given up by itself, or does not answer at all.
   [[nodiscard]] bool failed() const;
 
-  // Blocks of a namespace. StorageError where there is none of that number, or its blocks are not from 512 to 4096 bytes without
-  // anything beside them.
+  // Blocks of a namespace. StorageError where there is none of that number, or its blocks are not from 512 to 4096 bytes
+  // without anything beside them.
   storage::BlockRange namespace_blocks(uint32_t number);
   // I/O queues are numbered from 1 to most_queues().
   void create_queue(uint16_t number, const NvmeQueue& queue);

@@ -1,6 +1,6 @@
 // A namespace of a bare NVMe device: its controller, and channels through which any number of threads move blocks. A command
-// that is not answered in time is aborted; where that does not help, or the controller has failed, it is switched off and on, and
-// what others were waiting for begins anew. So every transfer ends.
+// that is not answered in time is aborted; where that does not help, or the controller has failed, it is switched off and on,
+// and what others were waiting for begins anew. So every transfer ends.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// A queue pair of a bare device (include/hinterland/storage/queue.hpp): its rings lie in memory that the device reads and writes,
-// its doorbells among the device's registers.
+// A queue pair of a bare device (include/hinterland/storage/queue.hpp): its rings lie in memory that the device reads and
+// writes, its doorbells among the device's registers.
 #pragma once
 
 #include <vector>

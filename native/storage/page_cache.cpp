@@ -12,7 +12,7 @@
 
 namespace hinterland::native {
 
-using storage::Found, storage::Line, storage::Page, storage::Try;
+using storage::CacheLookup, storage::Line, storage::Page, storage::Try;
 
 namespace {
 
@@ -42,14 +42,14 @@ PageCache::~PageCache() {
     }
 }
 
-Found PageCache::try_hold(Page page) {
-  const Found found = lines_.try_hold(page);
-  return found.slot < 0 ? bring(page) : found;
+CacheLookup PageCache::try_acquire(Page page) {
+  const CacheLookup found = lines_.try_acquire(page);
+  return found.slot < 0 ? lookup_or_issue(page) : found;
 }
 
-Found PageCache::prefetch(Page page) {
-  const Found found = lines_.look(page);
-  return found.slot < 0 ? bring(page) : found;
+CacheLookup PageCache::prefetch(Page page) {
+  const CacheLookup found = lines_.look(page);
+  return found.slot < 0 ? lookup_or_issue(page) : found;
 }
 
 bool PageCache::Device::has_room(Page page) const {
@@ -58,16 +58,16 @@ bool PageCache::Device::has_room(Page page) const {
   return is_used ? Volumes::has_room(*ring, *volume) : cache.volumes_.has_room(*ring, page);
 }
 
-// Gives a page that is not there a slot and has it read, if there is room for a transfer: before that no page gives way. Who waits
-// for room asks again and again, and would empty a set of the cache.
-Found PageCache::bring(Page page, Device& device) {
-  return device.has_room(page) ? lines_.bring(page, device) : Found{Try::kRefused, -1};
+// Gives a page that is not there a slot and has it read, if there is room for a transfer: before that no page gives way. Who
+// waits for room asks again and again, and would empty a set of the cache.
+CacheLookup PageCache::lookup_or_issue(Page page, Device& device) {
+  return device.has_room(page) ? lines_.lookup_or_issue(page, device) : CacheLookup{Try::kRefused, -1};
 }
 
-Found PageCache::bring(Page page) {
+CacheLookup PageCache::lookup_or_issue(Page page) {
   const TakenRing ring = rings_.try_take();
   Device device{*this, ring.get()};
-  return bring(page, device);
+  return lookup_or_issue(page, device);
 }
 
 bool PageCache::begin(const Device& device, Page page, int64_t slot, bool writes) {
@@ -108,7 +108,8 @@ void PageCache::progress(uint32_t round) {
     ended = end_some(own);
     if (ended == 0 && own.transfers.in_flight() != 0) {
       waits = true;
-      // Several at a time where many are on their way: to sleep, to wake and to tell the device of new ones costs more than one.
+      // Several at a time where many are on their way: to sleep, to wake and to tell the device of new ones costs more than
+      // one.
       own.transfers.wait(kNap, std::max(own.transfers.in_flight() / 8, 1u));
       ended = end_some(own);
     }
@@ -272,13 +273,13 @@ int64_t InUse::bytes_in(Page page) const {
                   volume_.bytes() - (static_cast<int64_t>(page - volume_.first) << cache_.line_shift_));
 }
 
-Found Turn::prefetch(Page page) {
-  const Found found = device_.cache.lines_.look(page);
-  return found.slot < 0 ? device_.cache.bring(page, device_) : found;
+CacheLookup Turn::prefetch(Page page) {
+  const CacheLookup found = device_.cache.lines_.look(page);
+  return found.slot < 0 ? device_.cache.lookup_or_issue(page, device_) : found;
 }
 
-Found Turn::try_fill(Page page) {
-  const Found found = device_.cache.lines_.try_fill(page, device_);
+CacheLookup Turn::try_fill(Page page) {
+  const CacheLookup found = device_.cache.lines_.try_fill(page, device_);
   if (found.outcome == Try::kStarted) device_.cache.expected_.place(page, found.slot);
   return found;
 }

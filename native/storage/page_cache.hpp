@@ -1,8 +1,8 @@
 // Pages of a store's volumes in host memory: the software cache of include/hinterland/storage over transfers between files and
 // its frames. It is to the CPU what a queue pair with a controller behind it is to a GPU, without the detour.
 //
-// Whoever waits for a page holds none and has no ring. He sees to it that others' transfers end as well: a thread that began some
-// may be at something else by now.
+// Whoever waits for a page holds none and has no ring. He sees to it that others' transfers end as well: a thread that began
+// some may be at something else by now.
 #pragma once
 
 #include <atomic>
@@ -34,13 +34,13 @@ class PageCache {
   bool is_open(storage::Page page) const { return volumes_.find(page) != nullptr; }
 
   // Holds a page, and has it read if it is not there; the same without holding it.
-  storage::Found try_hold(storage::Page page);
-  storage::Found prefetch(storage::Page page);
+  storage::CacheLookup try_acquire(storage::Page page);
+  storage::CacheLookup prefetch(storage::Page page);
   // Of a slot that had the page when it was last asked for.
   storage::Line seen(int64_t slot) const { return {atomic_load(words_[slot])}; }
-  storage::Hold hold(int64_t slot, storage::Page page) {
+  storage::Acquired acquire(int64_t slot, storage::Page page) {
     lines_.mark_used(slot, seen(slot));
-    return storage::hold(words_[slot], page);
+    return storage::acquire(words_[slot], page);
   }
   // For who waits, in the given round of waiting, and holds nothing: has transfers end, and sleeps a while if none does.
   void progress(uint32_t round);
@@ -83,8 +83,8 @@ class PageCache {
     bool try_write(storage::Page page, int64_t slot) { return cache.begin(*this, page, slot, true); }
   };
 
-  storage::Found bring(storage::Page page, Device& device);
-  storage::Found bring(storage::Page page);  // by any ring that is free
+  storage::CacheLookup lookup_or_issue(storage::Page page, Device& device);
+  storage::CacheLookup lookup_or_issue(storage::Page page);  // by any ring that is free
   bool begin(const Device& device, storage::Page page, int64_t slot, bool writes);
   size_t end_some(Ring& ring);
   void leave(Volume& volume);

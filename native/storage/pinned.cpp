@@ -32,7 +32,7 @@ void Pinned::read(const std::vector<Page>& pages) {
       for (asked = std::max(asked, next); asked < std::min(next + most_ahead, pages.size()); ++asked)
         if (const Try outcome = turn.prefetch(pages[asked]).outcome; outcome == Try::kFull || outcome == Try::kRefused) break;
     }
-    const storage::Found found = cache_.try_hold(pages[next]);
+    const storage::CacheLookup found = cache_.try_acquire(pages[next]);
     if (found.outcome == Try::kFailed) cache_.throw_unread(pages[next], cache_.lines().status(found.slot));
     if (found.outcome == Try::kHeld) {
       cache_.kept().keep(found.slot) ? slots_.push_back(found.slot) : void(++left_out_);

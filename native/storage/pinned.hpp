@@ -12,8 +12,8 @@ namespace hinterland::native {
 
 class Pinned {
  public:
-  // Reads the pages, which ascend and are of one file. OutOfMemory: there is no room for so many; StorageError: one cannot be read.
-  // Nothing stays then.
+  // Reads the pages, which ascend and are of one file. OutOfMemory: there is no room for so many; StorageError: one cannot be
+  // read. Nothing stays then.
   Pinned(PageCache& cache, std::vector<storage::Page> pages);
   ~Pinned() { release(); }
   Pinned(const Pinned&) = delete;

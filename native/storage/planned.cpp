@@ -20,16 +20,16 @@ using storage::Page, storage::Try;
 namespace {
 
 // A row to be visited: where it lies, and its place among those that were asked for.
-struct Visit {
+struct RowVisit {
   int64_t position, place;
 
-  bool operator<(const Visit& other) const {
+  bool operator<(const RowVisit& other) const {
     return position < other.position || (position == other.position && place < other.place);
   }
 };
 
-std::unique_ptr<Visit[]> by_position(const StoredRows& table, const int64_t* numbers, int64_t count, const int64_t* places) {
-  auto visits = std::make_unique_for_overwrite<Visit[]>(static_cast<size_t>(count));
+std::unique_ptr<RowVisit[]> by_position(const StoredRows& table, const int64_t* numbers, int64_t count, const int64_t* places) {
+  auto visits = std::make_unique_for_overwrite<RowVisit[]>(static_cast<size_t>(count));
   bool ascends = true;
 #pragma omp parallel for schedule(static) reduction(&& : ascends) if (count > kRowsVisited)
   for (int64_t i = 0; i < count; ++i) {
@@ -42,14 +42,14 @@ std::unique_ptr<Visit[]> by_position(const StoredRows& table, const int64_t* num
 
 // Visits in the order of their positions, which threads take some of at a time.
 struct Visits {
-  std::span<const Visit> all;
+  std::span<const RowVisit> all;
   int line_shift;
   size_t together;
   std::atomic<size_t> next{0};
   std::atomic<bool> stops{false};
 
-  // Visits [first, second), empty if none is left. Rows that begin in the same page are visited by one thread, and so one that is
-  // asked for several times, in the caller's order.
+  // Visits [first, second), empty if none is left. Rows that begin in the same page are visited by one thread, and so one that
+  // is asked for several times, in the caller's order.
   std::pair<size_t, size_t> take() {
     for (size_t part = next++; part * together < all.size(); part = next++)
       if (const size_t from = cut(part), to = cut(part + 1); from < to) return {from, to};
@@ -169,7 +169,7 @@ class Tour {
 
   // Has a page read. False: there is no room for it now.
   bool prefetch(Turn& turn, Asked& one, bool counts) {
-    const storage::Found found = turn.prefetch(one.page);
+    const storage::CacheLookup found = turn.prefetch(one.page);
     if (found.outcome == Try::kFull || found.outcome == Try::kRefused) return false;
     one.slot = found.slot;
     if (counts) ++(found.outcome == Try::kStarted ? misses_ : hits_);
@@ -184,9 +184,9 @@ class Tour {
       return false;
     }
     if (cache_.seen(one.slot).is(storage::Line::kBusy)) return false;
-    const storage::Hold held = cache_.hold(one.slot, one.page);
-    if (held == storage::Hold::kFailed) cache_.throw_unread(one.page, cache_.lines().status(one.slot));
-    if (held != storage::Hold::kHeld) return false;
+    const storage::Acquired held = cache_.acquire(one.slot, one.page);
+    if (held == storage::Acquired::kFailed) cache_.throw_unread(one.page, cache_.lines().status(one.slot));
+    if (held != storage::Acquired::kHeld) return false;
     move_rows(one, cache_.lines().frame(one.slot));
     if (kWrites) cache_.lines().wrote(one.slot);
     if (batch_ != Expected::kNoBatch) cache_.expected().place(one.page, one.slot, batch_);
@@ -195,7 +195,7 @@ class Tour {
   }
 
   bool fill_page(Turn& turn, const Asked& one) {
-    const storage::Found found = turn.try_fill(one.page);
+    const storage::CacheLookup found = turn.try_fill(one.page);
     if (found.outcome == Try::kFailed)
       storage::forget(cache_.lines().words[found.slot], one.page);  // what could not be read is not needed
     if (found.outcome != Try::kHeld && found.outcome != Try::kStarted) return false;
@@ -213,7 +213,7 @@ class Tour {
   void move_rows(const Asked& one, char* frame) {
     const int64_t begin = begin_of(one.page), end = begin_of(one.page + 1);
     for (size_t i = one.from; i < one.to; ++i) {
-      const Visit& visit = visits_.all[i];
+      const RowVisit& visit = visits_.all[i];
       const int64_t first = std::max(visit.position, begin), bytes = std::min(end_of(i), end) - first;
       char* const row = rows_ + visit.place * row_bytes_ + (first - visit.position);
       char* const there = frame + (first - begin);
@@ -292,7 +292,7 @@ std::vector<Page> pages_of(const PageCache& cache, const StoredRows& table, cons
   std::vector<Page> pages;
   if (table.row_bytes == 0) return pages;
   const auto visits = by_position(table, numbers, count, nullptr);
-  for (const Visit& visit : std::span(visits.get(), static_cast<size_t>(count))) {
+  for (const RowVisit& visit : std::span(visits.get(), static_cast<size_t>(count))) {
     const Page first = static_cast<Page>(visit.position) >> cache.line_shift();
     const Page last = static_cast<Page>(visit.position + table.row_bytes - 1) >> cache.line_shift();
     for (Page page = pages.empty() ? first : std::max(first, pages.back() + 1); page <= last; ++page) pages.push_back(page);

@@ -1,5 +1,5 @@
-// Rows of files, read and written by their numbers, which are all known before the first is needed: so pages are visited in their
-// order, each once, and many are on their way at a time.
+// Rows of files, read and written by their numbers, which are all known before the first is needed: so pages are visited in
+// their order, each once, and many are on their way at a time.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct StoredRows {
 // The first of `count` row numbers that is not in [0, rows), or -1.
 int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows);
 
-// Row numbers[i] to row places[i] of `out`, or to row i without places, for all of them, which are in [0, rows), and which are all
-// or a part of a batch (Expected). StorageError for a page that cannot be read.
+// Row numbers[i] to row places[i] of `out`, or to row i without places, for all of them, which are in [0, rows), and which are
+// all or a part of a batch (Expected). StorageError for a page that cannot be read.
 void gather_stored(PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
                    const int64_t* places = nullptr, int64_t batch = Expected::kNoBatch);
 

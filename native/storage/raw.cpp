@@ -19,7 +19,7 @@ constexpr size_t kTogether =
     32;  // blocks that a thread takes at a time: halves of a file far apart are slower to read in order
 
 // Blocks that threads move, some at a time.
-struct Run {
+struct BlockMoves {
   BlockDevice* bare;  // null of a file
   int fd;
   const std::string& path;
@@ -71,10 +71,10 @@ RawRun run_raw(const std::filesystem::path& file, const int64_t* offsets, int64_
   const std::shared_ptr<BlockDevice> bare = bare_device(path);
   const Descriptor buffered(path, mode), direct(path, mode | O_DIRECT);
   if (bare == nullptr && !buffered.open()) throw_errno("cannot open " + path, errno);
-  Run run{bare.get(), (direct.open() ? direct : buffered).get(),
-          path,       {offsets, static_cast<size_t>(count)},
-          bytes,      write_every,
-          depth,      engine};
+  BlockMoves run{bare.get(), (direct.open() ? direct : buffered).get(),
+                 path,       {offsets, static_cast<size_t>(count)},
+                 bytes,      write_every,
+                 depth,      engine};
   std::atomic<int64_t> cpu_ns{0};
   const auto begin = std::chrono::steady_clock::now();
   for_each_of_team(threads, threads, [&](int64_t) {

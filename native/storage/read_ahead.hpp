@@ -15,8 +15,8 @@ class ReadAhead {
  public:
   explicit ReadAhead(PageCache& cache) : cache_(cache) {}
 
-  // Begins reading pages in the background, in this order, as room comes free, and after those that were asked for before. Returns
-  // at once.
+  // Begins reading pages in the background, in this order, as room comes free, and after those that were asked for before.
+  // Returns at once.
   void begin(std::vector<storage::Page> pages);
 
  private:

@@ -18,7 +18,7 @@ bool within(std::span<const Region> regions, uint64_t address, uint64_t bytes) {
 bool add(Request& request, std::span<const Region> regions, uint64_t address, uint64_t bytes) {
   if (!within(regions, address, bytes)) return false;
   char* const memory = reinterpret_cast<char*>(address);
-  Run* const last = request.run_count == 0 ? nullptr : &request.runs[request.run_count - 1];
+  MemoryRun* const last = request.run_count == 0 ? nullptr : &request.runs[request.run_count - 1];
   if (last != nullptr && last->memory + last->bytes == memory)
     last->bytes += bytes;
   else
@@ -90,7 +90,7 @@ void trim(Request& request, uint64_t first, uint64_t count) {
   request.bytes = left;
   uint32_t kept = 0;
   for (uint32_t i = 0; i < request.run_count && left > 0; ++i) {
-    Run run = request.runs[i];
+    MemoryRun run = request.runs[i];
     const uint64_t before = std::min(skipped, run.bytes);
     skipped -= before;
     run = {run.memory + before, std::min(run.bytes - before, left)};

@@ -33,7 +33,7 @@ struct Region {
 };
 
 // Memory that lies in one piece, whatever pages it was named by.
-struct Run {
+struct MemoryRun {
   char* memory;
   uint64_t bytes;
 };
@@ -50,7 +50,7 @@ struct Request {
   bool taken;              // between being read and its completion
   uint64_t offset, bytes;  // in the namespace
   uint32_t run_count;
-  Run runs[kMostRuns];
+  MemoryRun runs[kMostRuns];
   Request* next;  // in whichever list it is
   uint64_t picked_up, submitted, ended;
 

@@ -12,8 +12,8 @@ namespace hinterland::native {
 
 inline constexpr uint64_t kNobody = ~uint64_t{0};
 
-// Which of so many copies to read of those that were not asked, a bit for each: that with the least load(copy), and from the copy
-// `first` on in turn where all are alike; or kNobody.
+// Which of so many copies to read of those that were not asked, a bit for each: that with the least load(copy), and from the
+// copy `first` on in turn where all are alike; or kNobody.
 template <class Load>
 uint64_t choose_copy(uint64_t copies, uint64_t asked, uint64_t first, const Load& load) {
   uint64_t chosen = kNobody;

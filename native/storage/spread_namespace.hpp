@@ -1,8 +1,8 @@
 // A namespace of several others, spread over them.
 //
 // A read of what each has a copy of goes to one: to the copy that has failed least, and among those to that with the fewest
-// transfers in flight. Where it fails, or the device is gone, another is asked, until none is left. A write or a flush goes to all,
-// and has ended when it has ended everywhere; the first error is its status.
+// transfers in flight. Where it fails, or the device is gone, another is asked, until none is left. A write or a flush goes to
+// all, and has ended when it has ended everywhere; the first error is its status.
 #pragma once
 
 #include <atomic>
@@ -18,8 +18,8 @@ using Namespaces = std::vector<std::shared_ptr<Namespace>>;
 
 class SpreadNamespace : public Namespace {
  public:
-  // What lies in a member from its byte `base` on is spread: as stripes of `unit` bytes, or, with 0, as copies. std::invalid_argument
-  // for no member, too many copies, or what is no number of blocks.
+  // What lies in a member from its byte `base` on is spread: as stripes of `unit` bytes, or, with 0, as copies.
+  // std::invalid_argument for no member, too many copies, or what is no number of blocks.
   static std::shared_ptr<SpreadNamespace> of(Namespaces members, uint64_t unit, uint64_t base);
   // One after the other, each from a multiple of 64 KiB on, so that no line of a cache has bytes of two.
   static std::shared_ptr<SpreadNamespace> in_a_row(Namespaces members);

@@ -1,6 +1,6 @@
-// Blocks moved between files and memory without waiting for each: by io_uring, or by threads that call pread and pwrite where the
-// kernel does not offer it. Between its calls nothing is held and nothing is looked at: whoever uses one calls poll() or wait().
-// Used by one thread at a time.
+// Blocks moved between files and memory without waiting for each: by io_uring, or by threads that call pread and pwrite where
+// the kernel does not offer it. Between its calls nothing is held and nothing is looked at: whoever uses one calls poll() or
+// wait(). Used by one thread at a time.
 #pragma once
 
 #include <chrono>
@@ -44,7 +44,8 @@ class Transfers {
   virtual unsigned in_flight() const = 0;
   virtual const char* name() const = 0;
 
-  // Memory that most transfers go to or come from: the kernel may keep hold of its pages, so that it need not look them up for each.
+  // Memory that most transfers go to or come from: the kernel may keep hold of its pages, so that it need not look them up for
+  // each.
   virtual void keep(std::span<char>) {}
 
  protected:

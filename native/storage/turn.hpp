@@ -32,9 +32,9 @@ class Turn {
  public:
   explicit Turn(const InUse& used) : ring_(used.cache_.rings_.try_take()), device_{used.cache_, ring_.get(), &used.volume_} {}
 
-  storage::Found prefetch(storage::Page page);
+  storage::CacheLookup prefetch(storage::Page page);
   // Cache::try_fill(), for a page of which all bytes_in() are written.
-  storage::Found try_fill(storage::Page page);
+  storage::CacheLookup try_fill(storage::Page page);
   // Whether a transfer of the page can begin now.
   bool has_room(storage::Page page);
   // Has a slot written back, if there is room for that.

@@ -48,8 +48,8 @@ struct StoredFile {
 struct Volume {
   static constexpr size_t kMostFiles = 64;  // a bit for each
 
-  // What lies in each file from its byte `base` on is dealt round by `stripe` bytes, or, with 0, is a copy. StorageError where a
-  // file cannot be opened, or is there twice.
+  // What lies in each file from its byte `base` on is dealt round by `stripe` bytes, or, with 0, is a copy. StorageError where
+  // a file cannot be opened, or is there twice.
   Volume(const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base);
 
   // The same files, spread alike.

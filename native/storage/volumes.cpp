@@ -70,8 +70,8 @@ int64_t Volumes::open(const std::vector<std::filesystem::path>& paths, bool writ
   return *position;
 }
 
-// Takes the volume, or finds the same one open. Nothing if that is about to be closed: it is no use any more, but still their only
-// writer.
+// Takes the volume, or finds the same one open. Nothing if that is about to be closed: it is no use any more, but still their
+// only writer.
 std::optional<int64_t> Volumes::add(std::unique_ptr<Volume>& volume) {
   const std::unique_lock held(mutex_);
   const auto is_closing = [&](const auto& other) { return other->users == 0 && other->is_like(*volume); };
@@ -163,9 +163,9 @@ void Volumes::begin_transfer(Ring& ring, int64_t slot, bool writes) {
 
 Transfer Volumes::transfer_of(int64_t slot, bool writes) const {
   const Move& move = moves_[slot];
-  // Direct I/O moves whole blocks: a read goes past the end of the file, but a write would make the file longer. So the last page
-  // of a file that ends within it is written by way of the system's cache, and with it what the system may keep in one piece:
-  // a direct write that meets a piece of its cache just written to is an error to it (kernel: dio_warn_stale_pagecache).
+  // Direct I/O moves whole blocks: a read goes past the end of the file, but a write would make the file longer. So the last
+  // page of a file that ends within it is written by way of the system's cache, and with it what the system may keep in one
+  // piece: a direct write that meets a piece of its cache just written to is an error to it (kernel: dio_warn_stale_pagecache).
   const StoredFile& file = move.file();
   const int64_t end = file.bytes;
   const bool meets_end = end % frames_.line_bytes != 0 && move.offset / kLargePage == end / kLargePage;
@@ -209,7 +209,8 @@ bool Volumes::ask_another_copy(Ring& ring, int64_t slot, bool writes, uint32_t& 
   return false;
 }
 
-// Whether the page goes to another copy now, or comes from one: a write goes to each, a read to those that are left if it failed.
+// Whether the page goes to another copy now, or comes from one: a write goes to each, a read to those that are left if it
+// failed.
 bool Volumes::Move::is_another_copy_due(Ring& ring, bool writes, uint32_t status) {
   if (!writes && status == 0) return false;
   asked |= uint64_t{1} << member;

@@ -2,8 +2,8 @@
 // several, begins at a page of its own, and its page i is the bytes from i * line_bytes on, whatever lies there: a header, rows
 // that begin in one page and end in the next. A page lies in one file whole, since stripes are whole pages.
 //
-// Where there are copies, a page is read from one, and from another if that fails. It is written to all, one after the other, and
-// has been written when the last has; other pages are on their way to the other copies meanwhile.
+// Where there are copies, a page is read from one, and from another if that fails. It is written to all, one after the other,
+// and has been written when the last has; other pages are on their way to the other copies meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@
 
 namespace hinterland::native {
 
-// A slot's page has come, is written, or could not be: a status is 0, or an error and above that which file of the volume had it.
+// A slot's page has come, is written, or could not be: a status is 0, or an error and above that which file of the volume had
+// it.
 struct Moved {
   int64_t slot;
   bool writes;
@@ -33,8 +34,8 @@ class Volumes {
   Volumes(Rings& rings, const Frames& frames);
   ~Volumes();
 
-  // Where the first byte of a volume of files, or bare devices by their names (bare_device), lies. It stays open until leave() was
-  // called as often. StorageError where a file cannot be opened, another writes it, or stripes are no whole pages.
+  // Where the first byte of a volume of files, or bare devices by their names (bare_device), lies. It stays open until leave()
+  // was called as often. StorageError where a file cannot be opened, another writes it, or stripes are no whole pages.
   int64_t open(const std::vector<std::filesystem::path>& paths, bool writable, uint64_t stripe, uint64_t base);
   // That of a page, or of its first one also if it has none, until leave(). StorageError if it was closed.
   Volume& enter(storage::Page page);
@@ -48,8 +49,8 @@ class Volumes {
   static bool has_room(const Ring& ring, const Volume& volume);
   bool has_room(const Ring& ring, storage::Page page) const;
 
-  // By who has the ring. Begins to move a page to or from a slot's frame: 0; the status of what is over at once; nothing if there
-  // is no room.
+  // By who has the ring. Begins to move a page to or from a slot's frame: 0; the status of what is over at once; nothing if
+  // there is no room.
   std::optional<uint32_t> begin(Ring& ring, Volume& volume, storage::Page page, int64_t slot, bool writes);
   // What a transfer of the ring that has ended makes of the move; nothing if it goes on.
   std::optional<Moved> end(Ring& ring, const Ended& ended);

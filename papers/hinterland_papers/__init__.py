@@ -19,6 +19,6 @@ params.also_told(_core.STRUCTS)
 FOLDER = Path(__file__).resolve().parent.parent
 
 
-def kernel_file(path: str, instances: tuple[str, ...], apart: bool = False) -> KernelFile:
+def kernel_file(path: str, instances: tuple[str, ...], separate_module: bool = False) -> KernelFile:
     """The kernels of a ``.cu`` file, named from this folder on."""
-    return KernelFile(f"hinterland_papers/{path}", instances, apart, beside=FOLDER)
+    return KernelFile(f"hinterland_papers/{path}", instances, separate_module, beside=FOLDER)

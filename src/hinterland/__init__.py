@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # not from .graph or .fullgraph, whose functions and modules 
     from .graph.graph import Graph as Graph
     from .graph.msbfs import MultiBfsResult as MultiBfsResult, multi_source_bfs as multi_source_bfs
     from .graph.pagerank import PagerankResult as PagerankResult, pagerank as pagerank
-    from .graph.prepare import Prepared as Prepared, prepare as prepare
+    from .graph.prepare import ResidentGraph as ResidentGraph, prepare as prepare
     from .graph.reorder import reorder as reorder
     from .graph.sssp import SsspResult as SsspResult, sssp as sssp
     from .graph.sswp import SswpResult as SswpResult, sswp as sswp

@@ -175,7 +175,7 @@ def test_convert_for_being_read_in_place(hinterland, tmp_path, monkeypatch, sour
     status, out, err = hinterland("convert", tmp_path / source, tmp_path / "out.hl", *options)
     assert status == 0 and "lists of in-neighbours are built" in err
     assert json.loads(out)["graph"] == {"vertices": graph.num_vertices, "edges": graph.num_edges}
-    assert loads == {"g.hl": ["storage"], "g.mtx": ["heap"], "packed.hl": ["storage", "heap"]}[source]
+    assert loads == {"g.hl": ["storage"], "g.mtx": ["pageable"], "packed.hl": ["storage", "pageable"]}[source]
     stored = hl.load_graph(tmp_path / "out.hl", "storage", host_budget="64KiB")
     assert stored.is_compressed == (source == "packed.hl")
     for one, other in ((stored, graph), (stored.known_transpose, graph.transpose())):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.cli.info import info
 from hinterland.cli.output import print_table
-from hinterland.cli.query import _shown, query
+from hinterland.cli.query import _repr_of, query
 from hinterland.runtime.errors import ConfigError
 
 pa = pytest.importorskip("pyarrow")
@@ -93,7 +93,7 @@ TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.sampl
 @given(st.lists(TEXTS | st.none(), min_size=1, unique=True))
 @example(["\x85", "\u2028", "\u202e", "\u00a0", "[", "]", "\\[", "[", "'", '"', "\r"])
 def test_no_two_texts_print_alike(texts):
-    lines = printed(print_table, "title", [("k", False)], [[_shown(text)] for text in texts])
+    lines = printed(print_table, "title", [("k", False)], [[_repr_of(text)] for text in texts])
     assert lines[:2] == ["title", " k"]
     assert lines[2 + len(texts) :] == ["", ""]
     assert len(set(lines[2 : 2 + len(texts)])) == len(set(texts))
@@ -125,7 +125,7 @@ def test_texts_that_an_encoding_lacks(monkeypatch):
 def test_a_file_of_an_odd_name_is_described_line_by_line(tmp_path):
     name = str(tmp_path / "a\nvertices  7.el")
     hl.save_graph(hl.from_edges(torch.tensor([0, 1]), torch.tensor([1, 2])), name)
-    lines = printed(info, name, "heap", None, json=False)
+    lines = printed(info, name, "pageable", None, json=False)
     assert [line.split()[0] for line in lines[:4]] == ["file", "format", "file", "vertices"]
     assert repr(name) in lines[0]
 

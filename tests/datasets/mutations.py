@@ -117,7 +117,7 @@ def _damaged_header(content: bytes, rng: random.Random) -> bytes:
 def load(path: Path, rng: random.Random) -> None:
     """Opens it with random options. Nothing but the library's own exceptions may come of it."""
     try:
-        found = hl.datasets.open(path, "heap", symmetrize=rng.random() < 0.3)
+        found = hl.datasets.open(path, "pageable", symmetrize=rng.random() < 0.3)
     except HinterlandError as error:
         assert str(error), "an error without a sentence"
         return

@@ -90,12 +90,12 @@ def test_features_are_a_plain_npy_file(dataset, tmp_path):
 
 def test_placements(dataset, tmp_path):
     hl.datasets.save(dataset, tmp_path / "d")
-    found = hl.datasets.open(tmp_path / "d", {"features": "registered", "indices": "heap"})
-    assert found.features.placement == "registered" and found.graph.placement["indices"] == "heap"
-    assert hl.datasets.open(tmp_path / "d", "heap").features.placement == "heap"
+    found = hl.datasets.open(tmp_path / "d", {"features": "pinned", "indices": "pageable"})
+    assert found.features.placement == "pinned" and found.graph.placement["indices"] == "pageable"
+    assert hl.datasets.open(tmp_path / "d", "pageable").features.placement == "pageable"
     with pytest.raises(ConfigError, match="features are placed in host memory"):
         hl.datasets.open(tmp_path / "d", "gpu")
-    for wrong in ("attic", {"labels": "heap"}, {"features": "attic"}, 5):
+    for wrong in ("attic", {"labels": "pageable"}, {"features": "attic"}, 5):
         with pytest.raises(ConfigError):
             hl.datasets.open(tmp_path / "d", wrong)
 

@@ -1,6 +1,6 @@
-// Attention and its gradients as a warp makes them, several lanes to a head and several entries at a time, against one lane that
-// goes through them one by one (which tests compare with torch): lists of all lengths, also in pieces, heads and channels, with and
-// without each row as its own neighbour. Prints the first seed that goes wrong.
+// Attention and its gradients as a warp makes them, several lanes to a head and several entries at a time, against one lane
+// that goes through them one by one (which tests compare with torch): lists of all lengths, also in pieces, heads and channels,
+// with and without each row as its own neighbour. Prints the first seed that goes wrong.
 #include <cmath>
 #include <cstdio>
 #include <random>
@@ -53,11 +53,13 @@ Case random_case(std::mt19937& random, int wide) {
 }
 
 // All results, of the rows and of the pieces. What no task writes stays 0.
-template <int kWide, int kChunks, Score kScore, Pass kPass>
+template <int kWide, int kChunks, Score kScore, AttentionPass kPass>
 Numbers results(const Case& c, int across, int entries) {
   const int64_t width = c.heads * c.channels, pieces = static_cast<int64_t>(c.piece_rows.size());
   const int64_t read =
-      (kScore == Score::kDot && kPass != Pass::kSource) || (kScore != Score::kGat && kPass == Pass::kSource) ? 2 : 1;
+      (kScore == Score::kDot && kPass != AttentionPass::kSource) || (kScore != Score::kGat && kPass == AttentionPass::kSource)
+          ? 2
+          : 1;
   Numbers out(c.rows * width), second(out), number(c.rows * c.heads);
   Numbers piece_out(pieces * width), piece_second(piece_out), piece_number(pieces * c.heads);
   AttentionParams p{};
@@ -66,13 +68,14 @@ Numbers results(const Case& c, int across, int entries) {
     return RowArray{reinterpret_cast<const char*>(held.data()), columns * static_cast<int64_t>(sizeof(double))};
   };
   p.from = {array(c.from, read * width), {}, c.places, nullptr, 0, 0};
-  p.numbers = {array(c.numbers, (kPass == Pass::kSource ? 3 : 1) * c.heads), {}, c.places, nullptr, 0, 0};
+  p.numbers = {array(c.numbers, (kPass == AttentionPass::kSource ? 3 : 1) * c.heads), {}, c.places, nullptr, 0, 0};
   p.row = c.row.data(), p.gradient = c.gradient.data(), p.number = c.number.data(), p.logarithm = c.logarithm.data();
   p.delta = c.delta.data(), p.vector = c.vector.data(), p.slope = 0.2, p.scale = 0.5, p.loops = c.loops;
   p.heads = c.heads, p.channels = c.channels, p.longest = c.longest, p.pieces = pieces;
   p.piece_rows = c.piece_rows.data(), p.piece_begins = c.piece_begins.data(), p.piece_ends = c.piece_ends.data();
   p.out = out.data(), p.out_number = number.data(), p.piece_out = piece_out.data(), p.piece_number = piece_number.data();
-  if ((kScore == Score::kGatv2 && kPass == Pass::kTarget) || (kScore == Score::kDot && kPass == Pass::kSource))
+  if ((kScore == Score::kGatv2 && kPass == AttentionPass::kTarget) ||
+      (kScore == Score::kDot && kPass == AttentionPass::kSource))
     p.second = second.data(), p.piece_second = piece_second.data();
   p.lanes = across * entries, p.across = across;
   const int64_t tasks = (pieces + c.rows) * c.heads, at_once = Warp::kWidth / p.lanes;
@@ -86,7 +89,7 @@ Numbers results(const Case& c, int across, int entries) {
   return out;
 }
 
-template <Score kScore, Pass kPass>
+template <Score kScore, AttentionPass kPass>
 bool agrees(std::mt19937& random) {
   const int across = 1 << random() % 4, entries = 1 << random() % (6 - __builtin_ctz(across));
   Case c = random_case(random, 2);
@@ -100,8 +103,8 @@ bool agrees(std::mt19937& random) {
 
 template <Score kScore>
 bool all_agree(std::mt19937& random) {
-  return agrees<kScore, Pass::kForward>(random) && agrees<kScore, Pass::kTarget>(random) &&
-         agrees<kScore, Pass::kSource>(random);
+  return agrees<kScore, AttentionPass::kForward>(random) && agrees<kScore, AttentionPass::kTarget>(random) &&
+         agrees<kScore, AttentionPass::kSource>(random);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Rows that threads bring, whichever comes first: each is brought once, to its slot, and the first thread begins where it is told
-// to. Prints the first seed that goes wrong.
+// Rows that threads bring, whichever comes first: each is brought once, to its slot, and the first thread begins where it is
+// told to. Prints the first seed that goes wrong.
 #include <cstdio>
 #include <random>
 #include <vector>

@@ -9,7 +9,7 @@ import torch
 
 import hinterland as hl
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate, world
-from hinterland.fullgraph.rows import dense
+from hinterland.fullgraph.aggregate_launch import dense
 from hinterland.fullgraph.strategies import COLUMNS
 from tests.covering import on_devices
 from tests.graphs import family, skewed

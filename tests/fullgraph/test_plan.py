@@ -10,8 +10,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from hinterland.fullgraph import STRATEGIES, PartitionedGraph, aggregate, plan
+from hinterland.fullgraph.aggregate_launch import RowEntries, compute_type
 from hinterland.fullgraph.reduce import Operation, summed
-from hinterland.fullgraph.rows import Entries, compute_type
 from hinterland.fullgraph.strategies import COLUMNS
 from hinterland.runtime.errors import OutOfMemory
 
@@ -143,7 +143,7 @@ def held_by(run, device):
 
 def pieces(p):
     """The most pieces that lists of a part are cut into."""
-    entries = [one for kept in p.all_kept() if isinstance(kept, list) for one in kept if isinstance(one, Entries)]
+    entries = [one for kept in p.all_kept() if isinstance(kept, list) for one in kept if isinstance(one, RowEntries)]
     cuts = [one.pieces(longest) for one in entries for longest in one.cuts]
     return max((len(cut.rows) for cut in cuts if cut is not None), default=0)
 

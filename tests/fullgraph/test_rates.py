@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from hinterland.fullgraph import plan, rates
-from hinterland.fullgraph.rates import H200, Rates, tile_bytes
+from hinterland.fullgraph.rates import H200, ReadRates, tile_bytes
 from hinterland.fullgraph.strategies import COLUMNS
 
 MEASURED = Path(__file__).parents[2] / "benchmarks" / "results" / "fullgraph-nvidia-h200-x4-2026-11-27.json"
-BY_HAND = Rates(cache=1000.0, cached=100.0, memory=10.0, rows=1.0, entries=50.0, narrow=4.0, wide=8.0, step=0.5)
+BY_HAND = ReadRates(cache=1000.0, cached=100.0, memory=10.0, rows=1.0, entries=50.0, narrow=4.0, wide=8.0, step=0.5)
 
 
 def test_rows_come_from_the_cache_as_far_as_it_holds_them():

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.fullgraph import PartitionedGraph, aggregate, tune, tuner
 from hinterland.fullgraph.aggregate import REDUCES
-from hinterland.fullgraph.rows import _WARP, Entries, Rows, Shape, _form, aggregate_rows
-from hinterland.fullgraph.space import AT_ONCE, LONGEST, ORDER, THREADS, Gpu, Space, Work, _cuts, _pieces, _tiles
+from hinterland.fullgraph.aggregate_launch import _WARP, LaunchShape, PartRows, RowEntries, _form, aggregate_rows
+from hinterland.fullgraph.space import AT_ONCE, LONGEST, ORDER, THREADS, LaunchWork, Space, WarpLimits, _cuts, _pieces, _tiles
 from hinterland.runtime.errors import ConfigError
 from tests.graphs import family
 from tests.ranks import ROOT, run_ranks
 
 from .test_aggregate import close, expected, hub, weighted
 
-H200 = Gpu(132, 2048, 1 << 16)
+H200 = WarpLimits(132, 2048, 1 << 16)
 CLOSE = 1.05  # of the best of all shapes, what the search is to find
 
 
@@ -36,10 +36,10 @@ def space_of(lengths, width, tile=None, dtype=torch.float32):
     """That of an H200 for rows of these lengths."""
     row = width * dtype.itemsize
     tile = tile or row
-    start = Shape(128 if tile <= 128 else 256, 2 if 2 * tile <= 128 else 1, tile)
+    start = LaunchShape(128 if tile <= 128 else 256, 2 if 2 * tile <= 128 else 1, tile)
     pieces = {each: int(_pieces(lengths, each)) for each in LONGEST}
     issued = {each: int((-(-lengths // each) * each).sum()) for each in AT_ONCE}
-    work = Work(len(lengths), int(lengths.sum()), int(lengths.max()), pieces, issued, start, H200)
+    work = LaunchWork(len(lengths), int(lengths.sum()), int(lengths.max()), pieces, issued, start, H200)
     return Space.of([[work]], width, dtype, 1e11)
 
 
@@ -124,7 +124,7 @@ def test_numbers_that_depend_on_each_other_are_gone_round_again():
 def test_what_a_space_has():
     of = SPACES[256]
     assert of.values == {"tile": (128, 256, 512, 1024), "longest": LONGEST, "entries": AT_ONCE, "threads": THREADS}
-    assert not of.left_out and of.start == Shape(256, 1, 1024)
+    assert not of.left_out and of.start == LaunchShape(256, 1, 1024)
     for shape in product(*(of.values[name] for name in ORDER)):
         shape = of.start._replace(**dict(zip(ORDER, shape, strict=True)))
         assert of.allows(shape) == (_form(256, 4, 0, shape.tile).across * shape.entries <= _WARP)
@@ -176,14 +176,14 @@ def rows_of(p, width=8):
 @pytest.fixture
 def longer_is_quicker(monkeypatch):
     """A clock by which a step takes the longer, the shorter its tasks are; gives how often it was asked."""
-    asked, used, real = [], [], Entries.pieces
+    asked, used, real = [], [], RowEntries.pieces
 
     def seconds(p, run, steps=1):
         run()
         asked.append(steps)
         return 1.0 / used[-1]
 
-    monkeypatch.setattr(Entries, "pieces", lambda self, longest: used.append(longest) or real(self, longest))
+    monkeypatch.setattr(RowEntries, "pieces", lambda self, longest: used.append(longest) or real(self, longest))
     monkeypatch.setattr(tuner, "seconds", seconds)
     return asked
 
@@ -207,8 +207,8 @@ def test_a_table_of_what_was_tried(longer_is_quicker):
 
 def test_aggregations_use_it(longer_is_quicker, monkeypatch):
     used = []
-    real = Entries.pieces
-    monkeypatch.setattr(Entries, "pieces", lambda self, longest: used.append(longest) or real(self, longest))
+    real = RowEntries.pieces
+    monkeypatch.setattr(RowEntries, "pieces", lambda self, longest: used.append(longest) or real(self, longest))
     p = parted(hub(symmetrize=True), parts=1)
     for _ in range(2):
         x = rows_of(p).requires_grad_()
@@ -316,14 +316,14 @@ def test_every_shape_gives_the_same(width, dtype, device):
     indptr, indices = graph.indptr.to(device), graph.indices.to(device)
     x = torch.randn(600, width, generator=torch.Generator().manual_seed(3)).to(device, dtype)
     tiles, low = _tiles(width, dtype, width * dtype.itemsize), []
-    wanted = aggregate_rows(Entries(indptr[:-1], indptr[1:], indices), Rows(x), torch.empty_like(x)).double().cpu()
+    wanted = aggregate_rows(RowEntries(indptr[:-1], indptr[1:], indices), PartRows(x), torch.empty_like(x)).double().cpu()
     for shape in (
         product(LONGEST, AT_ONCE, tiles, THREADS) if device.type == "cuda" else product(LONGEST, [1], tiles, THREADS[:1])
     ):
-        entries = Entries(indptr[:-1], indptr[1:], indices)
-        entries.tuned["sum", width, dtype] = Shape(*shape)._asdict()
+        entries = RowEntries(indptr[:-1], indptr[1:], indices)
+        entries.tuned["sum", width, dtype] = LaunchShape(*shape)._asdict()
         for reduce in ("sum", "max"):
-            out = aggregate_rows(entries, Rows(x), torch.empty_like(x), reduce)
+            out = aggregate_rows(entries, PartRows(x), torch.empty_like(x), reduce)
             low.append(out) if reduce == "max" else close(out, wanted, dtype)
     assert all(torch.equal(one, low[0]) for one in low)
 

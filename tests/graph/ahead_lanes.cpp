@@ -1,5 +1,5 @@
-// What warps of a GPU ask for before they read it, by sources that note it: of tasks, just what visit() reads later; of the lists that
-// a loop over vertices reads the beginning of, that. Prints the first seed that goes wrong.
+// What warps of a GPU ask for before they read it, by sources that note it: of tasks, just what visit() reads later; of the
+// lists that a loop over vertices reads the beginning of, that. Prints the first seed that goes wrong.
 #include <algorithm>
 #include <cstdio>
 #include <numeric>
@@ -79,7 +79,7 @@ int64_t edges_of(const Adjacency& lists) {
 
 struct Held {
   std::vector<int64_t> names;
-  HeldLists<Weighted> lists;
+  ListArrays<Weighted> lists;
   HeldFrontier frontier;
 
   Held(const Adjacency& adjacency, std::mt19937& random)

@@ -1,6 +1,6 @@
-// Betweenness centrality as a warp of a GPU computes it, against Brandes' algorithm with a queue and a stack: random graphs with
-// hubs, parallel edges, and edge arrays that begin anywhere within a cache line, and lists about as long as they are cut, plain
-// and packed. Prints the first seed that goes wrong.
+// Betweenness centrality as a warp of a GPU computes it, against Brandes' algorithm with a queue and a stack: random graphs
+// with hubs, parallel edges, and edge arrays that begin anywhere within a cache line, and lists about as long as they are cut,
+// plain and packed. Prints the first seed that goes wrong.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -53,7 +53,7 @@ template <class Graph>
 bool agrees(const Adjacency& neighbours, int start, std::mt19937& random) {
   const int64_t vertices = neighbours.size();
   const int64_t history_size = random() % 2 == 0 ? 2 * vertices + 2 : random() % (vertices + 1);  // room for all levels, or not
-  const HeldLists<Graph> held(neighbours, random() % 40, 0, random());
+  const ListArrays<Graph> held(neighbours, random() % 40, 0, random());
   const Graph graph(held.words);
 
   std::vector<int32_t> levels(vertices, -1);

@@ -56,7 +56,7 @@ bool agrees(const Adjacency& neighbours, int64_t source, std::mt19937& random) {
     }
   }
 
-  const HeldLists<Graph> out(neighbours, random() % 40, 0, random()),
+  const ListArrays<Graph> out(neighbours, random() % 40, 0, random()),
       before(transposed(neighbours), random() % 40, random() % 4, random());
   const Graph graph(out.words), incoming(before.words);
   for (const Graph* in : {static_cast<const Graph*>(nullptr), &incoming}) {

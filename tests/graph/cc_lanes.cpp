@@ -68,7 +68,7 @@ bool agrees(const Adjacency& out, bool symmetric, std::mt19937& random) {
   int64_t count = 0;
   for (int v = 0; v < vertices; ++v) count += labels[v] == static_cast<Id>(v);
 
-  const HeldLists<Graph> forward(out, random() % 40, random() % 4, random()),
+  const ListArrays<Graph> forward(out, random() % 40, random() % 4, random()),
       backward(transposed(out), random() % 40, 0, random());
   const Graph graph(forward.words), incoming(backward.words);
   for (const Graph* other : {static_cast<const Graph*>(nullptr), &incoming, symmetric ? &graph : nullptr})

@@ -74,7 +74,7 @@ def guarded(nbytes: int, touch: bool = True) -> allocator.Buffer:
         release.close()
         raise OutOfMemory(f"{nbytes} bytes asked for")
     end = base + mmap.PAGESIZE + inside
-    return allocator.Buffer(end - -(-nbytes // 8) * 8, nbytes, "heap", release)
+    return allocator.Buffer(end - -(-nbytes // 8) * 8, nbytes, "pageable", release)
 
 
 # --- graphs -----------------------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def budgeted(graph: hl.Graph, device: str) -> None:
     for budget in ("64KiB", "1MiB", None):
         with hl.prepare(graph, budget, device=device, algorithms=("bfs", "cc", "sssp"), weighted=True) as held:
             for view in {held.out, held.incoming} - {None}:
-                for keep, room in (("heads", 1 << 20), ("offsets", 1 << 20), ("edges", 24 << 10)):
+                for keep, room in (("prefix", 1 << 20), ("offsets", 1 << 20), ("edges", 24 << 10)):
                     plan = GraphPlan(room, weighted=True)
                     getattr(plan, f"keep_{keep}")(view)
                     plan.apply()
@@ -290,7 +290,7 @@ def scanned(graph: hl.Graph, device: str) -> None:
 def described(graph: hl.Graph, device: str) -> None:
     repr(graph), graph.num_isolated, graph.nbytes, graph.weight_range, graph.degrees(), graph.num_edges
     graph.without_weights().num_edges  # noqa: B018
-    graph.to_outer(torch.arange(VERTICES), vertices=True), graph.to_inner(torch.arange(VERTICES)), graph.has_sorted_lists
+    graph.to_original(torch.arange(VERTICES), vertices=True), graph.to_internal(torch.arange(VERTICES)), graph.has_sorted_lists
 
 
 def restored_labels(graph: hl.Graph, device: str) -> None:
@@ -427,7 +427,7 @@ def run(form: Form, operation: Operation, name: str, kind: str) -> str:
 def main(operations: dict[str, Operation], device: str, every: int, only: str | None = None, first: int = 0) -> int:
     """Runs every ``every``-th combination, from the ``first`` on; prints each before it runs, and how it ended."""
     if device == "cpu":
-        allocator._heap = guarded
+        allocator._pageable = guarded
     _core.set_num_threads(2)
     wrong = 0
     for form in FORMS if only is None else [only]:

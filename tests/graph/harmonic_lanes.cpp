@@ -41,7 +41,7 @@ bool finds(unsigned seed) {
   std::mt19937 random(seed);
   const HubGraph hubs = random_hubs(random, seed);
   const int64_t vertices = hubs.lists.size();
-  const HeldLists<Graph> out(hubs.lists, random() % 40, 0, random()),
+  const ListArrays<Graph> out(hubs.lists, random() % 40, 0, random()),
       in(transposed(hubs.lists), random() % 40, random() % 4, random());
   const Graph graph(out.words), incoming(in.words);
   std::vector<int64_t> batches[2];

@@ -1,6 +1,6 @@
 // Multi-source search as a warp of a GPU does it, against queues: random graphs with hubs, gaps, empty lists and edge arrays
-// that begin anywhere within a cache line, and lists about as long as they are cut, plain and packed. Prints the first seed that
-// goes wrong.
+// that begin anywhere within a cache line, and lists about as long as they are cut, plain and packed. Prints the first seed
+// that goes wrong.
 #include <algorithm>
 #include <cstdio>
 #include <queue>
@@ -37,7 +37,7 @@ Adjacency random_graph(std::mt19937& random) {
 template <class Graph, class Mask>
 bool agrees(const Adjacency& neighbours, int start, std::mt19937& random) {
   const int64_t vertices = neighbours.size(), count = 1 + random() % (start < 0 ? 8 * sizeof(Mask) : 8);
-  const HeldLists<Graph> out(neighbours, random() % 40, 0, random()),
+  const ListArrays<Graph> out(neighbours, random() % 40, 0, random()),
       in(transposed(neighbours), random() % 40, random() % 4, random());
   const Graph graph(out.words), incoming(in.words);
 

@@ -64,7 +64,7 @@ bool agrees(unsigned seed) {
   for (Real& share : personal) share = static_cast<Real>(share / all);
   const std::vector<double> uniform(vertices, 1.0 / vertices);
 
-  const HeldLists<Graph> forward(out, random() % 40, 0, random()), backward(transposed(out), random() % 40, 0, random());
+  const ListArrays<Graph> forward(out, random() % 40, 0, random()), backward(transposed(out), random() % 40, 0, random());
   const Graph graph(forward.words), incoming(symmetric ? forward.words : backward.words);
   const graph::PagerankOptions options{0.2, sizeof(Real) == 4 ? 1e-5 : 1e-7};  // a few iterations show what goes wrong
   const Real* shares = random() % 2 ? personal.data() : nullptr;

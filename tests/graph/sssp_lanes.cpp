@@ -61,7 +61,7 @@ bool agrees(const Lists<typename Graph::Weight>& lists, int64_t source, const st
   std::vector<Weight> weights;
   for (int64_t v = 0; v < vertices; ++v)
     for (const Out<Weight>& out : lists[v]) neighbours[v].push_back(out.to), weights.push_back(out.weight);
-  const HeldLists<Graph> held(neighbours, random() % 40, 0, random(), weights);
+  const ListArrays<Graph> held(neighbours, random() % 40, 0, random(), weights);
   const Graph graph(held.words);
 
   std::vector<Key> expected(vertices, Policy::kUnset);

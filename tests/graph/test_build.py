@@ -223,10 +223,10 @@ def test_wrong_options_get_a_sentence():
 @pytest.mark.parametrize("duplicates", [False, True])
 def test_arrays_go_where_they_are_placed(duplicates):
     src, dst, weights = random_edges(1000, 5000)
-    place = {"indptr": "gpu", "indices": "mapped", "weights": "registered"}
+    place = {"indptr": "gpu", "indices": "managed", "weights": "pinned"}
     graph = from_edges(src, dst, weights, placement=place, remove_duplicates=duplicates)
     assert graph.placement == place
-    plain = from_edges(src, dst, weights, placement="heap", remove_duplicates=duplicates)
+    plain = from_edges(src, dst, weights, placement="pageable", remove_duplicates=duplicates)
     for name in place:
         assert torch.equal(graph.array(name, "cuda").cpu(), plain.array(name))
         assert torch.equal(graph.array(name, "cpu"), plain.array(name))

@@ -199,12 +199,12 @@ def test_vertices_without_lists_are_not_visited():
 @pytest.mark.parametrize("edges", [4, 16, 32])
 def test_ten_bytes_of_state_a_vertex(vertices, edges):
     """By the layout alone, result included."""
-    graph = SimpleNamespace(num_vertices=vertices, num_edges=edges * vertices, outer=None)
+    graph = SimpleNamespace(num_vertices=vertices, num_edges=edges * vertices, original_ids=None)
     assert cc_module.ALGORITHM.state_bytes(graph) <= 10 * vertices
 
 
 def test_ten_bytes_of_state_a_vertex_of_a_reordered_graph():
-    graph = SimpleNamespace(num_vertices=1 << 30, num_edges=32 << 30, outer=object())
+    graph = SimpleNamespace(num_vertices=1 << 30, num_edges=32 << 30, original_ids=object())
     assert cc_module.ALGORITHM.state_bytes(graph) <= 10 << 30
 
 

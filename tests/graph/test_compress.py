@@ -49,7 +49,7 @@ def lists(draw):
     neighbors = random.integers(0, near, sum(degrees)) + draw(st.integers(0, vertices - near))
     weights = torch.from_numpy(random.integers(-100, 100, sum(degrees)).astype(np.int32)) if draw(st.booleans()) else None
     indptr = torch.from_numpy(np.cumsum([0, *degrees]))
-    return hl.Graph(indptr, torch.from_numpy(neighbors), weights, placement="heap")
+    return hl.Graph(indptr, torch.from_numpy(neighbors), weights, placement="pageable")
 
 
 @given(graph=lists())
@@ -118,12 +118,12 @@ def test_a_graph_says_what_it_is():
 
 
 def test_placement_follows_the_plain_arrays():
-    graph = hl.generate("uniform", scale=8, placement="heap")
-    packed = hl.compress(graph, placement={"indptr": "heap", "indices": "heap"})
-    assert set(packed.placement.values()) == {"heap"}
+    graph = hl.generate("uniform", scale=8, placement="pageable")
+    packed = hl.compress(graph, placement={"indptr": "pageable", "indices": "pageable"})
+    assert set(packed.placement.values()) == {"pageable"}
     assert packed.array("indptr").data_ptr() == graph.indptr.data_ptr()  # shared, not copied
     with pytest.raises(ConfigError, match="packed"):
-        hl.compress(graph, placement={"packed": "heap"})
+        hl.compress(graph, placement={"packed": "pageable"})
 
 
 @pytest.mark.gpu
@@ -181,8 +181,8 @@ def test_a_search_of_compressed_lists_within_a_budget(budget):
 def test_first_neighbours_are_the_heads_of_the_lists(graph, count):
     packed = hl.compress(graph)
     rows = [row.tolist() for row in packed.indices.split(packed.degrees().tolist())]
-    heads = [[row[j] if j < len(row) else -1 for row in rows] for j in range(count)]
-    assert packed.neighbor_lists.packed_lists().first_neighbors(count).tolist() == heads
+    adjacency_prefix = [[row[j] if j < len(row) else -1 for row in rows] for j in range(count)]
+    assert packed.neighbor_lists.packed_lists().first_neighbors(count).tolist() == adjacency_prefix
 
 
 def test_a_list_damaged_in_memory_is_reported():
@@ -193,7 +193,7 @@ def test_a_list_damaged_in_memory_is_reported():
 
 
 def unified(tensor: torch.Tensor) -> UnifiedTensor:
-    return UnifiedTensor.from_tensor(tensor, placement="heap")
+    return UnifiedTensor.from_tensor(tensor, placement="pageable")
 
 
 @given(data=st.data())
@@ -238,7 +238,7 @@ def test_our_files_keep_the_form_and_the_order(graph, reorder, compressed, tmp_p
     graph = graph if reorder is None else hl.reorder(graph, reorder)
     graph = hl.compress(graph) if compressed else graph
     hl.save_graph(graph, path)
-    found = hl.load_graph(path, "heap")
+    found = hl.load_graph(path, "pageable")
     assert found.is_compressed == compressed and set(found.placement) == set(graph.placement)
     assert all(torch.equal(found.array(name), graph.array(name)) for name in graph.placement)
     assert (found.order is None) == (reorder is None) and (reorder is None or torch.equal(found.order, graph.order))
@@ -259,7 +259,7 @@ def test_every_damaged_byte_of_a_file_is_found(tmp_path):
     for at in [*range(0, 100, 7), *range(100, len(whole), 499)]:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x41]) + whole[at + 1 :])
         try:
-            found = hl.load_graph(path, "heap")
+            found = hl.load_graph(path, "pageable")
         except FormatError:
             continue
         assert at >= 4096 and torch.equal(found.indices, hl.load_graph(path).indices)  # padding between sections

@@ -293,11 +293,11 @@ def test_weights_that_paths_cannot_have(device, form):
 
 def test_the_user_reads_his_own_numbers_in_errors(device):
     graph = hl.compress(path_of(torch.tensor([2**31 - 1] * 3, dtype=torch.int32)), reorder="rcm")
-    assert graph.to_inner(2) != 2
+    assert graph.to_internal(2) != 2
     with pytest.raises(GraphError, match="distance of vertex 2 exceeds"):
         hl.sssp(graph, 0, device=device)
     plain = hl.reorder(path_of(torch.tensor([1, 1, 1])), "rcm")
-    plain.indices[int(plain.indptr[int(plain.to_inner(2))])] = 77
+    plain.indices[int(plain.indptr[int(plain.to_internal(2))])] = 77
     for run in (hl.bfs, hl.sssp):
         with pytest.raises(GraphError, match="neighbour list of vertex 2 is broken"):
             run(plain, 0, device=device)

@@ -311,7 +311,7 @@ def test_a_graph_gets_the_weights_that_it_would_have_been_generated_with():
 
 def test_random_weights_do_not_depend_on_direction_or_multiplicity(device):
     src, dst = torch.tensor([0, 0, 1, 1, 2, 2, 2]), torch.tensor([1, 1, 0, 2, 2, 0, 1])
-    given = random_weights(from_edges(src, dst), "int32", 5, placement="gpu" if device.type == "cuda" else "heap").weights
+    given = random_weights(from_edges(src, dst), "int32", 5, placement="gpu" if device.type == "cuda" else "pageable").weights
     assert given.device.type == device.type
     one, two, back, out, _, into, _ = given.tolist()  # of 0-1, 0-1, 1-0, 1-2, 2-0, 2-1, 2-2
     assert one == two == back and out == into
@@ -445,7 +445,7 @@ def faked(monkeypatch):
         monkeypatch.setattr(
             gpu_module._Filling, "append", lambda self, part: (lengths.append(part.numel()), fill(self, part))[1]
         )
-        return gpu_module.on_gpu(recipe(kind, **sizes), weights, "heap", torch.device("cpu")), lengths
+        return gpu_module.on_gpu(recipe(kind, **sizes), weights, "pageable", torch.device("cpu")), lengths
 
     return make
 
@@ -480,7 +480,7 @@ def test_the_plan_keeps_to_the_free_memory():
     def plan(scale, weights, place, free):
         return gpu_module._piece_size(recipe("kronecker", scale), weights, place, int(free * 2**30))
 
-    host, gpu = placements("heap"), dict.fromkeys(("indptr", "indices", "weights"), "gpu")
+    host, gpu = placements("pageable"), dict.fromkeys(("indptr", "indices", "weights"), "gpu")
     assert plan(25, None, host, 140) == 1 << 28
     assert 1 << 20 <= plan(25, None, host, 12) < 1 << 28
     assert plan(25, None, host, 0.4) is None
@@ -498,16 +498,16 @@ def test_the_plan_keeps_to_the_free_memory():
 )
 def test_cpu_and_gpu_make_the_same_graph(kind, sizes, weights):
     for seed in (1, 2**63 + 5):
-        on_cpu = generate(kind, **sizes, seed=seed, weights=weights, device="cpu", placement="heap")
+        on_cpu = generate(kind, **sizes, seed=seed, weights=weights, device="cpu", placement="pageable")
         on_gpu = generate(kind, **sizes, seed=seed, weights=weights, device="cuda")
         assert digest(on_cpu) == digest(on_gpu)
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("place", ["gpu", "host", "mapped", "registered", "heap"])
+@pytest.mark.parametrize("place", ["gpu", "host", "managed", "pinned", "pageable"])
 def test_gpu_pieces_and_placements(place, monkeypatch):
     monkeypatch.setattr(gpu_module, "_piece_size", lambda *args: 50_000)
-    on_cpu = generate("kronecker", scale=13, weights=True, device="cpu", placement="heap")
+    on_cpu = generate("kronecker", scale=13, weights=True, device="cpu", placement="pageable")
     on_gpu = generate("kronecker", scale=13, weights=True, device="cuda", placement=place)
     assert place in ("host", *on_gpu.placement.values())
     assert digest(on_cpu) == digest(on_gpu)

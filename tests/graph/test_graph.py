@@ -57,9 +57,9 @@ def test_neighbors_widen_only_past_two_to_the_31():
 
 
 def test_a_unified_tensor_of_the_right_type_is_not_copied():
-    indptr = UnifiedTensor.from_tensor(torch.tensor([0, 1, 2]), placement="heap")
-    indices = UnifiedTensor.from_tensor(torch.tensor([1, 0], dtype=torch.int32), placement="heap")
-    wide = UnifiedTensor.from_tensor(torch.tensor([1, 0]), placement="heap")
+    indptr = UnifiedTensor.from_tensor(torch.tensor([0, 1, 2]), placement="pageable")
+    indices = UnifiedTensor.from_tensor(torch.tensor([1, 0], dtype=torch.int32), placement="pageable")
+    wide = UnifiedTensor.from_tensor(torch.tensor([1, 0]), placement="pageable")
     graph = Graph(indptr, indices)
     assert graph.indptr.data_ptr() == indptr.cpu().data_ptr()
     assert graph.indices.data_ptr() == indices.cpu().data_ptr()
@@ -126,7 +126,7 @@ def test_gpu_placement_without_a_gpu_is_host_memory():
     """So a program that places arrays on the GPU runs on a machine without one, with the same answers."""
     plain = small()
     mixed, whole = small(placement={"indptr": "gpu", "indices": "host"}), small(placement="gpu")
-    assert set(mixed.placement.values()) == set(whole.placement.values()) == {"heap"}
+    assert set(mixed.placement.values()) == set(whole.placement.values()) == {"pageable"}
     for graph in (mixed, whole, from_edges(torch.tensor([0, 1]), torch.tensor([1, 2]), placement="gpu").transpose()):
         assert graph.indices.device.type == "cpu"
     assert torch.equal(mixed.indices, plain.indices) and torch.equal(whole.indptr, plain.indptr)
@@ -187,7 +187,7 @@ def pickled(graph: Graph) -> Graph:
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, pickled, saved])
 @pytest.mark.parametrize("form", [lambda g: g, lambda g: hl.reorder(g, "degree"), hl.compress])
-@pytest.mark.parametrize("placement", ["heap", "registered", "host", {"indices": "registered", "indptr": "heap"}])
+@pytest.mark.parametrize("placement", ["pageable", "pinned", "host", {"indices": "pinned", "indptr": "pageable"}])
 def test_a_copy_is_the_same_graph_in_the_same_places(copied, form, placement):
     for first in (small(placement=placement), Graph(torch.tensor([0, 1, 2]), torch.tensor([1, 0]), directed=False)):
         first.labels = ["a", "ä", ("b", 1)][: first.num_vertices]
@@ -244,7 +244,7 @@ def test_a_graph_on_storage_without_edges_is_one_too(tmp_path):
 
 
 def test_a_graph_goes_to_a_process_that_is_spawned(tmp_path):
-    """Of registered memory it is the same memory, of a file the same file; heap memory belongs to one process."""
+    """Of pinned memory it is the same memory, of a file the same file; pageable memory belongs to one process."""
     hl.save_graph(small(), tmp_path / "g.hl")
     (tmp_path / "child.py").write_text(
         "def look(graphs, done):\n"
@@ -259,9 +259,9 @@ from child import look
 import hinterland as hl
 if __name__ == "__main__":
     mp = multiprocessing.get_context("spawn")
-    graph = hl.load_graph({str(tmp_path / "g.hl")!r}, "registered")
+    graph = hl.load_graph({str(tmp_path / "g.hl")!r}, "pinned")
     graph.labels = ["a", "b", "c"]
-    stored = hl.load_graph({str(tmp_path / "g.hl")!r}, {{"indptr": "registered", "indices": "storage", "weights": "storage"}})
+    stored = hl.load_graph({str(tmp_path / "g.hl")!r}, {{"indptr": "pinned", "indices": "storage", "weights": "storage"}})
     done = mp.Queue()
     child = mp.Process(target=look, args=([graph, stored], done))
     child.start()
@@ -270,14 +270,14 @@ if __name__ == "__main__":
     print(child.exitcode, graph.weights.tolist())
 """)
     said = forked.run(main)
-    places = dict.fromkeys(("indptr", "indices", "weights"), "registered")
-    stored = {"indptr": "registered", "indices": "storage", "weights": "storage"}
+    places = dict.fromkeys(("indptr", "indices", "weights"), "pinned")
+    stored = {"indptr": "pinned", "indices": "storage", "weights": "storage"}
     assert said.stdout.splitlines() == [
         str([([1, 2, 0], [1.0, 3.0, 5.0], ["a", "b", "c"], places), ([1, 2, 0], [0.5, 1.5, 2.5], None, stored)]),
         "0 [1.0, 3.0, 5.0]",
     ]
-    with pytest.raises(ConfigError, match="heap memory belongs to one process.*placement='registered'"):
-        multiprocessing.reduction.ForkingPickler.dumps(small(placement="heap"))
+    with pytest.raises(ConfigError, match="pageable memory belongs to one process.*placement='pinned'"):
+        multiprocessing.reduction.ForkingPickler.dumps(small(placement="pageable"))
 
 
 def test_a_prepared_graph_stays_in_its_process():
@@ -291,11 +291,11 @@ def test_a_prepared_graph_stays_in_its_process():
 @pytest.mark.parametrize("place", arrays.PLACEMENTS)
 def test_every_placement_holds_the_same_graph(place):
     graph = small(placement=place)
-    on_cpu = small(placement="heap")
+    on_cpu = small(placement="pageable")
     assert place in ("host", *graph.placement.values())
     for name in arrays.NAMES:
         assert torch.equal(graph.array(name, "cpu"), on_cpu.array(name))
-        if place != "heap":
+        if place != "pageable":
             assert graph.array(name, "cuda").is_cuda
             assert torch.equal(graph.array(name, "cuda").cpu(), on_cpu.array(name))
     assert graph.indices.is_cuda is (place == "gpu")
@@ -347,7 +347,7 @@ def test_arguments_of_another_kind_get_a_sentence(make):
 )
 @pytest.mark.parametrize("vertices", [None, 2**31])
 def test_whether_lists_ascend_is_known(offsets, neighbors, ascends, vertices, device, monkeypatch):
-    place = "gpu" if device.type == "cuda" else "heap"
+    place = "gpu" if device.type == "cuda" else "pageable"
     monkeypatch.setattr(arrays, "GPU_CHUNK", 2)
     if vertices:
         monkeypatch.setattr(arrays, "index_dtype", lambda count: torch.int64)

@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import passes
-from hinterland.graph.rows import edge_list
+from hinterland.graph.edge_list import edge_list
 
 from .cases import RECORDS, call
 

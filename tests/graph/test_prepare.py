@@ -12,8 +12,8 @@ import torch
 import hinterland as hl
 from hinterland.graph import algorithms
 from hinterland.graph.algorithms import Algorithm, named, state_bytes
+from hinterland.graph.device_graph import WORDS_BYTES, DeviceGraph, _offset_type, allocated, page_sums
 from hinterland.graph.plan import GraphPlan, plan_graph
-from hinterland.graph.view import WORDS_BYTES, View, _offset_type, allocated, page_sums
 from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import ConfigError
 
@@ -74,7 +74,7 @@ def test_pages_are_kept_by_scores_within_the_room(graph, form, weighted):
     cold = torch.zeros(graph.num_vertices, dtype=torch.float64)
     cold[graph.indptr[1:] > graph.num_edges // 2] = 1  # the later half of the lists
     for room in (0, 100, 4096 + 512, 8192 + 512, 9000, 13_000, 1 << 22):
-        view = View(graph.neighbor_lists, torch.device("cpu"))
+        view = DeviceGraph(graph.neighbor_lists, torch.device("cpu"))
         expected = graph.num_edges if (whole := view.edge_bytes(weighted)) <= room else 0
         count = view.pages_within(room, weighted)
         plan = GraphPlan(room, weighted)
@@ -89,10 +89,10 @@ def test_pages_are_kept_by_scores_within_the_room(graph, form, weighted):
             assert count == 0 or count > view.num_pages // 2 or bool(kept.nonzero().min() > view.edges.numel() // 3)
 
 
-def planned(view, room, heads=False):
-    """The plan that keeps offsets or heads of a view, as far as there is room, once it is carried out."""
+def planned(view, room, adjacency_prefix=False):
+    """The plan that keeps offsets or prefixes of a view, as far as there is room, once it is carried out."""
     plan = GraphPlan(room)
-    (plan.keep_heads if heads else plan.keep_offsets)(view)
+    (plan.keep_prefix if adjacency_prefix else plan.keep_offsets)(view)
     plan.apply()
     return plan
 
@@ -104,9 +104,12 @@ def test_scores_that_cannot_be_used_are_refused(graph):
 
 
 @pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
-def test_offsets_and_heads_are_kept_as_narrow_as_they_can_be(graph, form):
+def test_offsets_and_prefixes_are_kept_as_narrow_as_they_can_be(graph, form):
     graph = form(graph)
-    wide, narrow = View(graph.neighbor_lists, torch.device("cpu")), View(graph.neighbor_lists, torch.device("cpu"))
+    wide, narrow = (
+        DeviceGraph(graph.neighbor_lists, torch.device("cpu")),
+        DeviceGraph(graph.neighbor_lists, torch.device("cpu")),
+    )
     size = (1 + graph.is_compressed) * allocated(4 * (graph.num_vertices + 1))
     assert planned(narrow, size - 1).left == size - 1 and narrow.offsets.dtype == torch.int64 and narrow.held == 0
     assert planned(narrow, size).left == 0 and narrow.held == size
@@ -116,17 +119,17 @@ def test_offsets_and_heads_are_kept_as_narrow_as_they_can_be(graph, form):
     for view in (wide, narrow):
         assert torch.equal(view.degrees(torch.empty(graph.num_vertices, dtype=torch.float64)), graph.degrees().double())
     for view in (wide, narrow):
-        planned(view, 1 << 20, heads=True)
-    assert torch.equal(wide.heads, narrow.heads)
+        planned(view, 1 << 20, adjacency_prefix=True)
+    assert torch.equal(wide.adjacency_prefix, narrow.adjacency_prefix)
     for v in (0, 1, 77, 255):
         first = graph.indices[graph.indptr[v] : graph.indptr[v + 1]][:4].tolist()
-        assert narrow.heads[:, v].tolist() == first + [-1] * (4 - len(first))
+        assert narrow.adjacency_prefix[:, v].tolist() == first + [-1] * (4 - len(first))
 
 
 @pytest.mark.parametrize("form", [lambda graph: graph, hl.compress])
 def test_a_plan_copies_nothing_and_says_what_it_found_room_for(form):
     graph = form(hl.generate("kronecker", scale=11, edge_factor=8, seed=1, device="cpu", weights=True))
-    view = View(graph.neighbor_lists, torch.device("cpu"))
+    view = DeviceGraph(graph.neighbor_lists, torch.device("cpu"))
     offsets, whole = view.offsets_bytes, view.edge_bytes(True)
     for room, said in (
         (0, "read where they lie"),
@@ -134,7 +137,7 @@ def test_a_plan_copies_nothing_and_says_what_it_found_room_for(form):
         (offsets + whole - 1, "pages of"),
         (1 << 30, "all edges"),
     ):
-        view, plan = View(graph.neighbor_lists, torch.device("cpu")), GraphPlan(room, weighted=True)
+        view, plan = DeviceGraph(graph.neighbor_lists, torch.device("cpu")), GraphPlan(room, weighted=True)
         kept = plan.of(view)
         plan.keep_offsets(view)
         plan.keep_edges(view)
@@ -148,12 +151,12 @@ def test_a_plan_copies_nothing_and_says_what_it_found_room_for(form):
 @pytest.mark.parametrize("incoming_only", [False, True])
 def test_a_plan_keeps_the_lists_that_an_algorithm_reads(searching, incoming_only):
     graph = hl.from_edges(torch.arange(4000) % 50, torch.arange(4000) % 77)
-    out, incoming = (View(g.neighbor_lists, torch.device("cpu")) for g in (graph, graph.transpose()))
+    out, incoming = (DeviceGraph(g.neighbor_lists, torch.device("cpu")) for g in (graph, graph.transpose()))
     wanted = [Algorithm("new", lambda graph: 0, searching, incoming_only)]
-    room = 2 * out.offsets_bytes + incoming.heads_bytes(1)
+    room = 2 * out.offsets_bytes + incoming.prefix_bytes(1)
     kept = plan_graph(room, out, incoming, None, wanted, weighted=False, many_runs=True).kept
     assert kept[out].offsets and kept[incoming].offsets == (searching or incoming_only)
-    assert kept[incoming].heads == searching and kept[out].heads == 0
+    assert kept[incoming].prefix_length == searching and kept[out].prefix_length == 0
     kept = plan_graph(1 << 30, out, incoming, None, wanted, weighted=False, many_runs=True).kept
     assert kept[out].whole == (not incoming_only) and kept[incoming].whole == (searching or incoming_only)
 
@@ -202,16 +205,16 @@ def test_kept_offsets_take_four_bytes_a_vertex(form):
 @pytest.mark.gpu
 @pytest.mark.parametrize("scale", [12, 17, 20])
 @pytest.mark.parametrize("name", ["bfs", "cc"])
-def test_heads_are_fetched_within_the_budget(name, scale):
+def test_prefixes_are_fetched_within_the_budget(name, scale):
     graph = hl.generate("uniform", scale=scale, edge_factor=4, seed=1)
-    # Results stay on the GPU before heads are kept there.
+    # Results stay on the GPU before prefixes are kept there.
     vertices, needed = graph.num_vertices, named([name])[0].ample(graph) + 2 * allocated(WORDS_BYTES)
-    room = allocated(4 * (vertices + 1)) + allocated(2 * 4 * vertices)  # offsets and two heads
+    room = allocated(4 * (vertices + 1)) + allocated(2 * 4 * vertices)  # offsets and two prefixes
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     with hl.prepare(graph, gpu_budget=needed + room, algorithms=name) as prepared:
-        assert prepared.out.offsets.dtype == torch.uint32 and len(prepared.incoming.heads) == 2
+        assert prepared.out.offsets.dtype == torch.uint32 and len(prepared.incoming.adjacency_prefix) == 2
         assert torch.cuda.max_memory_allocated() - before <= needed + room
 
 

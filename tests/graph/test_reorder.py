@@ -130,27 +130,30 @@ def test_random_weights_do_not_depend_on_the_order(directed):
 
 def test_values_lead_back():
     graph = hl.generate("kronecker", scale=7)
-    inner = hl.compress(graph, reorder="degree")
+    internal = hl.compress(graph, reorder="degree")
     degrees = graph.degrees()
-    assert not torch.equal(inner.degrees(), degrees) and torch.equal(inner.to_outer(inner.degrees()), degrees)
-    assert torch.equal(inner.to_outer(torch.stack([inner.degrees()] * 2)), torch.stack([degrees] * 2))
+    assert not torch.equal(internal.degrees(), degrees) and torch.equal(internal.to_original(internal.degrees()), degrees)
+    assert torch.equal(internal.to_original(torch.stack([internal.degrees()] * 2)), torch.stack([degrees] * 2))
     last = torch.stack([row.max() if len(row) else torch.tensor(-1) for row in graph.indices.split(degrees.tolist())])
-    own = inner.to_inner(last.clamp(min=0)).masked_fill(last < 0, -1)[inner.order]
-    assert torch.equal(inner.to_outer(own, vertices=True), last.long())
-    assert torch.equal(inner.order[inner.to_inner(torch.arange(128))], torch.arange(128))
-    assert graph.to_outer(degrees) is degrees
-    assert graph.to_inner(torch.tensor([3, 1])).tolist() == [3, 1]
+    own = internal.to_internal(last.clamp(min=0)).masked_fill(last < 0, -1)[internal.order]
+    assert torch.equal(internal.to_original(own, vertices=True), last.long())
+    assert torch.equal(internal.order[internal.to_internal(torch.arange(128))], torch.arange(128))
+    assert graph.to_original(degrees) is degrees
+    assert graph.to_internal(torch.tensor([3, 1])).tolist() == [3, 1]
 
 
 def test_an_order_stays_one_when_a_gpu_has_read_it():
     order = Order(torch.randperm(50, generator=torch.Generator().manual_seed(1)))
-    outer, inner = order.outer.clone(), order.inner.clone()
-    tables = order._outer_table, order._inner_table  # as a GPU's first lookups make them
+    original, internal = order.original_ids.clone(), order.internal_ids.clone()
+    tables = order._original_table, order._internal_table  # as a GPU's first lookups make them
     for one in (order, copy.deepcopy(order)):
-        assert torch.equal(one.outer, outer) and torch.equal(one.inner, inner)
-        assert one.outer_on(torch.device("cpu"), 1) is one.outer and one.inner_on(torch.device("cpu"), 1) is one.inner
-    assert order.outer.data_ptr() == tables[0].cpu().data_ptr()  # not kept twice
-    assert order.inner.data_ptr() == tables[1].cpu().data_ptr()
+        assert torch.equal(one.original_ids, original) and torch.equal(one.internal_ids, internal)
+        assert (
+            one.original_ids_on(torch.device("cpu"), 1) is one.original_ids
+            and one.internal_ids_on(torch.device("cpu"), 1) is one.internal_ids
+        )
+    assert order.original_ids.data_ptr() == tables[0].cpu().data_ptr()  # not kept twice
+    assert order.internal_ids.data_ptr() == tables[1].cpu().data_ptr()
 
 
 def test_what_is_refused():
@@ -158,11 +161,11 @@ def test_what_is_refused():
     with pytest.raises(ConfigError, match="'spectral' is none of degree, bfs, rcm"):
         hl.reorder(graph, "spectral")
     with pytest.raises(IndexOutOfRange, match="vertex 16 is not in the graph"):
-        graph.to_inner(torch.tensor([0, 16]))
+        graph.to_internal(torch.tensor([0, 16]))
     with pytest.raises(ConfigError, match="whole numbers"):
-        graph.to_inner(torch.tensor([0.5]))
+        graph.to_internal(torch.tensor([0.5]))
     with pytest.raises(ConfigError, match="16 vertices"):
-        graph.to_outer(torch.zeros(3))
+        graph.to_original(torch.zeros(3))
     with pytest.raises(GraphError, match=r"order\[1\] is 9"):
         checked(torch.tensor([0, 9, 1]), 3)
     with pytest.raises(GraphError, match="leaves out vertex 2"):

@@ -11,7 +11,7 @@ import torch
 
 import hinterland as hl
 from hinterland.graph import verify_weighted_pagerank, weighted_pagerank
-from hinterland.graph.spmv import Adjacency
+from hinterland.graph.spmv import AdjacencyMatrix
 from hinterland.runtime.errors import ConfigError, VerificationError
 
 from ..graphs import skewed
@@ -46,9 +46,9 @@ def test_products_are_scipy_own(device, form, dtype, directed, tmp_path):
     graph = weighted(dtype or torch.int32, directed)
     expected = (graph if dtype else graph.without_weights()).to_scipy().astype(float)
     x = torch.rand(710, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) - 0.5
-    matrix = Adjacency(FORMS[form](graph, tmp_path), dtype is not None, device=device)
+    matrix = AdjacencyMatrix(FORMS[form](graph, tmp_path), dtype is not None, device=device)
     for product, oracle in ((matrix.times, expected), (matrix.transposed_times, expected.T)):
-        found = matrix.outer(product(matrix.inner(x))).cpu().numpy()
+        found = matrix.to_original(product(matrix.to_internal(x))).cpu().numpy()
         np.testing.assert_allclose(found, oracle @ x.numpy(), rtol=1e-12, atol=1e-9)
 
 

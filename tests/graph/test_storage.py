@@ -60,7 +60,7 @@ def test_what_it_says(graph: hl.Graph, file: Path) -> None:
     assert torch.equal(stored.array("indices"), graph.indices)
 
 
-@pytest.mark.parametrize("placement", ["storage", {"indices": "storage", "weights": "heap"}, {"weights": "storage"}])
+@pytest.mark.parametrize("placement", ["storage", {"indices": "storage", "weights": "pageable"}, {"weights": "storage"}])
 @pytest.mark.parametrize("name", RUNS)
 def test_results_are_those_of_host_memory(graph: hl.Graph, tmp_path: Path, name: str, placement) -> None:
     stored = on_storage(graph, tmp_path / "g.hl", 64 << 10, 4096, placement)

@@ -44,7 +44,7 @@ bool agrees(unsigned seed) {
     values[v] = random() % 3 == 0 ? 0 : random() % 40 == 0 ? -INFINITY : static_cast<double>(random()) / 1e9;
     for (int u : lists[v]) expected[u] += values[v];
   }
-  const HeldLists<Graph> held(lists, random() % 40, 0, random());
+  const ListArrays<Graph> held(lists, random() % 40, 0, random());
   const Graph graph(held.words);
 
   HeldFrontier held_frontier(vertices, graph.num_edges);

@@ -60,7 +60,7 @@ def expected_inclusion(graph, seeds, fanouts, batch_size):
 def check(graph, seeds, device="cpu", damping=0.85, fanouts=(3, 2), batch_size=4, of=None):
     """All scores of ``of`` (by default the graph itself) against what the graph's lists say."""
     of = of or graph
-    where = {} if isinstance(of, hl.Prepared) else {"device": device}
+    where = {} if isinstance(of, hl.ResidentGraph) else {"device": device}
     seeds = torch.as_tensor(seeds)
     found = {
         "degree": hotness.degree(of, **where),

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "held_lists.hpp"
 #include "hinterland/graph/frontier.hpp"
+#include "list_arrays.hpp"
 
 namespace hinterland {
 

@@ -1,5 +1,5 @@
-// What the lanes of a warp must not do, for ThreadSanitizer to find: RACE is `shared_words`, read where only a vote came after the
-// writes, or `plain_sum`, which all add to. With `nothing` it must find nothing.
+// What the lanes of a warp must not do, for ThreadSanitizer to find: RACE is `shared_words`, read where only a vote came after
+// the writes, or `plain_sum`, which all add to. With `nothing` it must find nothing.
 #include <cstdio>
 
 #include "hinterland/core/atomic.hpp"

@@ -31,7 +31,7 @@ def own_cache(tmp_path, monkeypatch):
 
 
 def a_machine(**changes) -> Machine:
-    row = RowPoint("heap", 1 << 20, 64, 1e9, 2e9)
+    row = RowPoint("pageable", 1 << 20, 64, 1e9, 2e9)
     whole = Machine(
         date="2026-01-01T00:00:00+00:00",
         fingerprint=cache.fingerprint(),
@@ -39,13 +39,13 @@ def a_machine(**changes) -> Machine:
         cpu=Cpu("a CPU", 2, 1 << 34, 2e10, 1e10, 1e-7, 1e7, (row,)),
         gpus=(Gpu("a GPU", "GPU-0", "sm_90", 1 << 37, 132),),
         driver="580.1",
-        link=Link(5.5e10, 5.4e10, 5.1e10, 1.4e-6, {4: 16, 16: 8}, (SequentialPoint("mapped", 4, 0, 264, 5e10),)),
-        rows=(row, dataclasses.replace(row, mapping="mapped")),
+        link=Link(5.5e10, 5.4e10, 5.1e10, 1.4e-6, {4: 16, 16: 8}, (SequentialPoint("managed", 4, 0, 264, 5e10),)),
+        rows=(row, dataclasses.replace(row, mapping="managed")),
         sort={1 << 20: 1e-4},
         peers=(Peer(0, 1, 3.7e11, 3.3e11),),
         disk=Disk("/tmp", True, 1e9, 1e9, {1: 1e4, 64: 1e5}),
         left_out=("nothing much",),
-        mapped_limit=1 << 36,
+        managed_limit=1 << 36,
     )
     return dataclasses.replace(whole, **changes)
 

@@ -1,5 +1,5 @@
-// What a warp's reads through sources give, and what they are metered as: elements of whole lines, of every other line, of pages that
-// are kept, of none. Prints the first check that goes wrong.
+// What a warp's reads through sources give, and what they are metered as: elements of whole lines, of every other line, of
+// pages that are kept, of none. Prints the first check that goes wrong.
 #include <cstdio>
 #include <vector>
 

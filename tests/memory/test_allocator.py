@@ -21,7 +21,7 @@ from hinterland.runtime.errors import ConfigError, DeviceError, OutOfMemory
 
 from .. import forked
 
-CPU_MAPPINGS = ["heap", "registered"]
+CPU_MAPPINGS = ["pageable", "pinned"]
 
 
 def _mapped_bytes():
@@ -112,7 +112,7 @@ def test_released_once(monkeypatch):
             real_core.unmap_pages(address, nbytes)
 
     monkeypatch.setattr(allocator, "_core", Core())
-    table = UnifiedTensor.empty(10, placement="heap")
+    table = UnifiedTensor.empty(10, placement="pageable")
     address = table.cpu().data_ptr()
     views = [table.cpu()[i:] for i in range(5)]
     del table, views
@@ -120,16 +120,16 @@ def test_released_once(monkeypatch):
     assert released == [address]
 
 
-@pytest.mark.parametrize("mapping", [*CPU_MAPPINGS, pytest.param("mapped", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("mapping", [*CPU_MAPPINGS, pytest.param("managed", marks=pytest.mark.gpu)])
 def test_exit_is_clean_while_tensors_are_held(mapping):
-    if mapping == "mapped" and not devices.cuda_available():
+    if mapping == "managed" and not devices.cuda_available():
         pytest.skip("no GPU here")
     code = f"""
 import torch, hinterland as hl
 a = hl.UnifiedTensor.empty((1000, 50), placement={mapping!r})
 b = a.cpu()[3:]
 c = a[torch.tensor([1, 2])]
-if {mapping!r} != "heap" and torch.cuda.is_available():
+if {mapping!r} != "pageable" and torch.cuda.is_available():
     d = a.cuda()
     e = a[torch.tensor([1, 2], device="cuda")]
 keep = [a, b]; keep.append(keep)
@@ -150,15 +150,15 @@ def test_empty_buffers(mapping, nothing_left):
 def test_mappings_that_this_machine_lacks():
     if devices.cuda_available():
         pytest.skip("there is a GPU here")
-    assert UnifiedTensor.empty(3).placement == "heap"
+    assert UnifiedTensor.empty(3).placement == "pageable"
     with pytest.raises(DeviceError, match="GPU"):
-        UnifiedTensor.empty(3, placement="mapped")
+        UnifiedTensor.empty(3, placement="managed")
     with pytest.raises(DeviceError, match="GPU"):
         UnifiedTensor.empty(3).cuda()
 
 
 @pytest.mark.parametrize("start", ["spawn", "fork"])
-def test_registered_memory_is_shared_between_processes(start, tmp_path):
+def test_pinned_memory_is_shared_between_processes(start, tmp_path):
     if start == "fork" and devices.cuda_available():
         pytest.skip("a forked child cannot use CUDA")
     code = f"""
@@ -168,7 +168,7 @@ from child import double
 from hinterland import UnifiedTensor
 if __name__ == "__main__":
     mp = multiprocessing.get_context({start!r})
-    table = UnifiedTensor.from_tensor(torch.arange(1000.0), placement="registered")
+    table = UnifiedTensor.from_tensor(torch.arange(1000.0), placement="pinned")
     done = mp.Queue()
     child = mp.Process(target=double, args=(table, done))
     child.start()
@@ -185,19 +185,19 @@ if __name__ == "__main__":
     main.write_text(code)
     done = forked.run(main)
     assert done.stderr == ""
-    assert done.stdout.splitlines() == ["999000.0 registered (1000,)", "0 999000.0"]
+    assert done.stdout.splitlines() == ["999000.0 pinned (1000,)", "0 999000.0"]
 
 
-def test_only_registered_memory_can_be_sent():
-    table = UnifiedTensor.empty(3, placement="heap")
+def test_only_pinned_memory_can_be_sent():
+    table = UnifiedTensor.empty(3, placement="pageable")
     for send in (multiprocessing.reduction.ForkingPickler.dumps, memory.pickle_shared):
-        with pytest.raises(ConfigError, match="heap memory belongs to one process.*placement='registered'"):
+        with pytest.raises(ConfigError, match="pageable memory belongs to one process.*placement='pinned'"):
             send(table)
 
 
 def test_sending_through_a_queue_keeps_the_memory_alive():
     """The pickled form holds a descriptor of its own: the sender may drop its table."""
-    table = UnifiedTensor.from_tensor(torch.arange(10), placement="registered")
+    table = UnifiedTensor.from_tensor(torch.arange(10), placement="pinned")
     blob = multiprocessing.reduction.ForkingPickler.dumps(table)
     del table
     gc.collect()
@@ -207,7 +207,7 @@ def test_sending_through_a_queue_keeps_the_memory_alive():
 
 def test_a_process_that_was_not_started_here_maps_the_same_memory():
     """As torchrun's do: what pickle_shared sends. One that is killed takes nothing with it; one that comes too late is told."""
-    table = UnifiedTensor.from_tensor(torch.arange(10.0), placement="registered")
+    table = UnifiedTensor.from_tensor(torch.arange(10.0), placement="pinned")
     blob = memory.pickle_shared(table)
     attach = "import os, pickle, sys; t = pickle.load(sys.stdin.buffer); t.cpu().mul_(2); os.kill(os.getpid(), 9)"
     killed = subprocess.run([sys.executable, "-c", attach], input=blob, capture_output=True, timeout=120)
@@ -253,17 +253,17 @@ def driver(monkeypatch):
     return calls
 
 
-def test_mapped_until_the_gpus_memory_is_reached(driver, nothing_left):
+def test_managed_until_the_gpus_memory_is_reached(driver, nothing_left):
     first = memory.allocate(600 << 10)
     second = memory.allocate(600 << 10)
     third = memory.allocate(300 << 10)
-    assert [buffer.mapping for buffer in (first, second, third)] == ["mapped", "registered", "mapped"]
+    assert [buffer.mapping for buffer in (first, second, third)] == ["managed", "pinned", "managed"]
     with pytest.raises(
         OutOfMemory, match="with 900.00 KiB held, but all of it may be .*by the GPU's free memory; use placement='host'"
     ):
-        memory.allocate(600 << 10, "mapped")
+        memory.allocate(600 << 10, "managed")
     del first
-    assert memory.allocate(600 << 10, "mapped").mapping == "mapped"
+    assert memory.allocate(600 << 10, "managed").mapping == "managed"
     del second, third
     assert driver.count("allocate") == driver.count("keep") == driver.count("free") == 3
     assert driver.count("register") == driver.count("unregister") == 1
@@ -275,17 +275,17 @@ def gpu_of_80_mib(driver, monkeypatch):
     monkeypatch.setattr(warned, "_told", set())
     monkeypatch.setattr(mapping, "_SMALL", 1 << 20)
     yield driver
-    memory.set_mapped_limit(None)
+    memory.set_managed_limit(None)
 
 
 def test_what_exceeds_the_limit_has_two_mappings(gpu_of_80_mib, monkeypatch, nothing_left):
     files = _open_files()
     monkeypatch.setattr(plan, "_REACH", 1 << 20)
     with pytest.warns(
-        UserWarning, match="the first 64.00 MiB mapped in large pages, 36.00 MiB registered; random rows of 128 B .* M/s"
+        UserWarning, match="the first 64.00 MiB mapped in large pages, 36.00 MiB pinned; random rows of 128 B .* M/s"
     ):
         table = UnifiedTensor.empty((100, 1 << 20), torch.uint8)
-    assert (table.placement, table.mapped_bytes) == ("split", 64 << 20)
+    assert (table.placement, table.managed_bytes) == ("split", 64 << 20)
     assert table.explain().startswith("100.00 MiB of host memory, the first 64.00 MiB mapped")
     assert memory.report().totals == {"split": 100 << 20}
     parts = table.cpu().data_ptr(), table.cpu().data_ptr() + (64 << 20)
@@ -294,8 +294,8 @@ def test_what_exceeds_the_limit_has_two_mappings(gpu_of_80_mib, monkeypatch, not
     table.cpu()[:, :64] = rows
     shuffled = torch.randperm(100)
     assert torch.equal(table[shuffled][:, :64], rows[shuffled])
-    assert memory.allocate(20 << 20).mapping == "registered"  # what is left is less than the driver's grain; no second warning
-    assert memory.allocate(8 << 20).mapping == "mapped"
+    assert memory.allocate(20 << 20).mapping == "pinned"  # what is left is less than the driver's grain; no second warning
+    assert memory.allocate(8 << 20).mapping == "managed"
     del table
     gc.collect()
     assert gpu_of_80_mib.count("allocate") == gpu_of_80_mib.count("free") >= 2
@@ -316,12 +316,12 @@ def test_mappings_lie_beside_each_other_whatever_the_driver_takes_first(gpu_of_8
     monkeypatch.setattr(allocator.cuda, "allocate_managed", elsewhere)
     before = _mapped_bytes()
     buffer = memory.allocate(100 << 20)
-    assert (buffer.mapping, buffer.mapped) == ("split", 64 << 20)
+    assert (buffer.mapping, buffer.managed) == ("split", 64 << 20)
     assert _mapped_bytes() < before + (110 << 20)
 
 
 @pytest.mark.unsanitized  # it was when the driver's place was guessed; not tried since
-def test_registered_where_the_mappings_find_no_place(gpu_of_80_mib, monkeypatch, nothing_left):
+def test_pinned_where_the_mappings_find_no_place(gpu_of_80_mib, monkeypatch, nothing_left):
     real, reserve, bases, taken = allocator.cuda.allocate_managed, allocator._core.reserve_pages, [], []
 
     def reserve_pages(nbytes, alignment):
@@ -336,8 +336,8 @@ def test_registered_where_the_mappings_find_no_place(gpu_of_80_mib, monkeypatch,
     monkeypatch.setattr(allocator._core, "reserve_pages", reserve_pages)
     monkeypatch.setattr(allocator.cuda, "allocate_managed", never_beside)
     monkeypatch.setattr(plan, "_REACH", 1 << 20)
-    with pytest.warns(UserWarning, match="100.00 MiB of host memory, all registered"):  # what was planned did not come about
-        assert memory.allocate(100 << 20).mapping == "registered"
+    with pytest.warns(UserWarning, match="100.00 MiB of host memory, all pinned"):  # what was planned did not come about
+        assert memory.allocate(100 << 20).mapping == "pinned"
     for address in taken:
         allocator.cuda.free_managed(address)
 
@@ -357,27 +357,27 @@ def test_two_mappings_are_released_after_an_exception_half_way(gpu_of_80_mib, mo
 
 def test_the_limit_can_be_said(gpu_of_80_mib, monkeypatch, nothing_left):
     monkeypatch.setattr(mapping, "load", lambda: None)
-    assert memory.mapped_limit().source == "the GPU's free memory"
-    monkeypatch.setattr(mapping, "load", lambda: dataclasses.replace(machine(), mapped_limit=50 << 20))
-    assert memory.mapped_limit().nbytes == 50 << 20
-    monkeypatch.setenv("HINTERLAND_MAPPED_LIMIT", "40MiB")
-    assert memory.mapped_limit() == mapping.Limit(40 << 20, "HINTERLAND_MAPPED_LIMIT")
-    assert memory.allocate(40 << 20).mapping == "mapped"
-    assert memory.allocate(41 << 20).mapped == 32 << 20
-    memory.set_mapped_limit("1GiB")  # more than the GPU has free is not allowed by a size,
-    assert memory.mapped_limit().source == "the GPU's free memory"
+    assert memory.managed_limit().source == "the GPU's free memory"
+    monkeypatch.setattr(mapping, "load", lambda: dataclasses.replace(machine(), managed_limit=50 << 20))
+    assert memory.managed_limit().nbytes == 50 << 20
+    monkeypatch.setenv("HINTERLAND_MANAGED_LIMIT", "40MiB")
+    assert memory.managed_limit() == mapping.Limit(40 << 20, "HINTERLAND_MANAGED_LIMIT")
+    assert memory.allocate(40 << 20).mapping == "managed"
+    assert memory.allocate(41 << 20).managed == 32 << 20
+    memory.set_managed_limit("1GiB")  # more than the GPU has free is not allowed by a size,
+    assert memory.managed_limit().source == "the GPU's free memory"
     assert memory.allocate(100 << 20).mapping == "split"
-    memory.set_mapped_limit("unlimited")  # but by the word
-    assert memory.allocate(100 << 20).mapping == "mapped"
-    memory.set_mapped_limit(0)
-    assert memory.allocate(1 << 20).mapping == "registered"
+    memory.set_managed_limit("unlimited")  # but by the word
+    assert memory.allocate(100 << 20).mapping == "managed"
+    memory.set_managed_limit(0)
+    assert memory.allocate(1 << 20).mapping == "pinned"
     with pytest.raises(ConfigError, match="may also be 'unlimited'"):
-        memory.set_mapped_limit("much")
+        memory.set_managed_limit("much")
 
 
 def test_small_tables_are_not_split(gpu_of_80_mib, monkeypatch, nothing_left):
     monkeypatch.setattr(mapping, "_SMALL", 1 << 30)
-    assert memory.allocate(100 << 20).mapping == "registered"
+    assert memory.allocate(100 << 20).mapping == "pinned"
 
 
 def test_copies_are_cut_at_a_boundary(monkeypatch):
@@ -393,8 +393,8 @@ def test_more_managed_memory_than_the_limit_is_never_asked_for(gpu_of_80_mib, no
     """Whoever asks for it: the last thing before the driver's call refuses."""
     held = memory.allocate(60 << 20)
     with ExitStack() as undo, pytest.raises(AssertionError, match="more than Limit"):
-        allocator.managed(32 << 20, undo)
-    assert held.mapped == 60 << 20 and gpu_of_80_mib.count("allocate") == 1
+        allocator.take_managed(32 << 20, undo)
+    assert held.managed == 60 << 20 and gpu_of_80_mib.count("allocate") == 1
 
 
 def machine():
@@ -403,12 +403,12 @@ def machine():
 
 def test_where_managed_memory_does_not_work(driver, monkeypatch):
     monkeypatch.setattr(allocator.cuda, "managed_memory_works", lambda: False)
-    assert memory.allocate(10).mapping == "registered"
-    with pytest.raises(DeviceError, match="registered"):
-        memory.allocate(10, "mapped")
+    assert memory.allocate(10).mapping == "pinned"
+    with pytest.raises(DeviceError, match="pinned"):
+        memory.allocate(10, "managed")
 
 
-@pytest.mark.parametrize(("mapping", "step"), [("mapped", "keep_on_host"), ("registered", "register")])
+@pytest.mark.parametrize(("mapping", "step"), [("managed", "keep_on_host"), ("pinned", "register")])
 def test_the_driver_refuses_half_way(driver, mapping, step, monkeypatch, nothing_left):
     def refuse(*args):
         raise DeviceError("refused")
@@ -417,5 +417,5 @@ def test_the_driver_refuses_half_way(driver, mapping, step, monkeypatch, nothing
     monkeypatch.setattr(allocator.cuda, step, refuse)
     with pytest.raises(DeviceError, match="refused"):
         memory.allocate(100_000, mapping)
-    assert driver == (["allocate", "free"] if mapping == "mapped" else [])
+    assert driver == (["allocate", "free"] if mapping == "managed" else [])
     assert _open_files() == files

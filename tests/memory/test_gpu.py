@@ -15,7 +15,7 @@ from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange,
 from ..split import across_boundary
 
 pytestmark = pytest.mark.gpu
-MAPPINGS = ["mapped", "registered"]
+MAPPINGS = ["managed", "pinned"]
 
 
 @pytest.fixture(params=MAPPINGS)
@@ -24,7 +24,7 @@ def mapping(request, gpu):
 
 
 def test_host_is_mapped_here(gpu):
-    assert UnifiedTensor.empty(3).placement == "mapped"
+    assert UnifiedTensor.empty(3).placement == "managed"
 
 
 def test_every_processor_sees_the_same_bytes(mapping, gpu, nothing_left):
@@ -147,29 +147,29 @@ def test_graph_capture(gpu):
     assert torch.equal(out.cpu(), source[:500])
 
 
-def test_heap_is_not_visible(gpu):
-    table = UnifiedTensor.empty((4, 4), placement="heap")
+def test_pageable_is_not_visible(gpu):
+    table = UnifiedTensor.empty((4, 4), placement="pageable")
     for call in (table.cuda, lambda: table[torch.tensor([1], device=gpu)]):
-        with pytest.raises(ConfigError, match="heap"):
+        with pytest.raises(ConfigError, match="pageable"):
             call()
 
 
-def test_mapped_memory_stays_below_the_gpus(gpu, monkeypatch):
+def test_managed_memory_stays_below_the_gpus(gpu, monkeypatch):
     gc.collect()
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
-    assert UnifiedTensor.empty(1 << 19, torch.uint8).placement == "mapped"
-    assert UnifiedTensor.empty(1 << 21, torch.uint8).placement == "registered"
+    assert UnifiedTensor.empty(1 << 19, torch.uint8).placement == "managed"
+    assert UnifiedTensor.empty(1 << 21, torch.uint8).placement == "pinned"
     with pytest.raises(OutOfMemory, match="all of it may be"):
-        UnifiedTensor.empty(1 << 21, torch.uint8, placement="mapped")
+        UnifiedTensor.empty(1 << 21, torch.uint8, placement="managed")
 
 
 @pytest.mark.parametrize("row_bytes", [4, 60, 128, 512, 480])
 def test_rows_on_both_sides_of_a_boundary(row_bytes, gpu, nothing_left):
-    """The GPU and the CPU read and write one range of addresses, half of it mapped and half of it registered."""
+    """The GPU and the CPU read and write one range of addresses, half of it managed and half of it pinned."""
     rows = 4099
     source = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8)
     table = across_boundary(source)
-    assert 0 < table.mapped_bytes < table.nbytes
+    assert 0 < table.managed_bytes < table.nbytes
     index = torch.randint(0, rows, (20_000,), device=gpu)
     for sort in (False, True):
         assert torch.equal(table.gather(index, sort=sort).cpu(), source[index.cpu()])
@@ -191,16 +191,16 @@ def test_rows_on_both_sides_of_a_boundary(row_bytes, gpu, nothing_left):
 
 def test_a_large_table_is_split_by_the_limit(gpu, nothing_left):
     gc.collect()
-    memory.set_mapped_limit("1GiB")
+    memory.set_managed_limit("1GiB")
     try:
         table = UnifiedTensor.empty((3 << 20, 1024), torch.uint8)
     finally:
-        memory.set_mapped_limit(None)
-    assert table.placement == "split" and table.mapped_bytes <= 1 << 30
-    edge = table.mapped_bytes // 1024
+        memory.set_managed_limit(None)
+    assert table.placement == "split" and table.managed_bytes <= 1 << 30
+    edge = table.managed_bytes // 1024
     table.cpu()[edge - 2 : edge + 2] = torch.arange(4, dtype=torch.uint8)[:, None]
     assert table[torch.arange(edge - 2, edge + 2, device=gpu)][:, 5].tolist() == [0, 1, 2, 3]
-    assert random_rows(table.cuda().view(-1)[: table.mapped_bytes]) > 1e6
+    assert random_rows(table.cuda().view(-1)[: table.managed_bytes]) > 1e6
 
 
 def test_released_by_another_thread(mapping, gpu, nothing_left):
@@ -219,7 +219,7 @@ def test_released_after_an_exception_half_way(step, gpu, monkeypatch, nothing_le
 
     monkeypatch.setattr(cuda, step, fail)
     with pytest.raises(DeviceError, match="injected"):
-        memory.allocate(1 << 20, "mapped" if step == "keep_on_host" else "registered")
+        memory.allocate(1 << 20, "managed" if step == "keep_on_host" else "pinned")
 
 
 def test_shared_with_a_process_that_has_a_gpu(gpu, tmp_path):
@@ -239,7 +239,7 @@ def test_shared_with_a_process_that_has_a_gpu(gpu, tmp_path):
         "from hinterland import UnifiedTensor\n"
         "if __name__ == '__main__':\n"
         "    mp = multiprocessing.get_context('spawn')\n"
-        "    table = UnifiedTensor.from_tensor(torch.arange(1000.0), placement='registered')\n"
+        "    table = UnifiedTensor.from_tensor(torch.arange(1000.0), placement='pinned')\n"
         "    done = mp.Queue()\n"
         "    child = mp.Process(target=double, args=(table, done))\n"
         "    child.start()\n"

@@ -19,15 +19,15 @@ def built_in(monkeypatch):
 @pytest.mark.parametrize(
     ("mapping", "rows", "row_bytes", "table", "sort"),
     [
-        ("mapped", 1 << 20, 64, 48 * GIB, True),
-        ("mapped", 1 << 20, 128, 48 * GIB, True),
-        ("mapped", 1 << 20, 256, 48 * GIB, False),
-        ("mapped", 1 << 20, 512, 48 * GIB, False),
-        ("mapped", 1000, 64, 48 * GIB, False),
-        ("registered", 1 << 22, 512, 48 * GIB, True),
-        ("registered", 1 << 20, 128, 8 * GIB, True),
-        ("registered", 1 << 22, 512, GIB // 2, False),
-        ("heap", 1 << 22, 64, 48 * GIB, False),
+        ("managed", 1 << 20, 64, 48 * GIB, True),
+        ("managed", 1 << 20, 128, 48 * GIB, True),
+        ("managed", 1 << 20, 256, 48 * GIB, False),
+        ("managed", 1 << 20, 512, 48 * GIB, False),
+        ("managed", 1000, 64, 48 * GIB, False),
+        ("pinned", 1 << 22, 512, 48 * GIB, True),
+        ("pinned", 1 << 20, 128, 8 * GIB, True),
+        ("pinned", 1 << 22, 512, GIB // 2, False),
+        ("pageable", 1 << 22, 64, 48 * GIB, False),
     ],
 )
 def test_choices(mapping, rows, row_bytes, table, sort):
@@ -42,14 +42,14 @@ def test_choices(mapping, rows, row_bytes, table, sort):
 @pytest.mark.parametrize(
     ("mapping", "gib", "log_rows", "row_bytes", "random", "ordered"),
     [
-        ("mapped", 48, 18, 64, 299, 330),
-        ("mapped", 48, 22, 64, 302, 388),
-        ("mapped", 24, 22, 64, 306, 435),
-        ("mapped", 8, 18, 64, 315, 428),
-        ("registered", 48, 18, 512, 28, 35),
-        ("registered", 48, 22, 128, 29, 157),
-        ("registered", 24, 18, 128, 32, 41),
-        ("registered", 8, 18, 64, 43, 113),
+        ("managed", 48, 18, 64, 299, 330),
+        ("managed", 48, 22, 64, 302, 388),
+        ("managed", 24, 22, 64, 306, 435),
+        ("managed", 8, 18, 64, 315, 428),
+        ("pinned", 48, 18, 512, 28, 35),
+        ("pinned", 48, 22, 128, 29, 157),
+        ("pinned", 24, 18, 128, 32, 41),
+        ("pinned", 8, 18, 64, 43, 113),
     ],
 )
 def test_predictions_are_near_the_measurements(mapping, gib, log_rows, row_bytes, random, ordered):
@@ -64,20 +64,20 @@ def test_a_split_table_lies_between_its_mappings():
     whole, rows = 96 * GIB, 1 << 20
     parts = (0, 16 * GIB, 48 * GIB, 80 * GIB, whole)
     seconds = [memory.plan_sort("split", rows, 128, whole, part).as_given for part in parts[1:-1]]
-    ends = [memory.plan_sort(mapping, rows, 128, whole).as_given for mapping in ("registered", "mapped")]
+    ends = [memory.plan_sort(mapping, rows, 128, whole).as_given for mapping in ("pinned", "managed")]
     assert [ends[0], *seconds, ends[1]] == sorted([ends[0], *seconds, ends[1]], reverse=True)
     assert [rows / s for s in seconds] == pytest.approx([plan.row_rate("split", 128, whole, p) for p in parts[1:-1]])
-    front = memory.plan_sort("mapped", rows // 2, 128, 48 * GIB).as_given
-    back = memory.plan_sort("registered", rows // 2, 128, 48 * GIB).as_given
+    front = memory.plan_sort("managed", rows // 2, 128, 48 * GIB).as_given
+    back = memory.plan_sort("pinned", rows // 2, 128, 48 * GIB).as_given
     assert seconds[1] == pytest.approx(front + back)
     chosen = memory.plan_sort("split", 1 << 22, 512, whole, 16 * GIB)
-    assert chosen.sort and plan.sorts("split", 1 << 22, 512, whole, 16 * GIB)  # 512 B fill the link from mapped memory alone
-    assert "96.00 GiB (16.00 GiB mapped, the rest registered) of split memory" in chosen.explain()
+    assert chosen.sort and plan.sorts("split", 1 << 22, 512, whole, 16 * GIB)  # 512 B fill the link from managed memory alone
+    assert "96.00 GiB (16.00 GiB managed, the rest pinned) of split memory" in chosen.explain()
 
 
 def test_a_measured_machine_decides(monkeypatch):
     class Point:
-        mapping, table_bytes, row_bytes, random = "mapped", 48 * GIB, 64, 64 * 20e6
+        mapping, table_bytes, row_bytes, random = "managed", 48 * GIB, 64, 64 * 20e6
 
     class Machine:
         rows = (Point(),)
@@ -85,11 +85,11 @@ def test_a_measured_machine_decides(monkeypatch):
         sort = {1 << 20: 1e-4, 3 << 20: 3e-4}  # noqa: RUF012
 
     monkeypatch.setattr(plan, "load", lambda: Machine())
-    assert memory.plan_sort("mapped", 1 << 20, 64, 48 * GIB).as_given == pytest.approx((1 << 20) / 20e6)
+    assert memory.plan_sort("managed", 1 << 20, 64, 48 * GIB).as_given == pytest.approx((1 << 20) / 20e6)
     for rows, seconds in ((1 << 17, 1e-4), (1 << 20, 1e-4), (2 << 20, 2e-4), (6 << 20, 6e-4)):
-        assert memory.plan_sort("mapped", rows, 64, 48 * GIB).sorting == pytest.approx(seconds)
+        assert memory.plan_sort("managed", rows, 64, 48 * GIB).sorting == pytest.approx(seconds)
     Machine.sort = {1 << 20: 1.0}
-    assert not memory.plan_sort("mapped", 1 << 20, 64, 48 * GIB).sort
+    assert not memory.plan_sort("managed", 1 << 20, 64, 48 * GIB).sort
 
 
 @given(
@@ -110,7 +110,7 @@ def test_visiting_order_is_a_permutation_by_page(rows, row_bytes, wide, seed):
 
 
 @given(
-    mapping=st.sampled_from(["mapped", "registered", "heap"]),
+    mapping=st.sampled_from(["managed", "pinned", "pageable"]),
     rows=st.integers(1, 1 << 26),
     row_bytes=st.integers(1, 8192),
     table=st.integers(1, 1 << 40),

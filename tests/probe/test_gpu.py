@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hinterland import _core
-from hinterland.probe import link, peers, rows
+from hinterland.probe import link, peers, random_rows
 from hinterland.runtime.launch import launch
 from hinterland.runtime.params import struct
 from hinterland.table import UnifiedTensor
@@ -34,19 +34,19 @@ def test_link_figures_make_sense():
     assert 2e-7 < found.latency < 2e-5
     assert set(found.threads_to_saturate) == {4, 16}
     assert found.threads_to_saturate[16] <= found.threads_to_saturate[4]
-    assert {p.mapping for p in found.sequential} == {"mapped", "registered"}
+    assert {p.mapping for p in found.sequential} == {"managed", "pinned"}
 
 
 def test_row_curves_make_sense(monkeypatch):
-    monkeypatch.setattr(rows, "_GIB", 1 << 26)
-    points, left_out = rows.on_gpu(GPU)
-    assert {p.mapping for p in points} == {"mapped", "registered"} and left_out == []
-    assert {p.row_bytes for p in points} == set(rows.ROW_BYTES)
+    monkeypatch.setattr(random_rows, "_GIB", 1 << 26)
+    points, left_out = random_rows.on_gpu(GPU)
+    assert {p.mapping for p in points} == {"managed", "pinned"} and left_out == []
+    assert {p.row_bytes for p in points} == set(random_rows.ROW_BYTES)
     assert all(1e7 < p.random < 1e12 and 1e7 < p.sorted < 1e12 for p in points)
 
 
 def test_sorting_more_takes_longer():
-    times = rows.sort_seconds(GPU)
+    times = random_rows.sort_seconds(GPU)
     assert times[1 << 22] > times[1 << 16] > 0
 
 

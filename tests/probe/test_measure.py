@@ -13,7 +13,7 @@ import torch
 
 import hinterland
 from hinterland import _core
-from hinterland.probe import disk, host, measure, rows
+from hinterland.probe import disk, host, measure, random_rows
 from hinterland.runtime.errors import ConfigError, StorageError
 
 
@@ -47,8 +47,8 @@ def test_cpu_figures_make_sense(monkeypatch):
     assert cpu.memory_bytes == 512 << 20
     assert 1e6 < cpu.read < 1e13 and 1e6 < cpu.copy < 1e13  # wide: they must be rates, not good ones
     assert 1e-10 < cpu.latency < 1e-2
-    assert [p.row_bytes for p in cpu.rows] == list(rows.ROW_BYTES)
-    assert all(p.random > 0 and p.sorted > 0 and p.mapping == "heap" for p in cpu.rows)
+    assert [p.row_bytes for p in cpu.rows] == list(random_rows.ROW_BYTES)
+    assert all(p.random > 0 and p.sorted > 0 and p.mapping == "pageable" for p in cpu.rows)
 
 
 def test_the_buffers_fit_the_memory_that_can_be_had(monkeypatch):
@@ -162,18 +162,18 @@ def test_what_may_be_mapped_is_kept_until_it_is_said_anew(monkeypatch):
     cpu = hinterland.machine.Cpu("a CPU", 2, 1, 1.0, 1.0, 1.0, 1.0)
     made = hinterland.Machine("now", hinterland.machine.cache.fingerprint(), False, cpu)
     monkeypatch.setattr(measure, "_measure", lambda full, folder, say: made)
-    assert hinterland.probe().mapped_limit is None
+    assert hinterland.probe().managed_limit is None
     for arguments, expected in [
-        ({"mapped_limit": "64GiB"}, 64 << 30),
+        ({"managed_limit": "64GiB"}, 64 << 30),
         ({}, 64 << 30),
         ({"refresh": True}, 64 << 30),
-        ({"mapped_limit": "unlimited"}, 1 << 62),
-        ({"mapped_limit": 0, "refresh": True}, 0),
+        ({"managed_limit": "unlimited"}, 1 << 62),
+        ({"managed_limit": 0, "refresh": True}, 0),
     ]:
-        assert hinterland.probe(**arguments).mapped_limit == expected
-        assert hinterland.machine.load().mapped_limit == expected
+        assert hinterland.probe(**arguments).managed_limit == expected
+        assert hinterland.machine.load().managed_limit == expected
     with pytest.raises(ConfigError, match="may also be 'unlimited'"):
-        hinterland.probe(mapped_limit="lots")
+        hinterland.probe(managed_limit="lots")
 
 
 def test_a_measurement_that_cannot_be_kept_is_still_returned(tmp_path, monkeypatch):

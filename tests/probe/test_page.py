@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from hinterland.machine import Cpu, Disk, Gpu, Link, Machine, Peer, RowPoint, SequentialPoint
-from hinterland.probe.chart import Chart, Line
+from hinterland.probe.chart import Chart, ChartLine
 from hinterland.probe.page import charts, page
 from hinterland.probe.report import format_count, format_seconds, sections
 
@@ -16,17 +16,17 @@ from hinterland.probe.report import format_count, format_seconds, sections
 def machine() -> Machine:
     rows = tuple(
         RowPoint(mapping, size, width, 1e7 * width * rank, 2e7 * width * rank)
-        for rank, mapping in enumerate(("registered", "mapped"), start=1)
+        for rank, mapping in enumerate(("pinned", "managed"), start=1)
         for size in (1 << 26, 1 << 30)
         for width in (32, 512)
     )
-    sweep = [SequentialPoint("mapped", a, 0, b, 1e9 * a * b) for a in (4, 16) for b in (1, 2, 132)]
-    whole = [SequentialPoint(m, 4, shift, 264, 5e10) for m in ("mapped", "registered") for shift in (0, 32)]
+    sweep = [SequentialPoint("managed", a, 0, b, 1e9 * a * b) for a in (4, 16) for b in (1, 2, 132)]
+    whole = [SequentialPoint(m, 4, shift, 264, 5e10) for m in ("managed", "pinned") for shift in (0, 32)]
     return Machine(
         date="2026-01-01",
         fingerprint="f",
         full=True,
-        cpu=Cpu("CPU <of> & sorts", 2, 1 << 34, 2e10, 1e10, 1e-7, 1e7, (RowPoint("heap", 1 << 29, 64, 1e9, 2e9),)),
+        cpu=Cpu("CPU <of> & sorts", 2, 1 << 34, 2e10, 1e10, 1e-7, 1e7, (RowPoint("pageable", 1 << 29, 64, 1e9, 2e9),)),
         gpus=(Gpu("a GPU", "GPU-0", "sm_90", 1 << 37, 132),) * 2,
         driver="580.1",
         link=Link(5.5e10, 5.4e10, 5.1e10, 1.4e-6, {4: 16, 16: 8}, (*whole, *sweep)),
@@ -94,7 +94,7 @@ def test_every_curve_has_its_points_and_its_ceiling():
 
 
 def test_higher_values_are_drawn_higher():
-    line = Line("a line", [(1, 10.0), (2, 100.0), (4, 1000.0)], 1)
+    line = ChartLine("a line", [(1, 10.0), (2, 100.0), (4, 1000.0)], 1)
     svg = Chart("t", "x", "y", str, str, [line]).svg()
     heights = [float(y) for y in re.findall(r'cy="([\d.]+)"', svg)]
     assert heights == sorted(heights, reverse=True)
@@ -103,7 +103,7 @@ def test_higher_values_are_drawn_higher():
 
 
 def test_a_single_point_is_drawn():
-    assert "<circle" in Chart("t", "x", "y", str, str, [Line("one", [(4, 3.0)], 1)]).svg()
+    assert "<circle" in Chart("t", "x", "y", str, str, [ChartLine("one", [(4, 3.0)], 1)]).svg()
 
 
 @pytest.mark.parametrize("make", [machine, bare])

@@ -16,7 +16,7 @@ from hinterland.probe import link, measure, twice
 
 
 def machine(**changes: object) -> Machine:
-    rows = tuple(RowPoint("heap", 1 << 29, width, 1e9, 2e9) for width in (32, 64))
+    rows = tuple(RowPoint("pageable", 1 << 29, width, 1e9, 2e9) for width in (32, 64))
     found = Machine("now", "f", False, Cpu("a CPU", 2, 1 << 34, 2e10, 1e10, 1e-7, 1e7, rows))
     return dataclasses.replace(found, **changes)
 
@@ -24,12 +24,12 @@ def machine(**changes: object) -> Machine:
 def test_the_higher_rate_and_the_shorter_time_are_kept():
     quiet = machine(sort={1024: 1e-4}, disk=Disk("/d", True, 2e9, 1e9, {1: 9e3, 64: 8e4}))
     slow_cpu = dataclasses.replace(
-        quiet.cpu, read=1e10, latency=3e-7, rows=(quiet.cpu.rows[0], RowPoint("heap", 1 << 29, 64, 1e8, 3e9))
+        quiet.cpu, read=1e10, latency=3e-7, rows=(quiet.cpu.rows[0], RowPoint("pageable", 1 << 29, 64, 1e8, 3e9))
     )
     busy = dataclasses.replace(quiet, cpu=slow_cpu, sort={1024: 5e-4}, disk=Disk("/d", True, 1.9e9, 1.1e9, {1: 9e3, 64: 2e4}))
     expected = dataclasses.replace(
         quiet,
-        cpu=dataclasses.replace(quiet.cpu, rows=(quiet.cpu.rows[0], RowPoint("heap", 1 << 29, 64, 1e9, 3e9))),
+        cpu=dataclasses.replace(quiet.cpu, rows=(quiet.cpu.rows[0], RowPoint("pageable", 1 << 29, 64, 1e9, 3e9))),
         disk=Disk("/d", True, 2e9, 1.1e9, {1: 9e3, 64: 8e4}),
     )
     for pair in ((quiet, busy), (busy, quiet)):
@@ -65,7 +65,7 @@ def test_what_one_measurement_has_alone_is_kept():
 
 def test_what_saturates_a_link_follows_from_the_figures_that_are_kept():
     def swept(rates: dict[int, float]) -> Link:
-        points = [SequentialPoint("mapped", access, 0, blocks, rate) for access in (4, 16) for blocks, rate in rates.items()]
+        points = [SequentialPoint("managed", access, 0, blocks, rate) for access in (4, 16) for blocks, rate in rates.items()]
         return Link(5e10, 5e10, 5e10, 1e-6, {}, tuple(points))
 
     disturbed, quiet = swept({1: 1e9, 2: 3.9e9, 8: 4e9}), swept({1: 1e9, 2: 4e9, 8: 5e10})

@@ -35,7 +35,7 @@ class Model(pytorch_lightning.LightningModule):
 
 
 if __name__ == "__main__":
-    rows = hl.UnifiedTensor.from_tensor(torch.randn(NODES, 16))  # in heap memory, which a process does not share
+    rows = hl.UnifiedTensor.from_tensor(torch.randn(NODES, 16))  # in pageable memory, which a process does not share
     data = Data(x=rows.cpu(), edge_index=torch.randint(0, NODES, (2, 3000)), y=torch.randint(0, 8, (NODES,)))
     loader = NeighborLoader(data, num_neighbors=[5], input_nodes=torch.arange(INPUTS), batch_size=25, shuffle=True)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}

@@ -114,9 +114,9 @@ def test_options(data):
 
 
 def test_rows_are_all_that_a_table_gives(data):
-    from hinterland.pyg.rows import Rows
+    from hinterland.pyg.table_tensor import TableTensor
 
-    rows = Rows(hl.UnifiedTensor.from_tensor(data.x), torch.device("cpu"))
+    rows = TableTensor(hl.UnifiedTensor.from_tensor(data.x), torch.device("cpu"))
     assert "Rows(UnifiedTensor" in repr(rows)
     refused(ConfigError, "read by rows, not by aten.add", lambda: rows + 1)
 

@@ -18,7 +18,7 @@ import hinterland as hl
 from hinterland.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, Sampler
 from hinterland.pyg.cache import widest
 from hinterland.runtime.errors import ConfigError, GraphError
-from hinterland.training.cache_room import Wanted
+from hinterland.training.cache_budget import Wanted
 
 
 def loader_of(data, **options):
@@ -156,7 +156,7 @@ def same_epoch(one, other):
 
 
 def backward(data, device):
-    placement = "heap" if device.type == "cpu" else "host"
+    placement = "pageable" if device.type == "cpu" else "host"
     return Sampler(data, [2], sample_direction="backward", placement=placement, device=device)
 
 
@@ -228,13 +228,13 @@ def test_stores_are_copied(data):
     """Edges and features go along; to another process, features where they lie in memory that processes share."""
     graphs = GraphStore()
     graphs.put_edge_index(data.edge_index, edge_type=None, layout="coo", size=(300, 300))
-    for placement in ("registered", "heap"):
+    for placement in ("pinned", "pageable"):
         features = FeatureStore(placement)
         features.put_tensor(data.x, group_name=None, attr_name="x", index=None)
         loader = NeighborLoader((features, graphs), [2], torch.arange(60), batch_size=20, device="cpu")
         same_epoch(loader, pickle.loads(pickle.dumps(loader)))
-        if placement == "registered":
+        if placement == "pinned":
             ForkingPickler.dumps(loader)
         else:
-            with pytest.raises(ConfigError, match="belongs to one process; to share a table.*placement='registered'"):
+            with pytest.raises(ConfigError, match="belongs to one process; to share a table.*placement='pinned'"):
                 ForkingPickler.dumps(loader)

@@ -235,14 +235,14 @@ def test_features_that_are_no_tensors(data, device, kind, tmp_path):
 
 def test_features_are_moved_once(data):
     """On a GPU; what it is that is kept can be seen anywhere."""
-    from hinterland.pyg.rows import table_of
+    from hinterland.pyg.table_tensor import table_of
 
-    first = table_of(data.x, "heap")
-    assert table_of(data.x, "heap") is first
+    first = table_of(data.x, "pageable")
+    assert table_of(data.x, "pageable") is first
     data.x[0] = 7  # written to since
-    second = table_of(data.x, "heap")
+    second = table_of(data.x, "pageable")
     assert second is not first and torch.equal(second.cpu(), data.x)
-    assert torch.equal(table_of(data.edge_index, "heap", 1).cpu(), data.edge_index.t())
+    assert torch.equal(table_of(data.edge_index, "pageable", 1).cpu(), data.edge_index.t())
 
 
 @pytest.mark.parametrize("layout", ["coo", "csc", "csr", "graph"])

@@ -11,7 +11,7 @@ from torch_geometric.transforms import NormalizeFeatures
 import hinterland as hl
 from hinterland.memory import allocator
 from hinterland.pyg import FeatureStore, NeighborLoader
-from hinterland.pyg.rows import table_of
+from hinterland.pyg.table_tensor import table_of
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_batches_come_from_the_tables_memory(data, held, device, cache):
         assert torch.equal(batch.x.cpu(), data.x[batch.n_id.cpu()])
 
 
-@pytest.mark.parametrize("placement", ["registered", "host"])
+@pytest.mark.parametrize("placement", ["pinned", "host"])
 def test_memory_is_recognised(data, placement):
     """On a machine without a GPU this is as a loader for a GPU asks."""
     table = hl.UnifiedTensor.from_tensor(data.x, placement)
@@ -69,9 +69,9 @@ def test_memory_is_recognised(data, placement):
 
 
 def test_other_tensors_are_copied(data):
-    table = hl.UnifiedTensor.from_tensor(data.x, "registered")
+    table = hl.UnifiedTensor.from_tensor(data.x, "pinned")
     for other in (data.x, table.cpu()[1:], table.cpu()[:, :3], table.cpu().t(), table.cpu().clone()):
-        made = table_of(other, "registered")
+        made = table_of(other, "pinned")
         assert made.cpu().data_ptr() != table.cpu().data_ptr() and torch.equal(made.cpu(), other)
     part = table_of(table.cpu()[:100], "host")
     assert part.cpu().data_ptr() == table.cpu().data_ptr() and part.shape == (100, 6)

@@ -89,7 +89,7 @@ def test_tables_that_are_no_memory(x, device, kind, tmp_path):
 
 
 def test_tables_are_taken_as_they_are(x):
-    table = hl.UnifiedTensor.from_tensor(x, placement="heap")
+    table = hl.UnifiedTensor.from_tensor(x, placement="pageable")
     store = FeatureStore()
     store.put_tensor(table, group_name=None, attr_name="x", index=None)
     assert store[None, "x", None].data_ptr() == table.cpu().data_ptr()

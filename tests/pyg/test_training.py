@@ -79,7 +79,9 @@ def test_a_loader_can_be_made_again_from_its_attributes(data, link):
         labels = torch.arange(data.num_edges) % 2
         loader = LinkNeighborLoader(data, [3], edge_label=labels, neg_sampling="binary", batch_size=16, device="cpu")
     else:
-        loader = NeighborLoader(data, [3], data.train_mask, weight_attr="weight", batch_size=16, placement="heap", device="cpu")
+        loader = NeighborLoader(
+            data, [3], data.train_mask, weight_attr="weight", batch_size=16, placement="pageable", device="cpu"
+        )
     known = {name: value for name, value in vars(loader).items() if not name.startswith("_")}
     wanted = (
         inspect.signature(type(loader)).parameters.keys() | inspect.signature(torch.utils.data.DataLoader).parameters.keys()

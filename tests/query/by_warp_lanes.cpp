@@ -1,5 +1,5 @@
-// A query's chunk by the 32 lanes of a warp: filtered, grouped, added up and merged, against the same row by row. Columns are of all
-// widths, with nulls, NaN, codes, bits and a staged one; values are read whole, singly, and as the kernels choose.
+// A query's chunk by the 32 lanes of a warp: filtered, grouped, added up and merged, against the same row by row. Columns are
+// of all widths, with nulls, NaN, codes, bits and a staged one; values are read whole, singly, and as the kernels choose.
 #include <array>
 #include <cmath>
 #include <cstdio>

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hinterland.query.chunks import Chunk, chunks_of
+from hinterland.query.chunks import SelectedBlocks, chunks_of
 
 GAPS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 60)), max_size=40)
 
@@ -27,17 +27,21 @@ def test_what_is_left_is_covered_once_and_gaps_are_an_eighth_of_it(gaps, most):
 
 def test_short_gaps_do_not_end_a_chunk_and_long_ones_do():
     pages = [(0, 400), (405, 1000), (1005, 1200), (1900, 2000)]
-    assert list(chunks_of(pages, 1024)) == [Chunk(0, 1024, 1014), Chunk(1024, 1200, 176), Chunk(1900, 2000, 100)]
+    assert list(chunks_of(pages, 1024)) == [
+        SelectedBlocks(0, 1024, 1014),
+        SelectedBlocks(1024, 1200, 176),
+        SelectedBlocks(1900, 2000, 100),
+    ]
 
 
 def test_one_block_in_many_is_read_alone():
     assert list(chunks_of([(at, at + 1) for at in range(0, 1000, 100)], 64)) == [
-        Chunk(at, at + 1, 1) for at in range(0, 1000, 100)
+        SelectedBlocks(at, at + 1, 1) for at in range(0, 1000, 100)
     ]
 
 
 def test_ranges_that_share_a_block():
-    assert list(chunks_of([(0, 3), (2, 5), (5, 5), (4, 6)], 64)) == [Chunk(0, 6, 6)]
+    assert list(chunks_of([(0, 3), (2, 5), (5, 5), (4, 6)], 64)) == [SelectedBlocks(0, 6, 6)]
 
 
 def test_nothing_is_left():

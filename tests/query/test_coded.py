@@ -13,7 +13,7 @@ pa = pytest.importorskip("pyarrow")
 from hinterland import _core  # noqa: E402
 from hinterland.query import coded  # noqa: E402
 from hinterland.query.bounds import kind_of  # noqa: E402
-from hinterland.query.held import HeldTable  # noqa: E402
+from hinterland.query.pinned_columns import PinnedTable  # noqa: E402
 from hinterland.table import UnifiedTensor  # noqa: E402
 
 from .tables import write  # noqa: E402
@@ -25,7 +25,7 @@ def held_column(folder, values):
     """A column of these values, as it is held, and the values that it gives back."""
     table = pa.table({"x": values})
     (column,) = (
-        HeldTable(str(write(table, folder / "t.arrow", "arrow", 10_000)), CPU).columns({"x": kind_of(values.type)}).values()
+        PinnedTable(str(write(table, folder / "t.arrow", "arrow", 10_000)), CPU).columns({"x": kind_of(values.type)}).values()
     )
     stored = column.values.cpu().numpy().view(column.element)[: len(values)]
     return column, stored if column.entries is None else column.entries.numpy().view(column.taken)[stored]
@@ -133,7 +133,7 @@ def test_any_numbers_in_any_pieces(seed):
 
 
 def room_of(rows, bits):
-    return UnifiedTensor.empty((rows * bits // 8,), torch.uint8, "heap")
+    return UnifiedTensor.empty((rows * bits // 8,), torch.uint8, "pageable")
 
 
 def test_numbers_made_to_collide():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 import hinterland as hl  # noqa: E402
-from hinterland.query.texts import Numbers  # noqa: E402
+from hinterland.query.texts import TextCodes  # noqa: E402
 from hinterland.runtime.errors import FormatError  # noqa: E402
 
 from .tables import write  # noqa: E402
@@ -42,7 +42,7 @@ def test_codes_stand_for_texts(values, literals, type_, first):
     """Whatever part of an array they are."""
     array = pa.array(values, type_)[first:]
     values = values[first:]
-    numbers = Numbers()
+    numbers = TextCodes()
     found = numbers.of_texts(array).tolist()
     for (order, holds), literal in itertools.product(ORDERS.items(), literals):
         truths = numbers.truths((order, (literal,)))
@@ -63,7 +63,7 @@ def test_many_texts_are_numbered_as_they_come():
     """Also in several arrays, and texts that begin alike."""
     chance = random.Random(1)
     parts = [[f"{chance.randrange(20_000):020d}" for _ in range(30_000)] for _ in range(3)]
-    numbers, known = Numbers(), {}
+    numbers, known = TextCodes(), {}
     for part in parts:
         wanted = [known.setdefault(text, len(known)) for text in part]
         assert numbers.of_texts(pa.array(part)).tolist() == wanted

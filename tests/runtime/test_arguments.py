@@ -110,7 +110,7 @@ def raised_by_nobody(call):
 @pytest.mark.parametrize("closed", ["features.npy", "dataset.json", "train.npy", "graph.hl", "."])
 def test_a_file_of_a_data_set_that_may_not_be_read(place, closed):
     made = datasets.generate(
-        datasets.Shape({"node": 100}, {"node": 2}, {("node", "to", "node"): 300}, (50, 9, 9), 2), placement="heap"
+        datasets.Shape({"node": 100}, {"node": 2}, {("node", "to", "node"): 300}, (50, 9, 9), 2), placement="pageable"
     )
     datasets.save(made, place / "set")
     (place / "set" / closed).chmod(0)

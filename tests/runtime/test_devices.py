@@ -51,7 +51,7 @@ def test_what_asks_for_no_gpu_runs_on_the_cpu(lack) -> None:
     x = torch.arange(6.0)
     assert devices.as_device() == torch.device("cpu") and devices.gpus() == []
     held = hl.UnifiedTensor.from_tensor(x)
-    assert held.placement == "heap"
+    assert held.placement == "pageable"
     assert torch.equal(hl.kernels.map_chunks(lambda v: v + 1, held), x + 1)
     ends = torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3])
     assert hl.bfs(hl.from_edges(*ends), 0).levels.tolist() == [0, 1, 2, 3]
@@ -63,7 +63,7 @@ def test_what_asks_for_a_gpu_says_what_is_missing(lack) -> None:
     asks = [
         lambda: devices.as_device("cuda"),
         lambda: hl.kernels.map_chunks(lambda v: v + 1, torch.ones(3), device="cuda:0"),
-        lambda: hl.UnifiedTensor.empty((3, 3), placement="mapped"),
+        lambda: hl.UnifiedTensor.empty((3, 3), placement="managed"),
         lambda: cuda.register(0, 4096),
         lambda: launch._function(kernel, "k", GPU),
     ]

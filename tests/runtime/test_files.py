@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from hinterland.runtime import asides, files
+from hinterland.runtime import files, temp_files
 from hinterland.runtime.errors import ConfigError, StorageError
 from hinterland.runtime.files import check_folder_place, check_place, replacing, replacing_folder
 from hinterland.runtime.signals import deferred
@@ -41,14 +41,14 @@ def child(tmp_path, at_file=None, at_folder=None):
                     os.write(writing, b"file\n")
                     at_file()
                 output.write(b"b" * 10)
-            with replacing_folder(tmp_path / "folder", lambda folder: (folder / "whole").exists()) as aside:
-                (aside / "first").write_text("b")
+            with replacing_folder(tmp_path / "folder", lambda folder: (folder / "whole").exists()) as temp:
+                (temp / "first").write_text("b")
                 if at_folder:
                     os.write(writing, b"folder\n")
                     at_folder()
-                (aside / "whole").write_text("b")
+                (temp / "whole").write_text("b")
     except KeyboardInterrupt:
-        asides.remove_all()  # as when an interpreter ends
+        temp_files.remove_all()  # as when an interpreter ends
         os._exit(130)
     finally:
         os._exit(1)
@@ -74,9 +74,9 @@ def sound(tmp_path):
 def write_both(tmp_path):
     with replacing(tmp_path / "file") as output:
         output.write(b"a" * 10 + b"b" * 10)
-    with replacing_folder(tmp_path / "folder", lambda folder: True) as aside:
+    with replacing_folder(tmp_path / "folder", lambda folder: True) as temp:
         for name in ("first", "whole"):
-            (aside / name).write_text("b")
+            (temp / name).write_text("b")
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
@@ -104,10 +104,10 @@ def test_what_a_killed_process_left_is_removed_by_the_next(tmp_path, sound, mome
     with lines:
         assert [lines.readline() for _ in range(2)] == ["ready\n", f"{moment}\n"]
         write_both(tmp_path)  # while it lives, what it writes is left alone
-        [aside] = {*os.listdir(tmp_path)} - {"file", "folder"}
-        assert aside.startswith(f".{moment}.") and aside.endswith(".part")
+        [temp] = {*os.listdir(tmp_path)} - {"file", "folder"}
+        assert temp.startswith(f".{moment}.") and temp.endswith(".part")
         assert end(number) == -signal.SIGKILL
-    assert aside in os.listdir(tmp_path)
+    assert temp in os.listdir(tmp_path)
     write_both(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
@@ -126,13 +126,13 @@ def test_only_what_writers_of_this_name_left_is_removed(tmp_path):
 
 
 def test_a_second_interrupt_waits_for_the_clean_up(tmp_path, sound, monkeypatch):
-    removed = asides.remove
+    removed = temp_files.remove
 
-    def interrupted(aside):
+    def interrupted(temp):
         signal.raise_signal(signal.SIGINT)
-        removed(aside)
+        removed(temp)
 
-    monkeypatch.setattr(asides, "remove", interrupted)
+    monkeypatch.setattr(temp_files, "remove", interrupted)
     for context in (replacing(tmp_path / "file"), replacing_folder(tmp_path / "folder", lambda folder: True)):
         with pytest.raises(KeyboardInterrupt), context:
             raise KeyboardInterrupt
@@ -140,13 +140,13 @@ def test_a_second_interrupt_waits_for_the_clean_up(tmp_path, sound, monkeypatch)
 
 
 def test_an_interrupt_as_the_writing_begins(tmp_path, sound, monkeypatch):
-    locked = asides._locked
+    locked = temp_files._locked
 
     def interrupted(*of):
         signal.raise_signal(signal.SIGINT)
         return locked(*of)
 
-    monkeypatch.setattr(asides, "_locked", interrupted)
+    monkeypatch.setattr(temp_files, "_locked", interrupted)
     for context in (replacing(tmp_path / "file"), replacing_folder(tmp_path / "folder", lambda folder: True)):
         with pytest.raises(KeyboardInterrupt), context:
             pytest.fail("the block ran")
@@ -177,9 +177,9 @@ def swapping(request, monkeypatch):
 
 def test_an_interrupt_in_the_middle_of_the_swap(tmp_path, sound, swapping):
     swapping.append(lambda: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt), replacing_folder(tmp_path / "folder", lambda folder: True) as aside:
+    with pytest.raises(KeyboardInterrupt), replacing_folder(tmp_path / "folder", lambda folder: True) as temp:
         for name in ("first", "whole"):
-            (aside / name).write_text("b")
+            (temp / name).write_text("b")
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
@@ -260,11 +260,11 @@ def test_what_cannot_be_put_back_is_not_removed(tmp_path, monkeypatch):
     (tmp_path / "d" / "ours").touch()
     monkeypatch.setattr(files._core, "exchange", meddled)
     says = r"d: changed while it was replaced; what was there before is in .*\.part"
-    with pytest.raises(StorageError, match=says), replacing_folder(tmp_path / "d", ours) as aside:
-        (aside / "ours").touch()
-    asides.remove_all()
-    with replacing_folder(tmp_path / "d", ours) as aside:
-        (aside / "ours").touch()
+    with pytest.raises(StorageError, match=says), replacing_folder(tmp_path / "d", ours) as temp:
+        (temp / "ours").touch()
+    temp_files.remove_all()
+    with replacing_folder(tmp_path / "d", ours) as temp:
+        (temp / "ours").touch()
     [kept] = tmp_path.glob(".d.*.part")
     assert (kept / "thesis").read_text() == "precious"
 
@@ -277,9 +277,9 @@ def test_many_threads_replace_one_name(tmp_path):
             for _ in range(20):
                 with replacing(tmp_path / "file") as output:
                     output.write(bytes([number]) * 1000)
-                with replacing_folder(tmp_path / "folder", lambda folder: True) as aside:
+                with replacing_folder(tmp_path / "folder", lambda folder: True) as temp:
                     for name in "abc":
-                        (aside / name).write_text(str(number))
+                        (temp / name).write_text(str(number))
         except BaseException as error:
             failures.append(error)
 

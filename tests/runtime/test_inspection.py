@@ -55,7 +55,7 @@ def kernels(request, tmp_path, monkeypatch):
     (tmp_path / "graph" / "few.cu").write_text(SOURCE)
     monkeypatch.setattr(jit, "PACKAGE", tmp_path)
     monkeypatch.setattr(jit, "REGISTRY", {})
-    return jit.KernelFile("graph/few.cu", KERNELS, apart=request.param)
+    return jit.KernelFile("graph/few.cu", KERNELS, separate_module=request.param)
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])

@@ -11,7 +11,7 @@ import pytest
 
 from hinterland.runtime import watch as watches
 from hinterland.runtime.errors import PipelineStalled
-from hinterland.runtime.watch import Watch, Work
+from hinterland.runtime.watch import StageWork, Watch
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ def test_what_follows_an_item_and_does_not_end_is_told_beside_the_consumer(told)
 
 
 def test_a_stage_on_the_device_is_named(told):
-    watch = Watch(0.3, "batch", under_way=lambda: Work("'gather' on cuda:1", 7, time.monotonic() - 5))
+    watch = Watch(0.3, "batch", under_way=lambda: StageWork("'gather' on cuda:1", 7, time.monotonic() - 5))
     with watch.beside(lambda: lambda: False, "cuda:1"):
         watch.leaves()
         assert waited_for(1, told) == ["stage 'gather' on cuda:1 has worked on batch 7 for 5 s and does not end"]

@@ -185,7 +185,7 @@ def test_edges_wider_than_four_bytes(graph, device):
     )
 
 
-@pytest.mark.parametrize("placement", ["host", "registered", "gpu"])
+@pytest.mark.parametrize("placement", ["host", "pinned", "gpu"])
 @pytest.mark.gpu
 def test_every_placement(graph, placement):
     placed = hl.Graph(graph.indptr, graph.indices, graph.weights, placement=placement)
@@ -223,8 +223,8 @@ def test_a_reordered_graph_keeps_its_vertices_names(graph, device):
     times, seeds = times_of(graph), seeds_of(graph, 30)
     found = NeighborSampler(ordered, [5, 4], times=times, device=device).sample(seeds)
     np.testing.assert_array_equal(found.node[:30].cpu(), seeds)
-    inner = ordered.to_inner(found.node.cpu())
-    np.testing.assert_array_equal(ordered.indices.cpu()[found.edge.cpu()], inner[found.row.cpu()])
+    internal = ordered.to_internal(found.node.cpu())
+    np.testing.assert_array_equal(ordered.indices.cpu()[found.edge.cpu()], internal[found.row.cpu()])
     assert (times[found.node.cpu()] <= times[seeds][found.batch.cpu()]).all()
 
 
@@ -238,14 +238,14 @@ def test_seeds_that_a_reordered_graph_does_not_have_are_named(graph, device):
 @pytest.mark.gpu
 def test_a_reordered_graphs_numbers_are_not_copied_for_each_batch(graph):
     ordered, gpu = hl.reorder(graph, "degree"), torch.device("cuda:0")
-    inner, outer = ordered.to_inner(torch.arange(graph.num_vertices)), ordered.order.clone()
-    for numbers_on, numbers in ((ordered.numbering.outer_on, outer), (ordered.numbering.inner_on, inner)):
+    internal, original = ordered.to_internal(torch.arange(graph.num_vertices)), ordered.order.clone()
+    for numbers_on, numbers in ((ordered.numbering.original_ids_on, original), (ordered.numbering.internal_ids_on, internal)):
         few = [numbers_on(gpu, 10) for _ in range(2)]
         assert few[0].data_ptr() == few[1].data_ptr()
         many = [numbers_on(gpu, graph.num_vertices) for _ in range(2)]
         assert many[0].data_ptr() != many[1].data_ptr()
         assert all(torch.equal(found.cpu(), numbers) for found in few + many)
-    assert torch.equal(ordered.order, outer)
+    assert torch.equal(ordered.order, original)
 
 
 def test_repeated_seeds_stay_and_draw_each(graph, device):
@@ -310,14 +310,14 @@ def test_seed_times_bound_each_subtree(graph, device):
     oracle.same(sampling.sample(seeds), unified.sample(seeds))
 
 
-@pytest.mark.parametrize("placement", ["heap", "host", pytest.param("gpu", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("placement", ["pageable", "host", pytest.param("gpu", marks=pytest.mark.gpu)])
 def test_times_of_edges_in_any_memory(graph, device, placement):
     seeds, times, limits = seeds_of(graph, 20), edge_times_of(graph), torch.arange(20) * 2
     expected = NeighborSampler(graph, [4, -1], edge_times=times, device="cpu").sample(seeds, seed_times=limits)
     oracle.check(expected, graph, seeds, [4, -1], disjoint=True, edge_times=times.numpy(), limits=limits.numpy())
     held = times.cuda() if placement == "gpu" else hl.UnifiedTensor.from_tensor(times, placement=placement)
-    if placement == "heap" and device.type == "cuda":
-        with pytest.raises(ConfigError, match="heap memory is not visible to GPUs"):
+    if placement == "pageable" and device.type == "cuda":
+        with pytest.raises(ConfigError, match="pageable memory is not visible to GPUs"):
             NeighborSampler(graph, [4, -1], edge_times=held, device=device)
         return
     oracle.same(NeighborSampler(graph, [4, -1], edge_times=held, device=device).sample(seeds, seed_times=limits), expected)
@@ -493,7 +493,7 @@ def test_no_memory_is_said(graph, monkeypatch):
     def full(*_):
         raise torch.OutOfMemoryError("no")
 
-    monkeypatch.setattr(batches.Batch, "_run_at_once", full)
+    monkeypatch.setattr(batches.BatchSampler, "_run_at_once", full)
     monkeypatch.setattr(batches.devices, "free_bytes", lambda device: 0)
     from hinterland.runtime.errors import OutOfMemory
 

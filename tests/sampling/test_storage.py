@@ -10,7 +10,7 @@ import torch
 
 import hinterland as hl
 from hinterland.graph.formats import hl as format_hl
-from hinterland.graph.prepare import Prepared
+from hinterland.graph.prepare import ResidentGraph
 from hinterland.graph.traversal import csr_type
 from hinterland.graph.traversal import on_storage as on_storage_type
 from hinterland.runtime import jit
@@ -70,9 +70,9 @@ def edge_times_of(graph: hl.Graph) -> torch.Tensor:
     return torch.arange(graph.num_edges) * 17 % 50
 
 
-def neighbors(graph: hl.Graph | Prepared, fanouts=(4, 3, 2), device="cpu", **options):
-    device = None if isinstance(graph, Prepared) else device
-    of = graph.graph if isinstance(graph, Prepared) else graph
+def neighbors(graph: hl.Graph | ResidentGraph, fanouts=(4, 3, 2), device="cpu", **options):
+    device = None if isinstance(graph, ResidentGraph) else device
+    of = graph.graph if isinstance(graph, ResidentGraph) else graph
     given = {"seed_times": [25] * len(SEEDS)} if options.get("edge_times") else {}
     made = {"times": times_of, "edge_times": edge_times_of}
     options = {name: made[name](of) if name in made else value for name, value in options.items()}
@@ -80,19 +80,19 @@ def neighbors(graph: hl.Graph | Prepared, fanouts=(4, 3, 2), device="cpu", **opt
     return sample.node, sample.row, sample.col, sample.edge
 
 
-def pinsage(graph: hl.Graph | Prepared, device="cpu"):
-    device = None if isinstance(graph, Prepared) else device
+def pinsage(graph: hl.Graph | ResidentGraph, device="cpu"):
+    device = None if isinstance(graph, ResidentGraph) else device
     found = PinSAGESampler(graph, [5, 3], walks=9, length=3, restart=0.2, weighted=True, seed=4, device=device).sample(SEEDS)
     return found.node, found.row, found.col, found.weight
 
 
-def walks(graph: hl.Graph | Prepared, device="cpu", **options):
-    device = None if isinstance(graph, Prepared) else device
+def walks(graph: hl.Graph | ResidentGraph, device="cpu", **options):
+    device = None if isinstance(graph, ResidentGraph) else device
     return (random_walks(graph, list(range(0, VERTICES, 7)), 9, seed=5, device=device, **options),)
 
 
-def pairs(graph: hl.Graph | Prepared, device="cpu", **options):
-    device = None if isinstance(graph, Prepared) else device
+def pairs(graph: hl.Graph | ResidentGraph, device="cpu", **options):
+    device = None if isinstance(graph, ResidentGraph) else device
     return (negative_edges(graph, 300, seed=2, device=device, **options),)
 
 

@@ -88,7 +88,7 @@ def test_every_form_and_place_of_a_graph(graph, device, case):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("placement", ["gpu", "mapped", "registered"])
+@pytest.mark.parametrize("placement", ["gpu", "managed", "pinned"])
 def test_placements(graph, placement):
     placed = hl.Graph(graph.indptr, graph.indices, graph.weights, placement=placement)
     found = random_walks(placed, [0, 1, 2], 20, weighted=True, restart=0.1, device="cuda:0")

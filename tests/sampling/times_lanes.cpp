@@ -55,7 +55,7 @@ int main() {
   words.edges.home = name(kEdges);
   words.weights.home = name(kWeights);
   const Graph graph(words);
-  const sampling::SampleWeights<ListedSources> weights(words, sampling::WeightKind::kInt32);
+  const sampling::SampleWeights<ListedSources> weights(words, sampling::SampleWeightKind::kInt32);
   for (const bool vertices_have : {false, true})
     for (const bool edges_have : {false, true}) {
       const memory::ArrayWords edge_times{name(kEdgeTimes), nullptr, nullptr, nullptr};

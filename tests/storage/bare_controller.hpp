@@ -1,5 +1,5 @@
-// An NVMe controller in software behind registers, for tests of the driver of bare devices (native/storage/nvme_device.hpp): what
-// QEMU's does not do by itself. Its memory is the process's, by the same addresses.
+// An NVMe controller in software behind registers, for tests of the driver of bare devices (native/storage/nvme_device.hpp):
+// what QEMU's does not do by itself. Its memory is the process's, by the same addresses.
 #pragma once
 
 #include <array>

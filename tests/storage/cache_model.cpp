@@ -1,6 +1,6 @@
-// Every order of steps of two or three threads that read, write and flush three or four pages through a cache of two slots, with a
-// device that ends transfers in any order, refuses, and fails. In every state the newest version of each page is where it is
-// looked for, no frame changes under those who hold it, and the threads can come to their end.
+// Every order of steps of two or three threads that read, write and flush three or four pages through a cache of two slots,
+// with a device that ends transfers in any order, refuses, and fails. In every state the newest version of each page is where
+// it is looked for, no frame changes under those who hold it, and the threads can come to their end.
 #include <string>
 
 #include "../rounds.hpp"
@@ -121,8 +121,8 @@ void visit(const CacheType& cache, int64_t page, bool writes, bool fills, uint64
   Device device;
   while (true) {
     explorer::stand_at(place);
-    const Found found =
-        fills ? cache.try_fill(static_cast<Page>(page), device) : cache.try_hold(static_cast<Page>(page), device);
+    const CacheLookup found =
+        fills ? cache.try_fill(static_cast<Page>(page), device) : cache.try_acquire(static_cast<Page>(page), device);
     if (fills && found.outcome == Try::kStarted) {
       explorer::step();
       world.frames[found.slot] = {page, world.newest[page] + 1};
@@ -290,7 +290,7 @@ int main(int argc, char** argv) {
   // A dirty line is written back to make room, and held, and written to meanwhile.
   if (asked("victim")) explore<Fifo>("victim", {true, true}, {{write0}, {read2}});
   if (asked("flush")) explore<Fifo>("flush", {true, false}, {{write0}, {kFlush}, {read2}});
-  if (asked("clock")) explore<Clock>("clock", {true, false}, {{read0}, {write2}, {read0}});
+  if (asked("clock")) explore<ClockPolicy>("clock", {true, false}, {{read0}, {write2}, {read0}});
   // What is needed last gives way, and is written back for that.
   if (asked("belady")) explore<Belady>("belady", {true, true}, {{write0}, {read2, read3}});
   if (asked("known")) explore<Belady>("known", {true, false}, {{write0}, {read2}}, 1);

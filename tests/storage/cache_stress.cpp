@@ -137,7 +137,7 @@ template <class CacheType>
 int64_t held(const CacheType& cache, Device<CacheType>& device, int64_t page, Tally& tally) {
   while (true) {
     tally.operations.fetch_add(1, std::memory_order_relaxed);
-    const Found found = cache.try_hold(number(page), device);
+    const CacheLookup found = cache.try_acquire(number(page), device);
     if (found.outcome == Try::kHeld) return found.slot;
     if (found.outcome == Try::kFailed) {
       ++tally.failures;
@@ -244,7 +244,7 @@ int main(int argc, char** argv) {
   const int64_t milliseconds = argc > 1 ? std::atoll(argv[1]) : MILLISECONDS, threads = argc > 2 ? std::atoll(argv[2]) : 8;
   const uint64_t seed = argc > 3 ? static_cast<uint64_t>(std::atoll(argv[3])) : 1;
   const int64_t operations = argc > 4 ? std::atoll(argv[4]) : 0;
-  stress<storage::Clock>("clock", milliseconds, threads, seed, operations);
+  stress<storage::ClockPolicy>("clock", milliseconds, threads, seed, operations);
   stress<Fifo>("fifo", milliseconds, threads, seed, operations);
   stress<Belady>("belady", milliseconds, threads, seed, operations);
   return 0;

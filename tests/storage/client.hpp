@@ -165,7 +165,7 @@ class Lane {
   static uint8_t shared_byte(uint64_t at) { return static_cast<uint8_t>(mixed(at / 8) >> at % 8 * 8); }
 
   // From any thread: this lane's command has ended.
-  void hear(const Report& report) {
+  void hear(const CompletionReport& report) {
     if (report.end == End::kLate) return;
     CHECK(expected_.load(std::memory_order_relaxed) == report.user, "a report of another command");
     const uint64_t word = uint64_t{1} << 63 | uint64_t{report.status} << 16 | report.identifier;
@@ -226,7 +226,7 @@ class Lane {
     expected_.store(serial, std::memory_order_relaxed);
     const SubmissionEntry entry = buffer_.command(write_ ? Opcode::kWrite : Opcode::kRead, first_on_disk(), blocks_, serial);
     const Submitted outcome =
-        queue.try_submit(entry, serial, now + kDeadlineTurns, [this](const Report& report) { hear(report); });
+        queue.try_submit(entry, serial, now + kDeadlineTurns, [this](const CompletionReport& report) { hear(report); });
     waiting_ = outcome == Submitted::kYes;
     if (outcome == Submitted::kClosed) removed(counts);
     return waiting_;
@@ -270,7 +270,7 @@ class Lane {
     const Controller::Fate fate = controller.abort(oldest.serial);
     if (fate == Controller::Fate::kUnread) return;
     if (fate == Controller::Fate::kDropped) {
-      const auto through = [](const Report& report) { CHECK(report.end == End::kLate, "settled"); };
+      const auto through = [](const CompletionReport& report) { CHECK(report.end == End::kLate, "settled"); };
       while (!queue.settle(oldest.identifier, through)) std::this_thread::yield();  // who gave it up is not through
       ++counts.settled;
     }
@@ -292,7 +292,7 @@ class Lane {
 class Clients {
  private:
   auto hear() {
-    return [this](const Report& report) {
+    return [this](const CompletionReport& report) {
       if (report.end != End::kNothing) lanes_[report.user >> 32]->hear(report);
     };
   }

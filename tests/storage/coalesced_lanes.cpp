@@ -1,6 +1,6 @@
-// Lanes read and write elements as they come, some of them or all, in branches at the same time: what they find is what is stored
-// or was written, what was flushed is on the disk, and all come to their end through fewer lines than they want at once. As
-// source_lanes.cpp, with 32 lanes and with one.
+// Lanes read and write elements as they come, some of them or all, in branches at the same time: what they find is what is
+// stored or was written, what was flushed is on the disk, and all come to their end through fewer lines than they want at once.
+// As source_lanes.cpp, with 32 lanes and with one.
 #include <unistd.h>
 
 #include "hinterland/storage/coalesced.hpp"

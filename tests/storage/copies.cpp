@@ -125,9 +125,9 @@ struct Copies {
 
   // Calls body(frame) while a page is held.
   template <class Body>
-  void hold(int64_t byte, const Body& body, bool writes = false) {
+  void acquire(int64_t byte, const Body& body, bool writes = false) {
     for (uint32_t round = 0;; ++round) {
-      const Found found = store.cache.try_hold(page(byte));
+      const CacheLookup found = store.cache.try_acquire(page(byte));
       if (found.outcome == Try::kFailed) store.cache.throw_unread(page(byte), store.cache.lines().status(found.slot));
       if (found.outcome != Try::kHeld) {
         store.cache.progress(round);
@@ -140,7 +140,7 @@ struct Copies {
     }
   }
   void check(int64_t byte) {
-    hold(byte, [&](const char* frame) {
+    acquire(byte, [&](const char* frame) {
       const int64_t count = InUse(store.cache, page(byte)).bytes_in(page(byte));
       CHECK(std::memcmp(frame, content.data() + byte, static_cast<size_t>(count)) == 0, "byte %d", (int)byte);
       for (int64_t i = count; i < kPage; ++i) CHECK(frame[i] == 0, "beyond the end");
@@ -149,7 +149,7 @@ struct Copies {
   void write(int64_t byte, char value) {
     const int64_t count = InUse(store.cache, page(byte)).bytes_in(page(byte));
     std::fill_n(content.begin() + byte, count, value);
-    hold(byte, [&](char* frame) { std::fill_n(frame, count, value); }, true);
+    acquire(byte, [&](char* frame) { std::fill_n(frame, count, value); }, true);
   }
   std::string flushed() {
     try {
@@ -284,7 +284,7 @@ void check_full_ring() {
     Store store(kSet, kPage, 1, 2, Engine::kBest);
     const Page first = static_cast<Page>(store.volumes.open({make_file("0", numbers(20 * kPage))}, false, 0, 0)) / kPage;
     const auto ask = [&](Page page) {
-      return prefetches ? store.cache.prefetch(first + page) : store.cache.try_hold(first + page);
+      return prefetches ? store.cache.prefetch(first + page) : store.cache.try_acquire(first + page);
     };
     for (Page page = 0; page < kThere; ++page)
       for (uint32_t round = 0; store.cache.prefetch(first + page).outcome != Try::kHeld; ++round) store.cache.progress(round);
@@ -303,8 +303,9 @@ void check_full_device() {
   Store store(kSet, kPage, 1, 2, Engine::kBest);
   const Page copied = static_cast<Page>(store.volumes.open({file, device}, true, 0, 0)) / kPage;
   const Page alone = static_cast<Page>(store.volumes.open({device}, false, 0, 0)) / kPage;
-  Found found{};
-  for (uint32_t round = 0; (found = store.cache.try_hold(copied)).outcome != Try::kHeld; ++round) store.cache.progress(round);
+  CacheLookup found{};
+  for (uint32_t round = 0; (found = store.cache.try_acquire(copied)).outcome != Try::kHeld; ++round)
+    store.cache.progress(round);
   std::fill_n(store.cache.lines().frame(found.slot), kPage, 'w');
   store.cache.lines().wrote(found.slot);
   store.cache.lines().release(found.slot);

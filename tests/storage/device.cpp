@@ -36,7 +36,7 @@ constexpr int64_t kSets = 2, kSlots = 8 * kSets, kPages = 90;
 constexpr unsigned kThreads = 6;
 constexpr uint64_t kPatience = 400;  // turns of the device
 
-using Device = PageDevice<Cache<storage::Clock>>;
+using Device = PageDevice<Cache<storage::ClockPolicy>>;
 
 // Of a cache, and where commands' data lies: a line for each identifier.
 struct Memory {
@@ -51,8 +51,8 @@ struct Memory {
   std::vector<MemoryPage> frames, lines;
 
   Device device(const test::Rings& rings, int64_t line) {
-    const Cache<storage::Clock> cache{{},    words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()),
-                                      kSets, line};
+    const Cache<storage::ClockPolicy> cache{
+        {}, words.data(), statuses.data(), sets.data(), reinterpret_cast<char*>(frames.data()), kSets, line};
     const uint64_t blocks = static_cast<uint64_t>(line) / test::kBlockBytes * kPages;
     const BlockRange range{test::kNamespace, test::kBlockBytes, test::kBase, blocks};
     const Channel channel{rings.pair, reinterpret_cast<char*>(lines.data()), address(lines), lists.data(), address(lists)};
@@ -78,7 +78,7 @@ struct Tally {
 int64_t held(Device& device, const Controller& controller, int64_t page, Tally& tally) {
   while (true) {
     device.deadline = controller.now() + kPatience;
-    const Found found = device.cache.try_hold(static_cast<Page>(page), device);
+    const CacheLookup found = device.cache.try_acquire(static_cast<Page>(page), device);
     if (found.outcome == Try::kHeld) return found.slot;
     if (found.outcome == Try::kFailed && forget(device.cache.words[found.slot], static_cast<Page>(page))) ++tally.failed;
     device.poll();
@@ -162,17 +162,18 @@ void check_removal() {
   Memory memory(4096, 16);
   Device device = memory.device(rings, 4096);
   const auto& cache = device.cache;
-  for (Page page = 0; page < 4; ++page) CHECK(cache.try_hold(page, device).outcome == Try::kStarted, "started");
+  for (Page page = 0; page < 4; ++page) CHECK(cache.try_acquire(page, device).outcome == Try::kStarted, "started");
   CHECK(device.abort() == 4, "four were on their way");
   for (Page page = 0; page < 4; ++page) {
-    const Found found = cache.try_hold(page, device);
+    const CacheLookup found = cache.try_acquire(page, device);
     CHECK(found.outcome == Try::kFailed && cache.status(found.slot) == kHostPathError, "all are told");
   }
   answer(rings, 0, rings.submissions[0].identifier);  // it had been given before, and nobody had seen it
   CHECK(device.poll() == 0 && rings.control.late == 1, "late");
-  const Found first = cache.try_hold(0, device);
+  const CacheLookup first = cache.try_acquire(0, device);
   CHECK(first.outcome == Try::kFailed && forget(cache.words[first.slot], 0), "a line that is given up ends as one");
-  CHECK(cache.try_hold(9, device).outcome == Try::kStarted && cache.try_hold(9, device).outcome == Try::kFailed, "later, too");
+  CHECK(cache.try_acquire(9, device).outcome == Try::kStarted && cache.try_acquire(9, device).outcome == Try::kFailed,
+        "later, too");
 }
 
 // The queue is closed when a read has been marked already, and the device may have been told: its slot stays as it is until
@@ -184,8 +185,8 @@ void check_closed_midway() {
   test::before_lock = [&] {
     atomic_store(rings.control.tail_lock, 2u);
   };  // as abort() does, which has not come to commands yet
-  CHECK(device.cache.try_hold(7, device).outcome == Try::kStarted, "closed since");
-  const Found found = device.cache.try_hold(7, device);
+  CHECK(device.cache.try_acquire(7, device).outcome == Try::kStarted, "closed since");
+  const CacheLookup found = device.cache.try_acquire(7, device);
   CHECK(found.outcome == Try::kFailed && device.cache.status(found.slot) == kHostPathError, "given up");
   const Line line{device.cache.words[found.slot]};
   CHECK(line.is(Line::kBusy) && outstanding(rings.pair) == 1, "the device may still write the frame");
@@ -202,15 +203,15 @@ void check_settled() {
   Device device = memory.device(rings, 4096);
   const auto& cache = device.cache;
   device.deadline = 5;
-  CHECK(cache.try_hold(1, device).outcome == Try::kStarted, "started");
+  CHECK(cache.try_acquire(1, device).outcome == Try::kStarted, "started");
   const uint16_t identifier = rings.submissions[0].identifier;
   CHECK(!device.settle(identifier) && device.expire(5) == 1, "late");
-  const Found found = cache.try_hold(1, device);
+  const CacheLookup found = cache.try_acquire(1, device);
   CHECK(found.outcome == Try::kFailed && cache.status(found.slot) == kAbortedByHost, "late");
   CHECK(!forget(cache.words[found.slot], 1), "the device may still write the frame");
   CHECK(device.settle(identifier) && !device.settle(identifier), "settled once");
   CHECK(forget(cache.words[found.slot], 1) && outstanding(rings.pair) == 0, "the slot is free");
-  CHECK(cache.try_hold(1, device).outcome == Try::kStarted, "anew");
+  CHECK(cache.try_acquire(1, device).outcome == Try::kStarted, "anew");
 }
 
 // A read that fails is tried three times more, unless the device says that it would fail again; each page's are counted anew.
@@ -226,15 +227,15 @@ void check_tries() {
     CHECK(device.poll() == 1, "seen");
   };
   for (const Page page : {5, 5, 6}) {
-    CHECK(cache.try_hold(page, device).outcome == Try::kStarted, "started");
+    CHECK(cache.try_acquire(page, device).outcome == Try::kStarted, "started");
     for (int tries = 0; tries < 3; ++tries) {
       end(kInternalError);
-      CHECK(cache.try_hold(page, device).outcome == Try::kWait && outstanding(rings.pair) == 1, "it is tried again");
+      CHECK(cache.try_acquire(page, device).outcome == Try::kWait && outstanding(rings.pair) == 1, "it is tried again");
       const uint64_t block = rings.submissions[0].first_block + (page - 5) * 4096 / test::kBlockBytes;
       CHECK(rings.submissions[position].first_block == block, "the same page");
     }
     end(page == 5 && position < 5 ? kSuccess : kInternalError);
-    const Found found = cache.try_hold(page, device);
+    const CacheLookup found = cache.try_acquire(page, device);
     if (position < 5) {
       CHECK(found.outcome == Try::kHeld && cache.status(found.slot) == 0, "the fourth time it was read");
       release(cache.words[found.slot]);
@@ -244,9 +245,9 @@ void check_tries() {
       CHECK(forget(cache.words[found.slot], page), "read anew");
     }
   }
-  CHECK(cache.try_hold(7, device).outcome == Try::kStarted, "started");
+  CHECK(cache.try_acquire(7, device).outcome == Try::kStarted, "started");
   end(kUnrecoveredReadError | kDoNotRetry);
-  CHECK(cache.try_hold(7, device).outcome == Try::kFailed && outstanding(rings.pair) == 0, "it is not tried again");
+  CHECK(cache.try_acquire(7, device).outcome == Try::kFailed && outstanding(rings.pair) == 0, "it is not tried again");
 }
 
 // There is no room in the queue for another try: whoever wants the page asks anew.
@@ -254,10 +255,10 @@ void check_no_room_for_another_try() {
   test::Rings rings(2, 2);
   Memory memory(4096, 2);
   Device device = memory.device(rings, 4096);
-  CHECK(device.cache.try_hold(5, device).outcome == Try::kStarted, "started");
+  CHECK(device.cache.try_acquire(5, device).outcome == Try::kStarted, "started");
   answer(rings, 0, rings.submissions[0].identifier, kInternalError);
   CHECK(device.poll() == 1 && outstanding(rings.pair) == 0, "seen");
-  CHECK(device.cache.try_hold(5).slot == -1 && device.cache.try_hold(5, device).outcome == Try::kStarted, "anew");
+  CHECK(device.cache.try_acquire(5).slot == -1 && device.cache.try_acquire(5, device).outcome == Try::kStarted, "anew");
 }
 
 // Pages that the device has no blocks for fail, whatever the queue says, and take nothing from it.
@@ -267,11 +268,11 @@ void check_out_of_range() {
   Device device = memory.device(rings, 4096);
   const auto& cache = device.cache;
   for (const Page page : {Page{kPages}, Line::kMostPages - 1}) {
-    CHECK(cache.try_hold(page, device).outcome == Try::kStarted, "asked for");
-    const Found found = cache.try_hold(page, device);
+    CHECK(cache.try_acquire(page, device).outcome == Try::kStarted, "asked for");
+    const CacheLookup found = cache.try_acquire(page, device);
     CHECK(found.outcome == Try::kFailed && cache.status(found.slot) == kOutOfRange, "out of range");
   }
-  CHECK(outstanding(rings.pair) == 0 && cache.try_hold(kPages - 1, device).outcome == Try::kStarted, "the last page");
+  CHECK(outstanding(rings.pair) == 0 && cache.try_acquire(kPages - 1, device).outcome == Try::kStarted, "the last page");
 }
 
 void check_all() {

@@ -1,5 +1,5 @@
-// Page numbers to their last bit, and arrays that begin anywhere: what BaM got wrong (its pull request 39 and its find_range) is
-// right here, up to the pebibyte that 41 bits of pages of 512 bytes are.
+// Page numbers to their last bit, and arrays that begin anywhere: what BaM got wrong (its pull request 39 and its find_range)
+// is right here, up to the pebibyte that 41 bits of pages of 512 bytes are.
 #include <algorithm>
 #include <random>
 #include <vector>
@@ -40,7 +40,7 @@ struct Disk {
   std::vector<uint64_t> words;
   std::vector<uint32_t> statuses, sets;
   std::vector<uint64_t> frames;
-  Cache<storage::Clock, kWays> cache;
+  Cache<storage::ClockPolicy, kWays> cache;
   int64_t reads = 0;
 };
 
@@ -62,11 +62,11 @@ void pages_differ_in_any_bit() {
     std::vector<Page> pages = alike(page);
     CHECK(pages.size() <= 64 && pages.size() > 50, "%zu pages", pages.size());
     for (size_t i = 0; i < pages.size(); ++i) {
-      CHECK(disk.cache.try_hold(pages[i]).slot == -1, "page %llx is taken for another", static_cast<long long>(pages[i]));
-      CHECK(disk.cache.try_hold(pages[i], disk).outcome == Try::kStarted, "not read");
+      CHECK(disk.cache.try_acquire(pages[i]).slot == -1, "page %llx is taken for another", static_cast<long long>(pages[i]));
+      CHECK(disk.cache.try_acquire(pages[i], disk).outcome == Try::kStarted, "not read");
     }
     for (const Page one : pages) {
-      const Found found = disk.cache.try_hold(one, disk);
+      const CacheLookup found = disk.cache.try_acquire(one, disk);
       CHECK(found.outcome == Try::kHeld && disk.frames[found.slot * kElements] == stored(one * kLine), "another page");
       CHECK(Line{disk.words[found.slot]}.page() == one && Line{disk.words[found.slot]}.holders() == 1, "its word");
       release(disk.words[found.slot]);
@@ -79,10 +79,10 @@ void pages_differ_in_any_bit() {
 void states_of_the_last_page() {
   Disk<8> disk(1);
   const Page last = Line::kMostPages - 1;
-  const Found found = disk.cache.try_fill(last, disk);
+  const CacheLookup found = disk.cache.try_fill(last, disk);
   CHECK(found.outcome == Try::kStarted && Line{disk.words[found.slot]}.is(Line::kBusy), "not to be filled");
   disk.cache.filled(found.slot);
-  for (uint64_t i = 0; i < Line::kHolders; ++i) CHECK(hold(disk.words[found.slot], last) == Hold::kHeld, "not there");
+  for (uint64_t i = 0; i < Line::kHolders; ++i) CHECK(acquire(disk.words[found.slot], last) == Acquired::kHeld, "not there");
   CHECK(Line{disk.words[found.slot]}.holders() == Line::kHolders && Line{disk.words[found.slot]}.page() == last, "its word");
 }
 
@@ -90,11 +90,11 @@ void states_of_the_last_page() {
 struct Store {
   Disk<8>& disk;
 
-  using Lines = Cache<storage::Clock, 8>;
+  using Lines = Cache<storage::ClockPolicy, 8>;
   Lines lines() const { return disk.cache; }
   template <class Lanes>
-  Found start(bool asks, Page page) const {
-    return asks ? disk.cache.try_hold(page, disk) : Found{Try::kWait, -1};
+  CacheLookup start(bool asks, Page page) const {
+    return asks ? disk.cache.try_acquire(page, disk) : CacheLookup{Try::kWait, -1};
   }
   template <class Lanes>
   void prefetch(bool asks, Page page) const {

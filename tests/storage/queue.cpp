@@ -37,11 +37,11 @@ using namespace test;
 
 namespace {
 
-const auto nobody = [](const Report&) { CHECK(false, "a report of nothing"); };
+const auto nobody = [](const CompletionReport&) { CHECK(false, "a report of nothing"); };
 
 // A handler that keeps to itself what it hears: late reports, and the others.
-auto listener(std::vector<Report>& heard, std::vector<Report>& late) {
-  return [&](const Report& report) {
+auto listener(std::vector<CompletionReport>& heard, std::vector<CompletionReport>& late) {
+  return [&](const CompletionReport& report) {
     if (report.end != End::kNothing) (report.end == End::kLate ? late : heard).push_back(report);
   };
 }
@@ -120,7 +120,7 @@ void check_laps(uint32_t submission_size, uint32_t completion_size, uint64_t sta
     once_full = once_full || waiting.size() == fits;
     CHECK(reported != 0 || waiting.size() == std::min(fits, most), "%zu fit in the beginning", waiting.size());
     controller.turn();
-    const uint32_t count = queue.poll([&](const Report& report) {
+    const uint32_t count = queue.poll([&](const CompletionReport& report) {
       CHECK(report.status == kSuccess && waiting.erase(report.user) == 1, "report of %llu", (unsigned long long)report.user);
       ++reported;
     });
@@ -155,7 +155,7 @@ void check_late(uint32_t size, uint64_t start) {
   rings.start_at(start);
   const QueuePair& queue = rings.pair;
   Hand hand{queue};
-  std::vector<Report> reports, late;
+  std::vector<CompletionReport> reports, late;
   const auto keep = listener(reports, late);
   uint64_t at = 0;  // the next position
   for (uint64_t lap = 0; lap < 10 * size; ++lap) {
@@ -200,7 +200,7 @@ void check_odd_completions() {
   const QueuePair& queue = rings.pair;
   Hand hand{queue};
   uint64_t seen = 0;
-  const auto count = [&](const Report& report) { seen += report.end != End::kNothing; };
+  const auto count = [&](const CompletionReport& report) { seen += report.end != End::kNothing; };
   hand.post(3, kSuccess, 0);
   hand.post(7, kSuccess, 5);
   hand.post(0xffff, kSuccess, 5);
@@ -242,7 +242,7 @@ void check_heads() {
   const auto submit = [&](uint64_t user) { return queue.try_submit({}, user, kNoDeadline, nobody) == Submitted::kYes; };
   const auto complete = [&](uint64_t identifier, uint64_t head) {
     hand.post(static_cast<uint16_t>(identifier), kSuccess, head);
-    CHECK(queue.poll([&](const Report& report) { CHECK(report.user == identifier, "whose"); }) == 1, "a completion");
+    CHECK(queue.poll([&](const CompletionReport& report) { CHECK(report.user == identifier, "whose"); }) == 1, "a completion");
   };
   CHECK(submit(0) && submit(1) && submit(2) && !submit(3), "three slots of four");
   complete(1, 3);
@@ -269,7 +269,7 @@ void check_worst_times() {
   Hand hand{queue};
   std::vector<uint64_t> heard;
   std::vector<uint64_t> late;
-  const auto hear = [&](const Report& report) {
+  const auto hear = [&](const CompletionReport& report) {
     if (report.end != End::kNothing) (report.end == End::kLate ? late : heard).push_back(report.user);
   };
   const auto submit = [&](uint64_t user, uint64_t deadline = kNoDeadline) {
@@ -315,7 +315,7 @@ void check_worst_times() {
   rings.clear();
   hand.posted = 0, heard.clear(), late.clear();
   CHECK(submit(5, 1) == Submitted::kYes, "one that is late");
-  const auto complete_meanwhile = [&](const Report& report) {
+  const auto complete_meanwhile = [&](const CompletionReport& report) {
     if (report.end == End::kGivenUp) {
       hand.post(report.identifier, kSuccess, 1);
       CHECK(queue.poll(hear) == 0 && late.empty() && outstanding(queue) == 1, "over before it was given up");
@@ -387,7 +387,7 @@ void check_reserved(uint32_t submission_size, uint32_t completion_size, unsigned
     CHECK(taken == fits && outstanding(rings.pair) == fits && rings.control.reserved == 0, "%llu taken",
           static_cast<unsigned long long>(taken.load()));
     CHECK(!rings.pair.reserve<Alone>(true) && rings.control.reserved == 0, "there is none");
-    rings.pair.abort(kHostPathError, [](const Report&) {});
+    rings.pair.abort(kHostPathError, [](const CompletionReport&) {});
     CHECK(rings.pair.reserve<Alone>(true), "what fails at once needs none");
   }
 }

@@ -1,6 +1,6 @@
 // The library's own device in software (native/storage/serving.hpp) in place of the tests' (controller.hpp), on a clock of its
-// turns, with faults by a seed. Beside it stands what no controller does: entries are looked at as they are read, and completion
-// slots that are still the device's are scribbled over, but for the word by which they are told to be new.
+// turns, with faults by a seed. Beside it stands what no controller does: entries are looked at as they are read, and
+// completion slots that are still the device's are scribbled over, but for the word by which they are told to be new.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,7 @@
-// Warps read arrays through a cache over queues over a device in software (controller.hpp) that is late, fails, loses completions
-// and is removed: what they read is what is stored, and all of them come to their end. With lanes in place of a warp, or, without
-// tests/lanes on the compiler's path, with one. (Threads that wait give way, so on a busy machine it takes long.)
+// Warps read arrays through a cache over queues over a device in software (controller.hpp) that is late, fails, loses
+// completions and is removed: what they read is what is stored, and all of them come to their end. With lanes in place of a
+// warp, or, without tests/lanes on the compiler's path, with one. (Threads that wait give way, so on a busy machine it takes
+// long.)
 #include <unistd.h>
 
 #include "hinterland/graph/visit.hpp"
@@ -130,7 +131,7 @@ void check_writes() {
       bool wants = Warp::lane() % 4 == 0;
       const Page page = (first + turn) % 40;
       for (uint32_t round = 0; Warp::any(wants); ++round) {
-        const Found found = store.start<Warp>(wants, page);
+        const CacheLookup found = store.start<Warp>(wants, page);
         if (found.outcome == Try::kHeld) {
           auto& word = *reinterpret_cast<uint64_t*>(storage.store.cache.frame(found.slot) + page * 8);
           atomic_add(word, uint64_t{1});
@@ -284,8 +285,9 @@ void check_asked() {
   storage.check_at_rest();
 }
 
-// Far more lines are wanted at once than the queue has room for. Whoever must wait for a place takes no line's room meanwhile: what
-// has come for others stays until they come by. (It did not: a line was claimed, so its page gone, before the queue refused.)
+// Far more lines are wanted at once than the queue has room for. Whoever must wait for a place takes no line's room meanwhile:
+// what has come for others stays until they come by. (It did not: a line was claimed, so its page gone, before the queue
+// refused.)
 void check_full_queue() {
   Storage storage({.sets = 8, .entries = 4, .channels = 1}, Faults{.late = 4}, 13);
   const auto read_own = [&](int64_t first, int64_t wanted) {  // a page for each lane of each warp

@@ -1,5 +1,5 @@
-// Warps, and a store over queues over devices in software, for tests of what kernels do. With lanes in place of a warp, or, without
-// tests/lanes on the compiler's path, with one.
+// Warps, and a store over queues over devices in software, for tests of what kernels do. With lanes in place of a warp, or,
+// without tests/lanes on the compiler's path, with one.
 #pragma once
 
 #include <chrono>
@@ -148,8 +148,8 @@ inline unsigned& current_warp() {
   return warp;
 }
 
-// Where ThreadSanitizer looks a page is written once at the most: who writes to a line while the device reads it, and says so after
-// that, is right to, and a race all the same.
+// Where ThreadSanitizer looks a page is written once at the most: who writes to a line while the device reads it, and says so
+// after that, is right to, and a race all the same.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kOnce = true;
 #else

@@ -1,6 +1,6 @@
 // Warps write arrays through a cache over queues over devices in software: what they wrote is what is read and, once it was
-// flushed, what is stored; lines that are overwritten are not read; what the device does not take stays, is said, and is written
-// when it does. As source_lanes.cpp, with 32 lanes and with one.
+// flushed, what is stored; lines that are overwritten are not read; what the device does not take stays, is said, and is
+// written when it does. As source_lanes.cpp, with 32 lanes and with one.
 #include <unistd.h>
 
 #include "warps.hpp"
@@ -36,7 +36,8 @@ void check_clean(Storage& storage) {
     CHECK(!Line{storage.store.cache.words[slot]}.is(Line::kDirty | Line::kWriting), "not written");
 }
 
-// Each warp has elements of its own, which lie between the others'. What it writes it finds, and what is flushed is on the disk.
+// Each warp has elements of its own, which lie between the others'. What it writes it finds, and what is flushed is on the
+// disk.
 template <class T>
 void check_elements(const Shape& shape, uint64_t seed) {
   Storage storage(shape, Faults{.late = 4, .reorder = true}, seed);

@@ -9,7 +9,7 @@ import torch
 
 from hinterland.memory.count import TierCount
 from hinterland.table import Table
-from hinterland.table.rows import row_numbers
+from hinterland.table.row_arguments import row_numbers
 
 DELAY = 1e-6  # seconds a row
 

@@ -400,7 +400,7 @@ def test_budgets_are_kept_and_used(rows, row_bytes, budget):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("placement", ["mapped", "registered"])
+@pytest.mark.parametrize("placement", ["managed", "pinned"])
 @pytest.mark.parametrize("row_bytes", [4, 512, 516, 1030])
 def test_a_gpu_keeps_what_the_cpu_keeps(gpu, placement, row_bytes):
     torch.manual_seed(3)
@@ -441,7 +441,7 @@ def test_a_gpus_budget_is_kept(gpu):
 
 @pytest.mark.gpu
 def test_streams_of_a_gpu_take_turns(gpu):
-    source, host = fresh(50_000, 256, "mapped")
+    source, host = fresh(50_000, 256, "managed")
     source = source.to(gpu)
     table = host.cached(6_000_000, gpu)
     torch.manual_seed(0)

@@ -430,7 +430,7 @@ def test_starts_as_torch_does_on_storage(tmp_path, monkeypatch, rows, dtype):
     """Also where all rows do not fit into memory at once."""
     monkeypatch.setattr(whole, "BOUNCE_BYTES", 700)
     bag = UnifiedEmbeddingBag.from_pretrained(on_storage(tmp_path / "x.bin", torch.zeros(rows, 5, dtype=dtype)), padding_idx=-1)
-    expected = UnifiedEmbeddingBag(rows, 5, padding_idx=-1, dtype=dtype, placement="heap")
+    expected = UnifiedEmbeddingBag(rows, 5, padding_idx=-1, dtype=dtype, placement="pageable")
     for module in (bag, expected):
         torch.manual_seed(5)
         module.reset_parameters()
@@ -822,7 +822,7 @@ def test_deferred_check():
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("placement", ["mapped", "registered"])
+@pytest.mark.parametrize("placement", ["managed", "pinned"])
 def test_bags_take_no_memory_but_their_own(placement):
     bag = UnifiedEmbeddingBag(1 << 18, 128, mode="sum", placement=placement)
     index = torch.randint(0, 1 << 18, (1 << 10, 64), device="cuda")
@@ -838,9 +838,9 @@ def test_bags_take_no_memory_but_their_own(placement):
 
 
 @pytest.mark.gpu
-def test_heap_is_not_visible():
-    with pytest.raises(ConfigError, match="heap"):
-        UnifiedEmbeddingBag(4, 4, placement="heap")(torch.tensor([[1]], device="cuda"))
+def test_pageable_is_not_visible():
+    with pytest.raises(ConfigError, match="pageable"):
+        UnifiedEmbeddingBag(4, 4, placement="pageable")(torch.tensor([[1]], device="cuda"))
 
 
 @pytest.mark.gpu

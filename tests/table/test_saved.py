@@ -13,7 +13,7 @@ from hinterland import UnifiedTensor, memory
 
 from .. import forked
 
-PLACEMENTS = ["heap", "registered", "host", pytest.param("mapped", marks=pytest.mark.gpu)]
+PLACEMENTS = ["pageable", "pinned", "host", pytest.param("managed", marks=pytest.mark.gpu)]
 
 
 def saved(table):
@@ -53,7 +53,7 @@ def test_a_table_is_saved_beside_a_tensor_over_it(dtype):
 
 
 def test_a_file_that_names_the_module_of_before_is_loaded():
-    table = UnifiedTensor.from_tensor(torch.arange(6.0).view(3, 2), "heap")
+    table = UnifiedTensor.from_tensor(torch.arange(6.0).view(3, 2), "pageable")
     before = pickle.dumps(table, protocol=0).replace(b"hinterland.table.unified", b"hinterland.memory.unified")
     assert b"hinterland.memory.unified" in before
     assert torch.equal(pickle.loads(before).cpu(), table.cpu())
@@ -82,9 +82,9 @@ def test_a_view_is_copied_alone_and_a_table_once():
     assert same is not u and same.cpu().data_ptr() == u.cpu().data_ptr()
 
 
-def test_what_lay_where_gpus_see_it_lies_on_the_heap_without_a_gpu(monkeypatch):
-    u = UnifiedTensor.from_tensor(torch.arange(6.0), "heap")
-    for placement in ("mapped", "split"):
+def test_what_lay_where_gpus_see_it_is_pageable_without_a_gpu(monkeypatch):
+    u = UnifiedTensor.from_tensor(torch.arange(6.0), "pageable")
+    for placement in ("managed", "split"):
         monkeypatch.setattr(u._buffer, "mapping", placement)
         for copied in (copy.deepcopy, pickled, saved):
             other = copied(u)
@@ -92,18 +92,18 @@ def test_what_lay_where_gpus_see_it_lies_on_the_heap_without_a_gpu(monkeypatch):
 
 
 def test_a_checkpoint_outlives_the_process_that_wrote_it(tmp_path):
-    """Of registered memory too, of which multiprocessing sends no rows."""
+    """Of pinned memory too, of which multiprocessing sends no rows."""
     code = (
         "import sys, torch\nfrom hinterland import UnifiedTensor\n"
-        "torch.save(UnifiedTensor.from_tensor(torch.arange(4.0), placement='registered'), sys.argv[1])\n"
+        "torch.save(UnifiedTensor.from_tensor(torch.arange(4.0), placement='pinned'), sys.argv[1])\n"
     )
     forked.run("-c", code, tmp_path / "x.pt", check=True)
     other = torch.load(tmp_path / "x.pt", weights_only=True)
-    assert other.placement == "registered" and other.cpu().tolist() == [0, 1, 2, 3]
+    assert other.placement == "pinned" and other.cpu().tolist() == [0, 1, 2, 3]
 
 
 def test_what_is_shared_is_the_same_memory():
-    u = UnifiedTensor.from_tensor(torch.zeros(4), placement="registered")
+    u = UnifiedTensor.from_tensor(torch.zeros(4), placement="pinned")
     table = u.tiered(8, devices=["cpu"])
     for other in (pickle.loads(memory.pickle_shared({"x": u}))["x"], pickle.loads(memory.pickle_shared(table))):
         other.scatter_([3], torch.tensor([5.0]))

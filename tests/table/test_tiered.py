@@ -395,7 +395,7 @@ def test_without_a_gpu_everything_stays_on_the_host(monkeypatch):
 
 
 def test_only_what_the_host_has_is_sorted(monkeypatch):
-    """A large registered table is worth sorting for; one whose rows are nearly all in GPU memory is not."""
+    """A large pinned table is worth sorting for; one whose rows are nearly all in GPU memory is not."""
     _, host = fresh(1000, 64)
     asked = []
     monkeypatch.setattr(tiered, "sorts", lambda *args: asked.append(args) or False)
@@ -419,7 +419,7 @@ def _child(table, work, done):
 def test_the_same_memory_in_another_process(nothing_left):
     context = multiprocessing.get_context("spawn")
     source = torch.randn(1000, 8).round()
-    host = hl.UnifiedTensor.from_tensor(source, placement="registered")
+    host = hl.UnifiedTensor.from_tensor(source, placement="pinned")
     table = host.tiered(local=12_000, peers=8_000, scores=torch.rand(1000), devices=TWO)
     work, done = context.Queue(), context.Queue()
     child = context.Process(target=_child, args=(table, work, done))
@@ -438,9 +438,9 @@ def test_the_same_memory_in_another_process(nothing_left):
 
 
 def test_tables_of_one_process_are_not_sent():
-    _, host = fresh(10, 8, "heap")
+    _, host = fresh(10, 8, "pageable")
     table = host.tiered(4000, devices=ONE)
-    with pytest.raises(ConfigError, match="registered"):
+    with pytest.raises(ConfigError, match="pinned"):
         pickle_shared(table)
     for use in (pickle.dumps, copy.deepcopy):
         with pytest.raises(ConfigError, match=r"save table.host after table.flush\(\), and call tiered\(\)"):
@@ -459,11 +459,11 @@ def test_the_order_of_scores_is_torchs(scores, dtype):
 
 
 def test_rows_in_another_order():
-    source, host = fresh(5000, 37, "registered")
+    source, host = fresh(5000, 37, "pinned")
     order = torch.randperm(5000)
     made = reorder_rows(host, order)
-    assert torch.equal(made.cpu(), source[order]) and made.placement == "registered"
-    assert reorder_rows(host, order.int(), "heap").placement == "heap"
+    assert torch.equal(made.cpu(), source[order]) and made.placement == "pinned"
+    assert reorder_rows(host, order.int(), "pageable").placement == "pageable"
     with pytest.raises(ConfigError, match="leaves out"):
         reorder_rows(host, torch.zeros_like(order))
 
@@ -489,7 +489,7 @@ def test_a_forked_child_leaves_the_tiers_alone(nothing_left):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("placement", ["mapped", "registered"])
+@pytest.mark.parametrize("placement", ["managed", "pinned"])
 @pytest.mark.parametrize("row_bytes", [9, 12, 64, 480, 512, 516, 1028, 4100])
 def test_rows_in_gpu_memory(gpu, placement, row_bytes):
     rows = 20_000
@@ -524,8 +524,8 @@ def test_rows_in_gpu_memory(gpu, placement, row_bytes):
 
 @pytest.mark.gpu
 def test_what_a_gpu_lacks(gpu):
-    _, host = fresh(10, 8, "heap")
-    with pytest.raises(ConfigError, match="heap"):
+    _, host = fresh(10, 8, "pageable")
+    with pytest.raises(ConfigError, match="pageable"):
         host.tiered(4000, devices=[gpu])
     _, host = fresh(10, 8)
     with pytest.raises(ConfigError, match="not in both"):

@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("placement", ["mapped", "registered"])
+@pytest.mark.parametrize("placement", ["managed", "pinned"])
 @pytest.mark.parametrize("columns", [3, 32, 257])
 def test_each_gpu_reads_the_same_rows(placement, columns):
     source = torch.randn(5000, columns)
@@ -88,7 +88,7 @@ def test_tiers_above_a_file_on_both(tmp_path, columns):
 
 
 @linked
-@pytest.mark.parametrize("placement", ["mapped", "registered"])
+@pytest.mark.parametrize("placement", ["managed", "pinned"])
 @pytest.mark.parametrize("columns", [3, 32, 128, 257])
 def test_rows_of_all_tiers_on_both(placement, columns):
     before = [torch.cuda.memory_allocated(gpu) for gpu in range(2)]
@@ -116,7 +116,7 @@ def test_rows_of_all_tiers_on_both(placement, columns):
 
 @linked
 def test_replicas_agree_where_a_row_was_given_twice():
-    _, table = _tiered("mapped", 64)
+    _, table = _tiered("managed", 64)
     twice = torch.arange(20_000).repeat(2)
     table.scatter_(twice.to("cuda:0"), torch.randn(40_000, 64, device="cuda:0"))
     every = torch.arange(20_000)
@@ -152,7 +152,7 @@ def _child(table, work, done):
 @linked
 def test_the_same_gpu_memory_in_another_process():
     context = multiprocessing.get_context("spawn")
-    source, table = _tiered("registered", 128)
+    source, table = _tiered("pinned", 128)
     work, done = context.Queue(), context.Queue()
     child = context.Process(target=_child, args=(table, work, done))
     child.start()

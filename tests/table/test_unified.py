@@ -237,7 +237,7 @@ def test_forked_workers_gather_alone():
     code = """
 import os, signal, torch
 from hinterland import UnifiedTensor
-table = UnifiedTensor.from_tensor(torch.randn(20000, 64), placement="heap")
+table = UnifiedTensor.from_tensor(torch.randn(20000, 64), placement="pageable")
 index = torch.randint(0, 20000, (50000,))
 expected = table[index]
 child = os.fork()

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
+from hinterland.graph.device_graph import DeviceGraph, allocated
 from hinterland.graph.plan import GraphPlan
-from hinterland.graph.view import View, allocated
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
 from hinterland.table import plan_tiers
 from hinterland.training import Costs, Loader, cache, cache_costs, plan_cache
-from hinterland.training.cache_split import Entries, split
+from hinterland.training.cache_split import CacheCandidates, split
 
 BATCH = 64
 EVEN = Costs(6e-9, 1e-9, 5e-9, 2e-10, 5e-9, 2e-10)
@@ -47,7 +47,7 @@ def held(sampler, tiers) -> int:
     return sampler.lists.held + sum(allocated(size) for size in tiers.held.values())
 
 
-def best_split(budget: int, entries: Entries, row_order_bytes: int) -> float:
+def best_split(budget: int, entries: CacheCandidates, row_order_bytes: int) -> float:
     """The most that any number of pages saves, with the hottest rows in what they leave: brute force."""
     best = 0.0
     view, weighted = entries.lists, entries.weighted
@@ -77,12 +77,12 @@ def best_split(budget: int, entries: Entries, row_order_bytes: int) -> float:
 )
 def test_the_greedy_split_is_near_the_best_of_all(scale, edge_factor, row_bytes, ratio, share, weighted, seed):
     graph = hl.generate("kronecker", scale=scale, edge_factor=edge_factor, seed=seed, device="cpu", weights=weighted or None)
-    view = View(graph.neighbor_lists, torch.device("cpu"))
+    view = DeviceGraph(graph.neighbor_lists, torch.device("cpu"))
     generator = torch.Generator().manual_seed(seed)
     rows = torch.rand(graph.num_vertices, generator=generator, dtype=torch.float64) ** 4
     draws = torch.rand(graph.num_vertices, generator=generator, dtype=torch.float64) ** 8 * ratio
     pages = view.page_scores(draws).sort(descending=True).values
-    entries = Entries(
+    entries = CacheCandidates(
         rows=rows.sort(descending=True).values,
         row_bytes=row_bytes,
         pages=pages,
@@ -218,7 +218,7 @@ def test_costs_say_where_they_come_from(graph, features, seeds):
 def test_slopes_are_what_hits_save(graph, features, seeds, monkeypatch):
     """Of times that follow the model, the costs that made them; of times that make no sense, none that are negative."""
     device = torch.device("cpu")
-    rough = cache_costs.rated(features.row_bytes, features.nbytes, 1000, graph.lists.nbytes, "mapped")
+    rough = cache_costs.rated(features.row_bytes, features.nbytes, 1000, graph.lists.nbytes, "managed")
     bare, kept = (hl.prepare(graph, device="cpu", algorithms="sampling") for _ in range(2))
     plan = GraphPlan(300_000)
     plan.keep_offsets(kept.out)

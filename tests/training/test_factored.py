@@ -258,7 +258,7 @@ def test_a_sampler_trains_only_when_it_is_ahead(sampled, standby_seconds, owners
     """There is room for 4 samples; a trainer takes 1 s a batch, so a round of two takes it 2."""
     cpu = torch.device("cpu")
     plan = plan_roles([cpu, cpu], 2, samplers=1)
-    tally = queue.Tally([0, 0], [queue.Pace(), queue.Pace()])
+    tally = queue.Tally([0, 0], [queue.TrainerPace(), queue.TrainerPace()])
     for pace, seconds in zip(tally.paces, (1.0, standby_seconds), strict=True):
         for stage, took in (("gather", 0.1), ("train", seconds)):
             pace.add(stage, 100.0)  # the first, which is not counted
@@ -266,7 +266,7 @@ def test_a_sampler_trains_only_when_it_is_ahead(sampled, standby_seconds, owners
     epoch = queue.Epoch(plan, 4, 60.0, tally, ((i, torch.tensor([i])) for i in range(20)), 0, 20)
     for _ in range(sampled):
         i, _, seeds = epoch.wanted()
-        epoch.put(queue.Task(i, (None, seeds), cpu, None))
+        epoch.put(queue.SampleTask(i, (None, seeds), cpu, None))
     assert epoch._owner() == owners[0] and epoch._owners == dict(enumerate(owners))
 
 

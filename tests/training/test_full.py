@@ -11,7 +11,7 @@ import torch.nn.functional as F
 import hinterland as hl
 from hinterland import datasets
 from hinterland.fullgraph import reduce, tuner
-from hinterland.fullgraph.rows import Entries
+from hinterland.fullgraph.aggregate_launch import RowEntries
 from hinterland.runtime.errors import ConfigError, GraphError
 from hinterland.training import FULL_MODELS, full, train_full
 from hinterland.training import checkpoint as checkpoints
@@ -191,8 +191,8 @@ def test_sums_are_tuned_first(dataset, monkeypatch, tmp_path, name, parts):
     """By a clock to which longer tasks are quicker: all sums, and gradients along the other lists, then have them; losses are
     the same up to rounding, and another run finds what the first one did."""
     monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path))
-    cut, used, real = Entries.pieces, [], tuner.seconds
-    monkeypatch.setattr(Entries, "pieces", lambda self, longest: used.append(longest) or cut(self, longest))
+    cut, used, real = RowEntries.pieces, [], tuner.seconds
+    monkeypatch.setattr(RowEntries, "pieces", lambda self, longest: used.append(longest) or cut(self, longest))
 
     def seconds(p, run, steps=1):
         used.clear()

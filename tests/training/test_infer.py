@@ -40,7 +40,7 @@ def made(name, layers=2, dtype=torch.float32):
 def by_samples(model, graph, x):
     """The model's own forward on every vertex's whole neighbourhood."""
     sample = NeighborSampler(graph, [-1] * len(model.convs), device="cpu").sample(torch.arange(graph.num_vertices))
-    degree = graph.to_outer(graph.degrees())[sample.node].float()
+    degree = graph.to_original(graph.degrees())[sample.node].float()
     held = next(model.parameters()).dtype
     with torch.no_grad():
         return model.eval()(x.cpu()[sample.node].to(held), sample, degree)

@@ -339,13 +339,13 @@ def test_pyg_keeps_hot_rows_of_it(folder):
     pyg = pytest.importorskip("torch_geometric")
     from hinterland.pyg import NeighborLoader
     from hinterland.pyg.cache import widest
-    from hinterland.pyg.given import Given
     from hinterland.pyg.readable import readable
+    from hinterland.pyg.user_data import UserData
 
     data = pyg.data.Data(edge_index=torch.randint(0, 50, (2, 300)), num_nodes=50)
     np.save(folder.with_name("x.npy"), np.random.default_rng(1).random((50, 9), dtype=np.float32))
     data.x = hl.StorageArray.open(folder.with_name("x.npy"))
-    found = widest(readable(Given(data), data, torch.device("cpu"), "host")[0], {None: 50})
+    found = widest(readable(UserData(data), data, torch.device("cpu"), "host")[0], {None: 50})
     assert found[None].table is data.x
     with pytest.raises(ConfigError, match="put one into the data, as in data.x"):
         NeighborLoader(data, [2], placement="storage", device="cpu")

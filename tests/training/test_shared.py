@@ -133,7 +133,7 @@ class Job:
                 assert f"refused order: {order}, as torchrun does" in text
                 assert f"refused part: {last}: the part of node 1 has 4 rows, but of 10 rows over 2 nodes it holds 5" in text
             kind = "ShardedTensor" if self.nodes > 1 else "UnifiedTensor"
-            place = "registered" if self.local > 1 else "mapped" if devices.cuda_available() else "heap"
+            place = "pinned" if self.local > 1 else "managed" if devices.cuda_available() else "pageable"
             assert lines["shares"] == f"{kind}, {Shards(600, self.nodes).count(rank // self.local)} rows, {place}"
             assert lines["unreadable"] == "the disk of the last machine is broken"
             assert len([line for line in text.splitlines() if line.startswith("{")]) == (rank == 0)
@@ -178,7 +178,7 @@ def test_ranks_hold_a_table_together(tmp_path, nodes, local):
 @pytest.mark.gpu
 @pytest.mark.parametrize("nodes, local", [(1, 2), (2, 1)])
 def test_two_gpus_hold_a_table_together(tmp_path, nodes, local):
-    """NCCL: both GPUs read one registered table, or each has half of it. Sums on GPUs are in any order."""
+    """NCCL: both GPUs read one pinned table, or each has half of it. Sums on GPUs are in any order."""
     if torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
     job = Job(nodes, local, tmp_path, "cuda")

@@ -1,5 +1,5 @@
-// A lane that the others do not wait for, as a warp of its own: what is written against the type of a warp (core/warp.hpp) runs by
-// either.
+// A lane that the others do not wait for, as a warp of its own: what is written against the type of a warp (core/warp.hpp) runs
+// by either.
 #pragma once
 
 #include "hinterland/core/platform.hpp"

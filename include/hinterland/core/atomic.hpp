@@ -121,8 +121,8 @@ HINTERLAND_FN void atomic_store_release(uint64_t& first, uint64_t value, uint32_
 }
 
 // The same value to several places of an array, of which numbers below 0 are none: one fence orders all after what was done
-// before. (By pointers that may be null, ptxas 13 made a reduction at 0 in spite of the test before it: a zero that was written to
-// the pointer's registers before the address came after it.)
+// before. (By pointers that may be null, ptxas 13 made a reduction at 0 in spite of the test before it: a zero that was written
+// to the pointer's registers before the address came after it.)
 template <int kCount>
 HINTERLAND_FN void atomic_add_release(uint64_t* array, const int32_t (&at)[kCount], uint64_t value) {
   bool any = false;

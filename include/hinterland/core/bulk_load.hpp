@@ -1,5 +1,6 @@
-// Bytes on their way from memory that a GPU addresses into the shared memory of a multiprocessor, brought by its bulk copy engine:
-// none of them waits in a register, and the host's come as fast as copies do (docs/notes/gather-on-h200.md). Compute capability 9.0.
+// Bytes on their way from memory that a GPU addresses into the shared memory of a multiprocessor, brought by its bulk copy
+// engine: none of them waits in a register, and the host's come as fast as copies do (docs/notes/gather-on-h200.md). Compute
+// capability 9.0.
 #pragma once
 
 #include "hinterland/core/platform.hpp"

@@ -25,7 +25,8 @@ namespace stdlib = ::std;
 }
 #endif
 
-// HINTERLAND_APART: a function by itself, where what its caller keeps would push it out of registers, or it out of its caller's.
+// HINTERLAND_APART: a function by itself, where what its caller keeps would push it out of registers, or it out of its
+// caller's.
 // HINTERLAND_WITHIN: a function that becomes part of its caller in any case: one that only prefetches g++ would drop, called.
 #if defined(__CUDACC__)
 #define HINTERLAND_FN __host__ __device__ __forceinline__
@@ -65,7 +66,8 @@ using stdlib::uintptr_t;
 inline constexpr int kLineBytes = 128;
 inline constexpr int kSectorBytes = 32;
 
-// Lanes of a GPU's warp, for arithmetic about its warps that any processor does (Warp::kWidth is that of the processor at hand).
+// Lanes of a GPU's warp, for arithmetic about its warps that any processor does (Warp::kWidth is that of the processor at
+// hand).
 inline constexpr int kWarpLanes = 32;
 
 inline constexpr int kCpuLineBytes = 64;

@@ -1,8 +1,8 @@
 // Loads and stores of words that a GPU shares with others: a CPU, another GPU or a device, each of which may write them while
 // this thread reads. PTX at system scope on the GPU, std::atomic_ref on the CPU.
 //
-// What one side wrote before system_store_release() the other side sees after its system_load_acquire() has returned that value.
-// Fences by themselves are not offered: ThreadSanitizer does not see them.
+// What one side wrote before system_store_release() the other side sees after its system_load_acquire() has returned that
+// value. Fences by themselves are not offered: ThreadSanitizer does not see them.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -43,8 +43,8 @@ namespace hinterland {
 HINTERLAND_SYSTEM_ACCESS(uint32_t, "r", "b32")
 HINTERLAND_SYSTEM_ACCESS(uint64_t, "l", "b64")
 
-// Two neighbours, of which the first lies at a multiple of 8 bytes and the second is written last, by a store that releases: both
-// by one load, so that a word across the link is waited for once.
+// Two neighbours, of which the first lies at a multiple of 8 bytes and the second is written last, by a store that releases:
+// both by one load, so that a word across the link is waited for once.
 HINTERLAND_FN void system_load_acquire_pair(uint32_t* places, uint32_t (&values)[2]) {
   const uint64_t both = system_load_acquire(*reinterpret_cast<uint64_t*>(places));
   values[0] = static_cast<uint32_t>(both), values[1] = static_cast<uint32_t>(both >> 32);

@@ -1,7 +1,7 @@
 // Numbers that decide how work is cut, how much is under way and which of two ways is taken, and what each stands on: it was
-// measured, is derived, or is a guess. A ratio is the time with another value over that with this one, on an H200 unless another
-// machine is named (docs/notes/thresholds.md). Here are those that kernels have, which are compiled anew when one changes; what
-// only CPUs have is in native/core/thresholds.hpp, Python's numbers in src/hinterland/runtime/thresholds.py.
+// measured, is derived, or is a guess. A ratio is the time with another value over that with this one, on an H200 unless
+// another machine is named (docs/notes/thresholds.md). Here are those that kernels have, which are compiled anew when one
+// changes; what only CPUs have is in native/core/thresholds.hpp, Python's numbers in src/hinterland/runtime/thresholds.py.
 #pragma once
 
 #include "hinterland/core/platform.hpp"

@@ -147,8 +147,8 @@ struct Warp {
 #endif
   }
 
-  // Of lanes that come to a place whatever the others do: who is there now, one bit a lane. It may be fewer than will come. With
-  // kAll, all have it and are together.
+  // Of lanes that come to a place whatever the others do: who is there now, one bit a lane. It may be fewer than will come.
+  // With kAll, all have it and are together.
   HINTERLAND_FN static uint32_t active() {
 #if HINTERLAND_ON_GPU
     return __activemask();

@@ -21,16 +21,16 @@ class CommunityFeatures {
         communities_(static_cast<uint64_t>(communities)) {}
 
   // The community whose centre `vertex` shows.
-  HINTERLAND_FN int64_t shown(int64_t vertex, int64_t community) const {
+  HINTERLAND_FN int64_t featured(int64_t vertex, int64_t community) const {
     const Philox::Block b = noise_(static_cast<uint64_t>(vertex), ~uint64_t{0});
     if (b.word[0] >= kAstray) return community;
     const uint64_t bits = (static_cast<uint64_t>(b.word[1]) << 32) | b.word[2];
     return static_cast<int64_t>(Philox::multiply_high(bits, communities_));
   }
 
-  // The centre of community `shown` in columns [kGroup * group, kGroup * (group + 1)): a sign in each bit.
-  HINTERLAND_FN Philox::Block center(int64_t shown, int64_t group) const {
-    return centers_(static_cast<uint64_t>(shown), static_cast<uint64_t>(group));
+  // The centre of community `featured` in columns [kGroup * group, kGroup * (group + 1)): a sign in each bit.
+  HINTERLAND_FN Philox::Block center(int64_t featured, int64_t group) const {
+    return centers_(static_cast<uint64_t>(featured), static_cast<uint64_t>(group));
   }
 
   // The features of `vertex` in columns [kQuad * quad, kQuad * (quad + 1)), of which `center` is the group's. The noise is the

@@ -2,17 +2,17 @@
 //
 // A task (tasks.hpp) has `lanes` neighbouring lanes of a warp (a power of two): `across` of them for each of `lanes / across`
 // entries at a time, every one of which takes kChunks vectors of the row. Sums stay in registers, and each row's sum is written
-// once: pieces go to a buffer of their own, over which a second call sums in their order. So no addition is atomic, and the same
-// call gives the same bits.
+// once: pieces go to a buffer of their own, over which a second call sums in their order. So no addition is atomic, and the
+// same call gives the same bits.
 //
 // Where a row is wider than the lanes have vectors, `tiles` tasks share it.
 //
-// A CPU's warp has one lane. Its sums lie in the first cache: so it has room for wide rows, and of its chunks those count that a
-// row has.
+// A CPU's warp has one lane. Its sums lie in the first cache: so it has room for wide rows, and of its chunks those count that
+// a row has.
 #pragma once
 
 #include "hinterland/core/warp.hpp"
-#include "hinterland/fullgraph/rows.hpp"
+#include "hinterland/fullgraph/part_rows.hpp"
 #include "hinterland/fullgraph/tasks.hpp"
 
 namespace hinterland::fullgraph {
@@ -61,9 +61,9 @@ struct AggregateParams {
   int64_t blocks;         // of a tile, on a GPU
 };
 
-// The gradient of a maximum y_v = max x_u goes to those x_u that are y_v, in equal shares (as torch has it). Read along the edges
-// turned round: for each u the sum, over the v that read it, of (x_u == y_v) g_v / count_v. A row of the source is y_v and behind
-// it g_v / count_v.
+// The gradient of a maximum y_v = max x_u goes to those x_u that are y_v, in equal shares (as torch has it). Read along the
+// edges turned round: for each u the sum, over the v that read it, of (x_u == y_v) g_v / count_v. A row of the source is y_v
+// and behind it g_v / count_v.
 
 template <class T, int kWide, int kChunks, Reduce kReduce>
 class Accumulator {
@@ -128,8 +128,8 @@ class Accumulator {
   Vector<R, kWide> value_[kChunks];
 };
 
-// One lane of all tasks. T: elements that are read, Out: those that are written. Place: see place_of(). kWhole: a row's width is a
-// whole number of tiles.
+// One lane of all tasks. T: elements that are read, Out: those that are written. Place: see place_of(). kWhole: a row's width
+// is a whole number of tiles.
 template <class T, class Out, class Place, class Source, int kWide, int kChunks, Reduce kReduce, bool kWhole>
 class Aggregation {
  public:
@@ -148,7 +148,7 @@ class Aggregation {
 
   // All lanes of a warp call this together, with tasks of their own, or none.
   HINTERLAND_FN void operator()(int64_t number) const {
-    Task task(p_, number);
+    RowTask task(p_, number);
     if (!task.piece && task.begin == task.end && adds_in_place()) task.mine = false;
     Sum sum(chunks());
     if (p_.own != nullptr && task.mine && entry_ == 0 && task.begins_row(p_)) add_own(task.row, sum);

@@ -4,17 +4,17 @@
 //   kGatv2  score(v, u) = a . leaky(x_u + y_v)          Brody et al. 2022, equation 7
 //   kDot    score(v, u) = scale q_v . k_u               Vaswani et al. 2017, equation 1
 //
-// for each head, which has `channels` elements of a row. Nothing is kept for an edge: the softmax is taken as entries come, with
-// the largest score so far (Milakov and Gimelshein 2018), and the gradient computes scores anew from the logarithm of each row's
-// sum (as Dao et al. 2022 do). That logarithm is also what joins results over parts of a list: they are rows whose scores it is.
-// So pieces of long lists, stages and shares of hubs are joined by kGat itself, with a slope of 1.
+// for each head, which has `channels` elements of a row. Nothing is kept for an edge: the softmax is taken as entries come,
+// with the largest score so far (Milakov and Gimelshein 2018), and the gradient computes scores anew from the logarithm of each
+// row's sum (as Dao et al. 2022 do). That logarithm is also what joins results over parts of a list: they are rows whose scores
+// it is. So pieces of long lists, stages and shares of hubs are joined by kGat itself, with a slope of 1.
 //
 // A task is a row and a head; heads of a row are neighbours, so that a warp reads rows as they lie. Lanes as in aggregate.hpp.
 #pragma once
 
 #include "hinterland/core/warp.hpp"
 #include "hinterland/fullgraph/aggregate.hpp"
-#include "hinterland/fullgraph/rows.hpp"
+#include "hinterland/fullgraph/part_rows.hpp"
 #include "hinterland/fullgraph/tasks.hpp"
 
 namespace hinterland::fullgraph {
@@ -22,7 +22,7 @@ namespace hinterland::fullgraph {
 inline constexpr int kMostChannels = 1024;  // of a head: 32 lanes hold 32 elements each
 
 enum class Score : int64_t { kGat, kGatv2, kDot };
-enum class Pass : int64_t {
+enum class AttentionPass : int64_t {
   kForward,
   kTarget,  // gradients that belong to v: along the same edges
   kSource,  // gradients that belong to u: along the edges turned round
@@ -64,11 +64,11 @@ struct AttentionParams {
 };
 
 // One lane of all tasks.
-template <class T, class Out, class Place, class Source, int kWide, int kChunks, Score kScore, Pass kPass>
+template <class T, class Out, class Place, class Source, int kWide, int kChunks, Score kScore, AttentionPass kPass>
 class Attention {
  public:
   using R = Real<T>;
-  static constexpr bool kForward = kPass == Pass::kForward;
+  static constexpr bool kForward = kPass == AttentionPass::kForward;
   static constexpr int kAtOnce = kWide * kChunks > 8 ? 1 : kWide * kChunks > 4 ? 2 : 4;
   static constexpr int kAhead = 8;  // entries that a CPU's caches are told of
 
@@ -81,10 +81,11 @@ class Attention {
     width_ = p.heads * p.channels;
   }
 
-  // Of each row, or piece of a row, all heads in turn. All lanes of a warp call this together, with tasks of their own, or none.
+  // Of each row, or piece of a row, all heads in turn. All lanes of a warp call this together, with tasks of their own, or
+  // none.
   HINTERLAND_FN void operator()(int64_t number) {
     const int64_t of_heads = number / p_.heads;
-    const Task task(p_, of_heads);
+    const RowTask task(p_, of_heads);
     head_ = number - of_heads * p_.heads;
     const int64_t row = task.there ? task.row : 0;  // lanes without a task look at what there is
     start(row, task.there);
@@ -94,7 +95,8 @@ class Attention {
   }
 
  private:
-  // A lane's elements of a head. Where there is room for all that a head may have, as on a CPU, only those that are there count.
+  // A lane's elements of a head. Where there is room for all that a head may have, as on a CPU, only those that are there
+  // count.
   struct Vectors {
     R at[kChunks * kWide];
   };
@@ -146,13 +148,13 @@ class Attention {
     const T* const rows = static_cast<const T*>(p_.row);
     const int64_t of = row * width_;
     if (!there) return;
-    if constexpr (kScore == Score::kDot && kPass == Pass::kSource) {
+    if constexpr (kScore == Score::kDot && kPass == AttentionPass::kSource) {
       load(rows + 2 * of, mine_), load(rows + 2 * of + width_, value_);
-    } else if constexpr (kScore != Score::kGat || kPass == Pass::kSource) {
+    } else if constexpr (kScore != Score::kGat || kPass == AttentionPass::kSource) {
       load(rows + of, mine_);
     }
     if constexpr (kScore == Score::kGatv2) load(static_cast<const R*>(p_.vector), vector_);
-    if constexpr (kPass == Pass::kTarget) load(static_cast<const T*>(p_.gradient) + of, gradient_);
+    if constexpr (kPass == AttentionPass::kTarget) load(static_cast<const T*>(p_.gradient) + of, gradient_);
     number_ = read(p_.number, row), logarithm_ = read(p_.logarithm, row), delta_ = read(p_.delta, row);
   }
 
@@ -188,7 +190,7 @@ class Attention {
     const T* const row = from_.template row<T>(place) + column();
     prefetch_bytes(row, nbytes);
     if constexpr (kTwo) prefetch_bytes(row + width_, nbytes);
-    if constexpr (kScore == Score::kGat || kPass == Pass::kSource) prefetch(numbers_.template row<R>(place) + head_);
+    if constexpr (kScore == Score::kGat || kPass == AttentionPass::kSource) prefetch(numbers_.template row<R>(place) + head_);
   }
 
   HINTERLAND_FN void add(const int64_t (&place)[kAtOnce]) {
@@ -199,10 +201,10 @@ class Attention {
       const T* const row = from_.template row<T>(place[j]);
       load(row, found[j]);
       if constexpr (kTwo) load(row + width_, other[j]);
-      if constexpr (kScore == Score::kGat || kPass == Pass::kSource) {
+      if constexpr (kScore == Score::kGat || kPass == AttentionPass::kSource) {
         const R* const of = numbers_.template row<R>(place[j]) + head_;
         numbers[j][0] = of[0];
-        if constexpr (kPass == Pass::kSource) numbers[j][1] = of[p_.heads], numbers[j][2] = of[2 * p_.heads];
+        if constexpr (kPass == AttentionPass::kSource) numbers[j][1] = of[p_.heads], numbers[j][2] = of[2 * p_.heads];
       }
     }
     const auto& second = kTwo ? other : found;  // who takes one row does not look at another
@@ -252,7 +254,7 @@ class Attention {
 
   // With alpha = exp(score - logarithm_v) and d = alpha (g_v . value_u - delta_v), the gradient of the score.
   HINTERLAND_FN void add_backward(bool there, const Vectors& found, const Vectors& other, const R (&numbers)[3]) {
-    constexpr bool kOfSource = kPass == Pass::kSource;
+    constexpr bool kOfSource = kPass == AttentionPass::kSource;
     Vectors z;
     const R number = there ? numbers[0] + number_ : R{0};
     // kDot: u's row is k, v's is q; forward along edges they are `found` and `mine_`, turned round `mine_` and `other`.
@@ -324,9 +326,9 @@ class Attention {
 
   // Whether an entry has two rows, one behind the other.
   static constexpr bool kTwo =
-      (kScore == Score::kDot && kPass != Pass::kSource) || (kScore != Score::kGat && kPass == Pass::kSource);
-  static constexpr bool kHasSecond =
-      (kScore == Score::kGatv2 && kPass == Pass::kTarget) || (kScore == Score::kDot && kPass == Pass::kSource);
+      (kScore == Score::kDot && kPass != AttentionPass::kSource) || (kScore != Score::kGat && kPass == AttentionPass::kSource);
+  static constexpr bool kHasSecond = (kScore == Score::kGatv2 && kPass == AttentionPass::kTarget) ||
+                                     (kScore == Score::kDot && kPass == AttentionPass::kSource);
 
   const AttentionParams& p_;
   const Source from_, numbers_;

@@ -1,12 +1,12 @@
-// Rows brought from where they are: to[i] = the row of place i. What a halo is filled by; of several GPUs each reads the others'
-// memory, so that nothing is packed before and no owner does anything.
+// Rows brought from where they are: to[i] = the row of place i. What a halo is filled by; of several GPUs each reads the
+// others' memory, so that nothing is packed before and no owner does anything.
 //
-// A row is so many units of up to 16 bytes, and has `lanes` neighbouring lanes (a power of two, at most a warp). Each asks for its
-// units of several rows before it needs the first: over a link that takes a microsecond. Rows lie in the order of their owners, and
-// GPUs that all began with the first of these would share its link.
+// A row is so many units of up to 16 bytes, and has `lanes` neighbouring lanes (a power of two, at most a warp). Each asks for
+// its units of several rows before it needs the first: over a link that takes a microsecond. Rows lie in the order of their
+// owners, and GPUs that all began with the first of these would share its link.
 #pragma once
 
-#include "hinterland/fullgraph/rows.hpp"
+#include "hinterland/fullgraph/part_rows.hpp"
 
 namespace hinterland::fullgraph {
 

@@ -8,7 +8,7 @@ namespace hinterland::fullgraph {
 // Pieces of long rows come first: tasks [0, pieces) are theirs, tasks [pieces, pieces + rows) the rows'. Those behind are not
 // there, and their rows are none.
 // Params: has `rows`, each one's `begins` and `ends`, `longest`, and of the `pieces` their rows, begins and ends.
-struct Task {
+struct RowTask {
   bool piece, there;
   int64_t number;  // of the piece, or of the row
   int64_t row;     // the piece's, or the row itself
@@ -16,7 +16,7 @@ struct Task {
   bool mine;  // whether it has a result: a row that is in pieces has none
 
   template <class Params>
-  HINTERLAND_FN Task(const Params& p, int64_t task)
+  HINTERLAND_FN RowTask(const Params& p, int64_t task)
       : piece(task < p.pieces),
         there(task < p.pieces + p.rows),
         number(piece ? task : task - p.pieces),

@@ -6,23 +6,23 @@
 
 namespace hinterland::graph {
 
-// Where lists begin, and the last one ends: int64, or uint32, which halves what they take of a GPU's memory where the last is below
-// 2^32. All lists of a graph have offsets of one width, so the branch goes one way for a whole warp.
+// Where lists begin, and the last one ends: int64, or uint32, which halves what they take of a GPU's memory where the last is
+// below 2^32. All lists of a graph have offsets of one width, so the branch goes one way for a whole warp.
 struct Offsets {
   const void* at;
   int64_t bytes;  // of each: 8 or 4
 };
 
-// What Python fills in: addresses, counts and 0 for what is not there (src/hinterland/graph/view.py).
+// What Python fills in: addresses, counts and 0 for what is not there (src/hinterland/graph/device_graph.py).
 struct GraphWords {
   int64_t num_vertices, num_edges;
   int64_t edge_bytes;  // of a neighbour: 4 or 8
   Offsets offsets;
   memory::ArrayWords edges, weights;
-  // Heads, a cache of the first neighbours of each vertex: neighbour j of v is heads[j * num_vertices + v], or -1 if there is
-  // none.
-  const void* heads;
-  int64_t heads_per_vertex;
+  // The adjacency prefix, a cache of the first neighbours of each vertex: neighbour j of v is adjacency_prefix[j * num_vertices
+  // + v], or -1 if there is none.
+  const void* adjacency_prefix;
+  int64_t prefix_length;
   int64_t num_isolated;  // vertices without neighbours, 0 if not counted
   // Compressed lists (graph/compress.hpp) in place of `edges`.
   memory::ArrayWords packed;
@@ -42,8 +42,8 @@ class OffsetSource {
     return is_narrow() ? int64_t{source<uint32_t>().read_alone(at)} : source<int64_t>().read_alone(at);
   }
 
-  // Where the list of a vertex lies by its offsets, which nobody has checked: of each lane's, if it is active, and all lanes call it
-  // together; or of one lane's.
+  // Where the list of a vertex lies by its offsets, which nobody has checked: of each lane's, if it is active, and all lanes
+  // call it together; or of one lane's.
   HINTERLAND_FN Piece list(int64_t vertex, bool active) const {
     const int64_t at[] = {active ? vertex : memory::kNowhere, active ? vertex + 1 : memory::kNowhere};
     if (is_narrow()) return found<uint32_t>(at);
@@ -89,8 +89,8 @@ struct ListsOf {
   int64_t num_vertices, num_edges;
   OffsetSource<Sources> offsets;
   Large<Weight> weights;
-  memory::Pointer<Edge> heads;  // which are kept where they are read
-  int64_t heads_per_vertex;
+  memory::Pointer<Edge> adjacency_prefix;  // which are kept where they are read
+  int64_t prefix_length;
   int64_t num_isolated;
 
   HINTERLAND_FN ListsOf(const GraphWords& words, const memory::ArrayWords& weights)
@@ -98,12 +98,14 @@ struct ListsOf {
         num_edges(words.num_edges),
         offsets(words.offsets, words.num_vertices + 1),
         weights(weights, words.num_edges),
-        heads(words.heads, words.heads_per_vertex * words.num_vertices),
-        heads_per_vertex(words.heads_per_vertex),
+        adjacency_prefix(words.adjacency_prefix, words.prefix_length * words.num_vertices),
+        prefix_length(words.prefix_length),
         num_isolated(words.num_isolated) {}
 
   HINTERLAND_FN bool has(int64_t vertex) const { return static_cast<uint64_t>(vertex) < static_cast<uint64_t>(num_vertices); }
-  HINTERLAND_FN int64_t head(int64_t vertex, int64_t j) const { return heads.read_alone(j * num_vertices + vertex); }
+  HINTERLAND_FN int64_t prefix_neighbor(int64_t vertex, int64_t j) const {
+    return adjacency_prefix.read_alone(j * num_vertices + vertex);
+  }
 
   // How long the list of a vertex is by its offsets, which nobody has checked: any number, for what is only counted.
   HINTERLAND_FN int64_t degree(int64_t vertex) const {

@@ -1,6 +1,6 @@
-// One step of a traversal, for a frontier that is a bitmap (advance, in the words of Gunrock: Wang et al., PPoPP 2016). The push
-// form collects the frontier's vertices into tasks of about the same number of edges, and visits these; the pull form has every
-// group of vertices look through the lists of in-neighbours.
+// One step of a traversal, for a frontier that is a bitmap (advance, in the words of Gunrock: Wang et al., PPoPP 2016). The
+// push form collects the frontier's vertices into tasks of about the same number of edges, and visits these; the pull form has
+// every group of vertices look through the lists of in-neighbours.
 //
 // What an algorithm does is a few functions of small values, one of which each thread makes for itself:
 //   enter(vertex)                                  as a vertex enters the frontier
@@ -114,17 +114,18 @@ HINTERLAND_FN void for_each_list(Team& team, const Graph& graph, const Frontier&
 
 inline constexpr int kPullGroups = 8;  // that a warp takes at once: docs/notes/thresholds.md
 
-// The edges of a part of a vertex' list, of those after the heads. Its offsets were looked at when it was cut; should they have
-// changed, it is still some edges.
+// The edges of a part of a vertex' list, of those after the prefixes. Its offsets were looked at when it was cut; should they
+// have changed, it is still some edges.
 template <class Graph>
 HINTERLAND_FN Piece part_of(const Graph& graph, const Task& task) {
   const Piece list = graph.offsets.list_alone(task.vertex());
-  const int64_t begin = max_of(list.begin, int64_t{0}) + graph.heads_per_vertex + task.part() * kTaskEdges;
+  const int64_t begin = max_of(list.begin, int64_t{0}) + graph.prefix_length + task.part() * kTaskEdges;
   return {begin, min_of(begin + kTaskEdges, min_of(list.end, graph.num_edges))};
 }
 
-// A step that pulls from `graph`: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched, counts) for
-// the parts of long lists that this has left in `parts`. puller.lacking(group): the group's vertices that will look for something.
+// A step that pulls from `graph`: puller.group(group, touched, parts, counts) for every group, then puller.part(task, touched,
+// counts) for the parts of long lists that this has left in `parts`. puller.lacking(group): the group's vertices that will look
+// for something.
 template <class Team, class Graph, class Puller>
 HINTERLAND_FN void advance_pull(Team& team, const Graph& graph, const Frontier& frontier, int64_t step, const Puller& puller) {
   team.single([&] { frontier.record(step).pulled = 1; });

@@ -1,12 +1,12 @@
-// Reading ahead: a loop that knows what it will read has it asked for before its turn, so that a disk is busy with much at a time
-// (planned reads of a level). A CPU's thread looks far ahead by itself (Ahead): the families of sources that it does so for say
-// kReadsAhead. A GPU's warps look one list ahead, for themselves or for each other (WarpsAhead), where reads may have to wait
-// (kWaits): then as much is on its way while edges are visited as while all wait. For other families no code is made.
+// Reading ahead: a loop that knows what it will read has it asked for before its turn, so that a disk is busy with much at a
+// time (planned reads of a level). A CPU's thread looks far ahead by itself (Ahead): the families of sources that it does so
+// for say kReadsAhead. A GPU's warps look one list ahead, for themselves or for each other (WarpsAhead), where reads may have
+// to wait (kWaits): then as much is on its way while edges are visited as while all wait. For other families no code is made.
 //
 // Their large arrays have ask(begin, end), which begins to read what holds these elements, waits for nothing, and says how many
-// reads it has begun; most_ahead(), how many a thread may have begun before their turn; bytes_ahead(), how much all warps may; and
-// bytes_read(elements), what reading so many takes of that. All lanes of a warp call everything together, each with a list of its
-// own, or with none.
+// reads it has begun; most_ahead(), how many a thread may have begun before their turn; bytes_ahead(), how much all warps may;
+// and bytes_read(elements), what reading so many takes of that. All lanes of a warp call everything together, each with a list
+// of its own, or with none.
 #pragma once
 
 #include "hinterland/graph/visit.hpp"
@@ -51,8 +51,8 @@ HINTERLAND_FN int64_t ask_for_group(const Graph& graph, int64_t group, uint32_t 
   return begun;
 }
 
-// Of a list in which something is looked for, what is read ahead: most searches end sooner, and of what follows the first lines a
-// reader asks for more by itself.
+// Of a list in which something is looked for, what is read ahead: most searches end sooner, and of what follows the first lines
+// a reader asks for more by itself.
 inline constexpr int64_t kLookedThrough = 64;
 
 // What visit() reads for a task.
@@ -124,8 +124,8 @@ class WarpsAhead {
       const int64_t most = most_bytes(graph), warps = team.warps();
       if (most == 0) return;
       tasks_ = min_of(most / bytes_of(graph, kTaskEdges), warps);
-      // A group of mean lists is in one piece, or each list in a line of its own. That is kept until the group's turn comes, as what
-      // the warp goes through is, so it may take twice as much as tasks.
+      // A group of mean lists is in one piece, or each list in a line of its own. That is kept until the group's turn comes, as
+      // what the warp goes through is, so it may take twice as much as tasks.
       const int64_t edges = kGroup * graph.num_edges / max_of<int64_t>(graph.num_vertices, 1);
       const int64_t group = min_of(bytes_of(graph, edges), kGroup * bytes_of(graph, 1));
       has_room_ = group <= 2 * most / warps;

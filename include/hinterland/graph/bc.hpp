@@ -217,8 +217,8 @@ class Trail {
   int64_t levels_ = 0, kept_ = 0, end_ = 0;
 };
 
-// One source's share is added to the scores. Levels and sigma end as they began, at -1 and 0, unless they are kept: an edge (u, v)
-// whose v lies one level further has sigma[u] c[v] of the source's paths.
+// One source's share is added to the scores. Levels and sigma end as they began, at -1 and 0, unless they are kept: an edge (u,
+// v) whose v lies one level further has sigma[u] c[v] of the source's paths.
 template <class Team, class Graph>
 HINTERLAND_FN void betweenness(Team& team, const Graph& graph, const BcState& state, int64_t source, bool undirected) {
   const Frontier& frontier = state.frontier;

@@ -5,9 +5,9 @@
 //   push: the edges (u, v) out of the frontier are visited. Edges to visited vertices are dropped by a bitmap that stays in the
 //         L2 cache; for the others parent[v] becomes min(parent[v], u), and whoever finds it unset discovers v.
 //   pull: each unvisited vertex looks through its in-neighbours for the first that is in the frontier. Most find one among
-//         the first few, which a GPU keeps in its own memory (`heads`), so that few lists are read where the edges lie.
-// Lists ascend where pull is used, so both find the same parent: the smallest-numbered neighbour in the level before. Levels
-// and parents are the same for any direction, any number of threads, on any processor.
+//         the first few, which a GPU keeps in its own memory (`adjacency_prefix`), so that few lists are read where the edges
+// lie. Lists ascend where pull is used, so both find the same parent: the smallest-numbered neighbour in the level before.
+// Levels and parents are the same for any direction, any number of threads, on any processor.
 //
 // A small level is a list of vertices, and one loop expands it. A large one is a bitmap (frontier.hpp) that is collected first;
 // `visited` does not change while its edges are visited, and is valid in such levels only.
@@ -164,13 +164,13 @@ struct PullParents {
       const bool looks = (unvisited >> (sub + Warp::lane()) & 1u) && incoming.has(own);
       int64_t parent = -1;
       bool undecided = looks;
-      for (int64_t j = 0; j < incoming.heads_per_vertex && undecided; ++j) {
-        const int64_t u = incoming.head(own, j);
+      for (int64_t j = 0; j < incoming.prefix_length && undecided; ++j) {
+        const int64_t u = incoming.prefix_neighbor(own, j);
         if (incoming.has(u) && in_frontier(u)) parent = u;
         undecided = incoming.has(u) && parent < 0;
       }
       const ListBounds list(incoming, own, undecided, counts);
-      const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);
+      const int64_t from = min_of(list.begin + incoming.prefix_length, list.end);
       const bool is_long = list.end - from > kTaskEdges;
       long_lists.append(is_long ? ceil_div<int64_t>(list.end - from, kTaskEdges) : 0,
                         [&](int64_t k) { return Task::of(own, k); });
@@ -217,8 +217,8 @@ struct Direction {
     const double unvisited =
         max_of(0.0, static_cast<double>(incoming.num_vertices - incoming.num_isolated - frontier.reached(depth)));
     const double share = pushed / max_of(1.0, pushed + left);
-    double searching = unvisited;  // those that find no parent among the heads
-    for (int64_t j = 0; j < incoming.heads_per_vertex; ++j) searching *= 1 - share;
+    double searching = unvisited;  // those that find no parent among the prefixes
+    for (int64_t j = 0; j < incoming.prefix_length; ++j) searching *= 1 - share;
     const double examined = min_of(left * searching / max_of(1.0, unvisited), searching / max_of(share, 1e-9));
     // Looking at every group costs something even where nothing is found.
     const double scan = static_cast<double>(frontier.num_groups);

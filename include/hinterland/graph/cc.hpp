@@ -15,12 +15,13 @@
 
 namespace hinterland::graph {
 
-// Afforest's two numbers: neighbours of each vertex that are linked at first, and vertices that are asked which component is the
-// largest.
+// Afforest's two numbers: neighbours of each vertex that are linked at first, and vertices that are asked which component is
+// the largest.
 inline constexpr int64_t kLinkedFirst = 2, kLabelSamples = 1024;
 inline constexpr uint64_t kSampleKey = 0x636f6d706f6e656eull;
 
-// What a run is given. Graphs lie in memory that the processor addresses; labels are as wide as the instance's, and need not be set.
+// What a run is given. Graphs lie in memory that the processor addresses; labels are as wide as the instance's, and need not be
+// set.
 struct ComponentsParams {
   const GraphWords* graph;
   const GraphWords* incoming;  // lists of in-neighbours, `graph` itself for an undirected graph; null where they are not there

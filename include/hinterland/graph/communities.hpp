@@ -31,9 +31,9 @@ struct CommunityVertices {
 };
 
 // Edge i as an entry of the list of `from`, a vertex of `owners`, that holds `to`, a vertex of `members`.
-class Communities {
+class CommunityLists {
  public:
-  HINTERLAND_FN Communities(uint64_t seed, const CommunityVertices& owners, const CommunityVertices& members)
+  HINTERLAND_FN CommunityLists(uint64_t seed, const CommunityVertices& owners, const CommunityVertices& members)
       : random_{seed},
         owners_(owners),
         members_(members),

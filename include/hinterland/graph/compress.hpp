@@ -82,8 +82,8 @@ struct PackedShape {
   HINTERLAND_FN static int64_t payload_bits(int low_bits, int n) { return static_cast<int64_t>(n - 1) * (low_bits + 2); }
 };
 
-// Bits of a stream of 32-bit words, for a lane on its own; `at` counts bits from the stream's start. What reads bits for all lanes
-// together (StagedBits) has the same calls.
+// Bits of a stream of 32-bit words, for a lane on its own; `at` counts bits from the stream's start. What reads bits for all
+// lanes together (StagedBits) has the same calls.
 template <class Words>
 struct BitReader {
   Words words;
@@ -220,7 +220,8 @@ HINTERLAND_FN int64_t packed_list_bytes(const PackedShape& shape, const Id* list
   return ceil_div<int64_t>(bits, 8);
 }
 
-// Writes the packed form of `list`, which ascends, to its own `bytes` bytes, whatever the list has become since they were counted.
+// Writes the packed form of `list`, which ascends, to its own `bytes` bytes, whatever the list has become since they were
+// counted.
 template <class Id>
 HINTERLAND_FN void pack_list(const PackedShape& shape, const Id* list, uint8_t* out, int64_t bytes) {
   BitWriter bits(out, bytes);

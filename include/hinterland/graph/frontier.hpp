@@ -50,8 +50,8 @@ struct AppendQueue {
 inline constexpr int kTaskEdges = 2048;
 inline constexpr int kTaskChunks = kTaskEdges / Warp::kWidth;
 
-// Part `part` of the lists of a group's vertices, of kTaskChunks chunks; or of the list of one vertex, of kTaskEdges edges. Numbers
-// of groups and vertices stay below 2^38, and no list has 2^37 edges.
+// Part `part` of the lists of a group's vertices, of kTaskChunks chunks; or of the list of one vertex, of kTaskEdges edges.
+// Numbers of groups and vertices stay below 2^38, and no list has 2^37 edges.
 struct Task {
   static constexpr int kPartBits = 26;
 

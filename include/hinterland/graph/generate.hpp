@@ -122,8 +122,8 @@ class Uniform {
   int64_t vertices_;
 };
 
-// Each vertex of a rows x columns grid is joined with those right of it and below it. The horizontal edges come first. Places go
-// row by row.
+// Each vertex of a rows x columns grid is joined with those right of it and below it. The horizontal edges come first. Places
+// go row by row.
 class Grid {
  public:
   HINTERLAND_FN explicit Grid(const GraphShape& shape)
@@ -152,9 +152,9 @@ class Grid {
 
 // A small world (Watts and Strogatz, 1998): each vertex of a ring is joined with the next few, and some of these edges lead to
 // any vertex instead.
-class Ring {
+class VertexRing {
  public:
-  HINTERLAND_FN explicit Ring(const GraphShape& shape)
+  HINTERLAND_FN explicit VertexRing(const GraphShape& shape)
       : random_{shape.seed},
         number_(shape),
         vertices_(shape.vertices),

@@ -1,6 +1,6 @@
 // Harmonic centrality: of each vertex the sum of 1 / d(s, v) over the sources s that reach it (Boldi and Vigna, "Axioms for
-// centrality", Internet Mathematics 2014). Searches are those of msbfs.hpp, 64 sources in one: a vertex that n of them have just
-// reached at distance d adds n / d.
+// centrality", Internet Mathematics 2014). Searches are those of msbfs.hpp, 64 sources in one: a vertex that n of them have
+// just reached at distance d adds n / d.
 //
 // A vertex is reached by one lane a level, so sums have one order: scores are the same, to the bit, on any processor.
 #pragma once

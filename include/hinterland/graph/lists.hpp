@@ -14,8 +14,8 @@ struct Piece {
   HINTERLAND_FN bool lies_within(int64_t elements) const { return begin >= 0 && begin <= end && end <= elements; }
 };
 
-// The list of `vertex` among `elements` elements; an empty one where it does not lie among them. Arrays of a graph can be changed
-// after they were checked, so whoever reads offsets reads them through this, or through ListBounds, which also reports.
+// The list of `vertex` among `elements` elements; an empty one where it does not lie among them. Arrays of a graph can be
+// changed after they were checked, so whoever reads offsets reads them through this, or through ListBounds, which also reports.
 template <class Offsets>
 HINTERLAND_FN Piece list_within(const Offsets& offsets, int64_t vertex, int64_t elements) {
   Piece list{offsets[vertex], offsets[vertex + 1]};

@@ -84,7 +84,8 @@ HINTERLAND_FN uint32_t transposed(uint32_t word) {
   return word;
 }
 
-// Writes the level of a vertex that sources have just reached, where levels are asked for. All lanes together, each with its own
+// Writes the level of a vertex that sources have just reached, where levels are asked for. All lanes together, each with its
+// own
 // vertex: those of one source after another are written by neighbouring lanes.
 template <class Mask>
 struct WriteLevels {
@@ -266,13 +267,13 @@ struct PullSources {
       const Mask lacking = pulled & ~before;
       Mask missing = lacking;
       bool goes_on = missing != 0;
-      for (int64_t j = 0; j < incoming.heads_per_vertex && goes_on; ++j) {
-        const int64_t u = incoming.head(own, j);
+      for (int64_t j = 0; j < incoming.prefix_length && goes_on; ++j) {
+        const int64_t u = incoming.prefix_neighbor(own, j);
         if (incoming.has(u)) missing &= ~state.seen[u];
         goes_on = u >= 0 && missing != 0;
       }
       const ListBounds list(incoming, own, goes_on, counts);
-      const int64_t from = min_of(list.begin + incoming.heads_per_vertex, list.end);
+      const int64_t from = min_of(list.begin + incoming.prefix_length, list.end);
       const bool is_long = list.end - from > kTaskEdges;
       long_lists.append(is_long ? ceil_div<int64_t>(list.end - from, kTaskEdges) : 0,
                         [&](int64_t k) { return Task::of(own, k); });
@@ -325,7 +326,7 @@ struct MsDirection {
       const double ahead = static_cast<double>(incoming.num_edges - control.seen_edges[source]);
       share[i] = edges[i] / max_of(1.0, edges[i] + max_of(0.0, ahead));
       left[i] = 1;
-      for (int64_t j = 0; j < incoming.heads_per_vertex; ++j) left[i] *= 1 - share[i];
+      for (int64_t j = 0; j < incoming.prefix_length; ++j) left[i] *= 1 - share[i];
       all_edges += edges[i];
     }
     all_edges = Warp::sum(all_edges);
@@ -366,8 +367,8 @@ struct MsDirection {
 };
 
 // The search from sources[0] to sources[num_sources - 1], no more than a mask has bits. `incoming` are the lists of
-// in-neighbours, or null where it may only push. `reach` is told of each vertex, the sources that have just reached it, and their
-// distance.
+// in-neighbours, or null where it may only push. `reach` is told of each vertex, the sources that have just reached it, and
+// their distance.
 template <class Team, class Graph, class Mask, class Reach>
 HINTERLAND_FN void msbfs(Team& team, const Graph& graph, const Graph* incoming, const MsBfsState<Mask>& state,
                          const int64_t* sources, int64_t num_sources, const Reach& reach) {

@@ -352,8 +352,8 @@ struct QueueNear {
 };
 
 // A step of one loop, for few vertices: those that are marked in some groups, or, where a bucket begins, those that were far
-// and are now below the threshold. A warp goes on with what it finds below the threshold, so most often nothing is left to the next
-// step, and all wait for each other once a bucket. The order is then what it happens to be; keys end the same.
+// and are now below the threshold. A warp goes on with what it finds below the threshold, so most often nothing is left to the
+// next step, and all wait for each other once a bucket. The order is then what it happens to be; keys end the same.
 template <class Key>
 struct StepAtOnce {
   int64_t step, bucket;

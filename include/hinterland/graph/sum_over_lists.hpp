@@ -44,9 +44,9 @@ HINTERLAND_FN double sum_over_list(const Graph& graph, int64_t vertex, const Lis
   return sum;
 }
 
-// A visitor: sums[v] += values[u] for every u in v's list, times the edge's weight if it is read; `values` is an array, or computes
-// them. Chunks come in the order of lists, so most belong to the vertex of the chunk before: each lane then adds to its own part of
-// that vertex's sum, and the parts meet when the vertex changes.
+// A visitor: sums[v] += values[u] for every u in v's list, times the edge's weight if it is read; `values` is an array, or
+// computes them. Chunks come in the order of lists, so most belong to the vertex of the chunk before: each lane then adds to
+// its own part of that vertex's sum, and the parts meet when the vertex changes.
 template <class Real, class Values = const Real*>
 class SumOverLists {
  public:

@@ -9,7 +9,8 @@
 
 namespace hinterland::graph {
 
-// Chunks that a warp requests before it looks at the first: docs/notes/thresholds.md. A thread's processor looks ahead by itself.
+// Chunks that a warp requests before it looks at the first: docs/notes/thresholds.md. A thread's processor looks ahead by
+// itself.
 inline constexpr int kInFlight = Warp::kWidth == 1 ? 1 : 4;
 
 // What a lane sees of kInFlight chunks: edges from[k] -> to[k], where from[k] is not -1. An algorithm goes over k once
@@ -30,8 +31,8 @@ HINTERLAND_FN Lists lists_of(const Csr<Edge, Weight, Sources>& graph, int64_t ve
   return {graph.edges, list.begin, list.end, active};
 }
 
-// Visits chunks [from, to) of the lists of the lanes' vertices: visitor(batch) is called by all lanes together. A warp of one lane
-// gives a visitor that has a `run` all of them at once: visitor.run(graph, vertex, where they lie, counts).
+// Visits chunks [from, to) of the lists of the lanes' vertices: visitor(batch) is called by all lanes together. A warp of one
+// lane gives a visitor that has a `run` all of them at once: visitor.run(graph, vertex, where they lie, counts).
 template <class Edge, class Weight, class Sources, class Visitor, class Counts>
 HINTERLAND_FN void visit_chunks(const Csr<Edge, Weight, Sources>& graph, const Lists& lists, int64_t vertex, int64_t from,
                                 int64_t to, Visitor& visitor, Counts& counts) {
@@ -96,7 +97,7 @@ HINTERLAND_FN int64_t read_one(const Csr<Edge, Weight, Sources>& graph, int64_t,
 // it together.
 template <class Graph, class Counts>
 HINTERLAND_FN int64_t nth_neighbor(const Graph& graph, int64_t vertex, int64_t j, bool active, Counts& counts) {
-  if (j < graph.heads_per_vertex) return active ? graph.head(vertex, j) : -1;
+  if (j < graph.prefix_length) return active ? graph.prefix_neighbor(vertex, j) : -1;
   const ListBounds list(graph, vertex, active, counts);
   const bool there = list.begin + j < list.end;
   const int64_t found = read_one(graph, vertex, list, j, there, counts);
@@ -107,8 +108,8 @@ HINTERLAND_FN int64_t nth_neighbor(const Graph& graph, int64_t vertex, int64_t j
 }
 
 // Looks through the list of one vertex, from position `from` on to the end of the list, `end`: look(to) is called by all lanes
-// together, with neighbours to[k], or -1 where there is none, and says (the same in every lane) whether that was enough. A line at
-// first, since most searches end there, then two, then several at a time.
+// together, with neighbours to[k], or -1 where there is none, and says (the same in every lane) whether that was enough. A line
+// at first, since most searches end there, then two, then several at a time.
 template <class Edge, class Weight, class Sources, class Look, class Counts>
 HINTERLAND_FN void look_through(const Csr<Edge, Weight, Sources>& graph, int64_t vertex, int64_t from, int64_t end,
                                 const Look& look, Counts& counts) {
@@ -164,8 +165,8 @@ HINTERLAND_FN int64_t find_neighbor(const Graph& graph, int64_t vertex, int64_t 
   return found;
 }
 
-// The lists of one task, as lanes lay them out together, by a GPU those of the group, and by a CPU, where a warp has one lane, one
-// after the other: body(lists, vertex, from, to) for chunks [from, to) of them.
+// The lists of one task, as lanes lay them out together, by a GPU those of the group, and by a CPU, where a warp has one lane,
+// one after the other: body(lists, vertex, from, to) for chunks [from, to) of them.
 template <class Graph, class Counts, class Body>
 HINTERLAND_FN void for_each_part(const Graph& graph, const Frontier& frontier, const Task& task, Counts& counts,
                                  const Body& body) {

@@ -23,8 +23,8 @@ struct PackedCsr : ListsOf<EdgeType, WeightType, Sources> {
         packed_end(w.packed_end) {}
 };
 
-// Where the packed list of a vertex lies in the stream, in bytes; nowhere if its offsets are broken, and then no neighbour of it
-// is found.
+// Where the packed list of a vertex lies in the stream, in bytes; nowhere if its offsets are broken, and then no neighbour of
+// it is found.
 struct PackedBounds {
   int64_t begin = 0, end = 0;
 
@@ -165,8 +165,8 @@ class StagedBits {
   Piece entries_, payloads_;
 };
 
-// Finds neighbours of packed lists. Lanes look for one each, together, in what the warp has staged; a warp's only lane, which goes
-// through lists in order, decodes a block at once and keeps it.
+// Finds neighbours of packed lists. Lanes look for one each, together, in what the warp has staged; a warp's only lane, which
+// goes through lists in order, decodes a block at once and keeps it.
 template <class Graph>
 class PackedFinder {
   using Meter = typename Graph::Meter;
@@ -207,8 +207,8 @@ class PackedFinder {
     }
   }
 
-  // Neighbour i of this lane's list, or -1 if there is none to find or the list does not lie within its bytes. All lanes call it
-  // together.
+  // Neighbour i of this lane's list, or -1 if there is none to find or the list does not lie within its bytes. All lanes call
+  // it together.
   HINTERLAND_FN int64_t operator()(const PackedShape& shape, const PackedBounds& list, int64_t i, bool there) {
     const bool listed = there && 8 * list.begin + shape.directory_bits() <= 8 * list.end;
     const int64_t number = i / kPackedBlock;

@@ -5,8 +5,8 @@
 // as often as they hold it. All scores that come from the graph alone are a few such steps with something done to each vertex
 // between them: what x is, docs/hotness.md says for each.
 //
-// Lists say whom v samples, not who samples u, so the step pushes: it needs no transposed graph, and it reads the lists of those
-// vertices alone that have something to give. Where the graph is undirected a list says both, and the step may pull:
+// Lists say whom v samples, not who samples u, so the step pushes: it needs no transposed graph, and it reads the lists of
+// those vertices alone that have something to give. Where the graph is undirected a list says both, and the step may pull:
 // every sum is then made in one place, and no atomic addition is needed for each edge.
 //
 // Sums are double precision, added in any order: they agree between runs and devices up to rounding.

@@ -1,24 +1,25 @@
-// array<T>: elements by their numbers, in a kernel of the user's own, wherever they lie (BaM's array, Mailthody 2022, section 5.3.3
-// and listing 5.3). A pointer becomes an array in a kernel's parameters, and nothing else of the kernel changes:
+// array<T>: elements by their numbers, in a kernel of the user's own, wherever they lie (BaM's array, Mailthody 2022, section
+// 5.3.3 and listing 5.3). A pointer becomes an array in a kernel's parameters, and nothing else of the kernel changes:
 //
 //   __global__ void add(array<const float> a, array<const float> b, array<float> c, int64_t n) {
 //     const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
 //     if (i < n) c[i] = a[i] + b[i];
 //   }
 //
-// An array may lie anywhere: in memory that the processor addresses (its own, a peer's, the host's), in the tiers of a table, of
-// which the GPU has the hottest rows, or on storage, behind a cache. Any lane may read any element at any time, whatever the
-// others do. In tiers elements are const. On storage array<T> may be written, by any lane at any time as well, if the host says so
-// (HINTERLAND_WRITTEN); then a[i] stands for an element, and is none. Else a[i] of array<T> is an element in memory.
+// An array may lie anywhere: in memory that the processor addresses (its own, a peer's, the host's), in the tiers of a table,
+// of which the GPU has the hottest rows, or on storage, behind a cache. Any lane may read any element at any time, whatever the
+// others do. In tiers elements are const. On storage array<T> may be written, by any lane at any time as well, if the host says
+// so (HINTERLAND_WRITTEN); then a[i] stands for an element, and is none. Else a[i] of array<T> is an element in memory.
 //
 //   a.write(i, x)              what a[i] = x does
 //   a.prefetch(first, count)   has these elements read, as far as there is room for them now, and waits for nothing. Every lane
 //                              for its own; of memory, nothing
-//   a.reader(begin, end)       for a lane that reads all of a run in order: reader[i] copies a few elements at once, and asks for the
+//   a.reader(begin, end)       for a lane that reads all of a run in order: reader[i] copies a few elements at once, and asks
+// for the
 //                              next lines of the run before they are wanted (BaM's array_ref)
 //
-// HINTERLAND_ARRAY_KINDS says which kinds there may be, as a sum; the host knows before it compiles. Where all are near, a[i] is
-// what it is of a pointer, to the instruction. Of all arrays on storage that a kernel takes the store is one.
+// HINTERLAND_ARRAY_KINDS says which kinds there may be, as a sum; the host knows before it compiles. Where all are near, a[i]
+// is what it is of a pointer, to the instruction. Of all arrays on storage that a kernel takes the store is one.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -43,7 +44,7 @@
 namespace hinterland::kernels {
 
 // An array as the host describes it.
-struct ArrayWords {
+struct ArgumentWords {
   void* home;    // where its elements lie; of an array on storage, their position in what its store reads
   int64_t size;  // elements
   int64_t kind;
@@ -139,31 +140,31 @@ class array {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
   using Store = storage::DeviceStore;
 
-  HINTERLAND_FN static storage::Positions<Element> positions(const ArrayWords& words) {
+  HINTERLAND_FN static storage::Positions<Element> positions(const ArgumentWords& words) {
     return storage::Positions<Element>({words.home, nullptr, nullptr, nullptr});
   }
-  HINTERLAND_FN static storage::Coalesced<Element, Store> stored(const ArrayWords& words) {
+  HINTERLAND_FN static storage::Coalesced<Element, Store> stored(const ArgumentWords& words) {
     return {positions(words), *static_cast<const Store*>(words.finds)};
   }
 
   // Apart: what they keep would push out of registers what the kernel keeps.
-  HINTERLAND_APART static Element read_stored(ArrayWords words, int64_t at) { return stored(words).read(at); }
+  HINTERLAND_APART static Element read_stored(ArgumentWords words, int64_t at) { return stored(words).read(at); }
   // What lies beside an array is read from there, by the number 0: its own might say that nothing is asked for (kNowhere).
-  HINTERLAND_APART static Element read_beside(ArrayWords words, int64_t at) {
+  HINTERLAND_APART static Element read_beside(ArgumentWords words, int64_t at) {
     words.home = reinterpret_cast<void*>(positions(words).position(storage::within_reach(at)));
     return stored(words).read(0);
   }
-  HINTERLAND_FN static bool has(const ArrayWords& words, int64_t at) {
+  HINTERLAND_FN static bool has(const ArgumentWords& words, int64_t at) {
     return static_cast<uint64_t>(at) < static_cast<uint64_t>(words.size);
   }
-  HINTERLAND_APART static void prefetch_stored(ArrayWords words, int64_t begin, int64_t end) {
+  HINTERLAND_APART static void prefetch_stored(ArgumentWords words, int64_t begin, int64_t end) {
     stored(words).prefetch(begin, end);
   }
 #endif
 
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN
   // What lies beside the array is not its kernel's, and nobody would see that it was overwritten.
-  HINTERLAND_APART static void write_stored(ArrayWords words, int64_t at, Element value) {
+  HINTERLAND_APART static void write_stored(ArgumentWords words, int64_t at, Element value) {
     const auto array = stored(words);
     if (has(words, at))
       array.write(at, value);
@@ -172,7 +173,7 @@ class array {
   }
 #endif
 
-  ArrayWords words_;
+  ArgumentWords words_;
 };
 
 template <class T>

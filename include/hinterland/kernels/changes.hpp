@@ -1,5 +1,5 @@
-// x += y and its like, of what can be read as a Value and assigned one, without being a place in memory: an element that is widened, or
-// that lies on storage. A Self derives from Changes<Self, Value>.
+// x += y and its like, of what can be read as a Value and assigned one, without being a place in memory: an element that is
+// widened, or that lies on storage. A Self derives from Changes<Self, Value>.
 #pragma once
 
 #include "hinterland/core/platform.hpp"

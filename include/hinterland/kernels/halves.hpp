@@ -1,5 +1,5 @@
-// Elements of 16 bits in kernels, by CUDA's names: numbers that are float32 as they are computed with, and rounded as they are kept.
-// The same on both processors, and no header of CUDA's is needed.
+// Elements of 16 bits in kernels, by CUDA's names: numbers that are float32 as they are computed with, and rounded as they are
+// kept. The same on both processors, and no header of CUDA's is needed.
 #pragma once
 
 #include "hinterland/core/floats.hpp"

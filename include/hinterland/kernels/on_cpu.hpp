@@ -1,5 +1,5 @@
-// What a CUDA kernel says, for a C++ compiler: the threads of a block run one after the other, and blocks on all cores. Threads that
-// wait for each other (__syncthreads, shuffles, shared memory) have no counterpart here.
+// What a CUDA kernel says, for a C++ compiler: the threads of a block run one after the other, and blocks on all cores. Threads
+// that wait for each other (__syncthreads, shuffles, shared memory) have no counterpart here.
 #pragma once
 
 #if !defined(__CUDACC__)

@@ -1,6 +1,6 @@
 // A gather in which a thread asks for a whole row and something else moves it: on a GPU of compute capability 9.0 the bulk copy
-// engine of its multiprocessor, through shared memory. A load into registers holds 16 bytes of the link's traffic for a thread; a
-// row in shared memory holds all of its bytes for one, so two multiprocessors keep as much on its way as eight do that load
+// engine of its multiprocessor, through shared memory. A load into registers holds 16 bytes of the link's traffic for a thread;
+// a row in shared memory holds all of its bytes for one, so two multiprocessors keep as much on its way as eight do that load
 // (Min 2022, section 3.3.2; docs/notes/gather-on-h200.md), and the rest of the GPU trains.
 #pragma once
 
@@ -19,13 +19,13 @@ template <class Placement>
 HINTERLAND_FN BulkRow bulk_row(const RowCopy<Placement>& copy, int64_t turn) {
   if (turn >= copy.count) return {0, nullptr};
   const int64_t position = copy.position(turn);
-  const Rows<Placement, 1> row = copy.find(position);
+  const TableRows<Placement, 1> row = copy.find(position);
   return {position, row.has(0) ? row.row(0) : nullptr};
 }
 
-// The share of thread `thread` of `threads` in a gather, with room for one row. `staging` moves it: load() begins to bring a row,
-// store() waits for it and begins to take it away, and the next load() waits until it has left. Rows are multiples of 16 bytes
-// that begin at such, in the table and packed. Bad positions give zero rows and are reported as by copy_rows.
+// The share of thread `thread` of `threads` in a gather, with room for one row. `staging` moves it: load() begins to bring a
+// row, store() waits for it and begins to take it away, and the next load() waits until it has left. Rows are multiples of 16
+// bytes that begin at such, in the table and packed. Bad positions give zero rows and are reported as by copy_rows.
 template <class Placement, class Staging>
 HINTERLAND_FN void gather_bulk(const RowCopy<Placement>& copy, int64_t thread, int64_t threads, Staging& staging) {
   BulkRow row = bulk_row(copy, thread);

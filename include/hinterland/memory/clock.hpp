@@ -95,7 +95,8 @@ struct Clock {
     atomic_and(marked[run.word], ~asked);
   }
 
-  // Step 4 for one slot. There is no such row where row numbers have changed since they were claimed: then nobody wrote it down.
+  // Step 4 for one slot. There is no such row where row numbers have changed since they were claimed: then nobody wrote it
+  // down.
   HINTERLAND_FN void give(int64_t slot, int64_t row) const {
     if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) return;
     if (row_of[slot] >= 0) slots[row_of[slot]] = kNoSlot;

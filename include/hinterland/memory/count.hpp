@@ -23,7 +23,7 @@ template <class Placement>
 HINTERLAND_FN void count_rows(const CountParams<Placement>& p, int64_t thread, int64_t threads) {
   TierCount found[kTiers];
   for (int64_t i = thread; i < p.rows.count; i += threads) {
-    const Rows<Placement, 1> row = p.rows.find(i);
+    const TableRows<Placement, 1> row = p.rows.find(i);
     if (row.has(0)) row.count(0, found);
   }
   for (int tier = 0; tier < kTiers; ++tier) {

@@ -85,11 +85,11 @@ inline constexpr int64_t kPrefetchDistance = 12;
 
 // Elements of a row: a copy of them, or where they are.
 template <class T, int kWide, bool = kInPlace<kWide>>
-struct Piece {
+struct RowSlice {
   stdlib::remove_const_t<T> element[kWide];
 };
 template <class T, int kWide>
-struct Piece<T, kWide, true> {
+struct RowSlice<T, kWide, true> {
   T* element;
 };
 
@@ -102,20 +102,20 @@ struct Elements {
 // Where a thread's piece lies in rows of `dim` elements: [at, at + size()). T is the type of the table's elements; rows of
 // anything else that has as many (gradients, states) are cut at the same places.
 template <class T, int kWide>
-struct Pieces {
+struct RowSlices {
   // Whole units of 16 bytes, that begin at multiples of 16.
   static constexpr bool kUnits = kWide * sizeof(T) == 16;
 
   int64_t at, have;
 
-  HINTERLAND_FN Pieces(int64_t piece, int64_t dim) : at(piece * kWide), have(min_of<int64_t>(dim - at, kWide)) {}
+  HINTERLAND_FN RowSlices(int64_t piece, int64_t dim) : at(piece * kWide), have(min_of<int64_t>(dim - at, kWide)) {}
 
   HINTERLAND_FN bool none() const { return have <= 0; }
   HINTERLAND_FN int64_t size() const { return kInPlace<kWide> ? have : kWide; }
 
   // Has `to` hold the piece of `row`. What is computed in it reaches the row with store().
   template <class U>
-  HINTERLAND_FN void load(U* row, Piece<U, kWide>& to) const {
+  HINTERLAND_FN void load(U* row, RowSlice<U, kWide>& to) const {
     if constexpr (kInPlace<kWide>) {
       to.element = row + at;
     } else if constexpr (kUnits) {
@@ -132,12 +132,12 @@ struct Pieces {
 
   // The same for a piece of which every element is about to be computed.
   template <class U>
-  HINTERLAND_FN void begin(U* row, Piece<U, kWide>& to) const {
+  HINTERLAND_FN void begin(U* row, RowSlice<U, kWide>& to) const {
     if constexpr (kInPlace<kWide>) load(row, to);
   }
 
   template <class U>
-  HINTERLAND_FN void store(const Piece<U, kWide>& from, U* row) const {
+  HINTERLAND_FN void store(const RowSlice<U, kWide>& from, U* row) const {
     if constexpr (kUnits) {
       constexpr int kEach = 16 / sizeof(U);
       for (int i = 0; i < kWide; i += kEach) {
@@ -152,7 +152,7 @@ struct Pieces {
 
   // What store() does, for a row that the piece was not loaded from.
   template <class U>
-  HINTERLAND_FN void copy(const Piece<U, kWide>& from, U* row) const {
+  HINTERLAND_FN void copy(const RowSlice<U, kWide>& from, U* row) const {
     if constexpr (kInPlace<kWide>) {
       for (int64_t i = 0; i < have; ++i) row[at + i] = from.element[i];
     } else {
@@ -197,22 +197,22 @@ HINTERLAND_FN bool pool_piece(const PoolParams& p, int64_t bag, int64_t piece) {
   constexpr int kInFlight = kRowsInFlight<kWide>;
   const Table<Tiers> table = table_of<T>(p.placement, p.dim);
   const Bags& bags = p.bags;
-  const Pieces<T, kWide> here(piece, p.dim);
+  const RowSlices<T, kWide> here(piece, p.dim);
   if (here.none()) return false;
   const bool valid = bags.valid(bag);
   const int64_t begin = valid ? bags.begin(bag) : 0, end = valid ? bags.end(bag) : 0;
   float sum[kWide]{};
-  Piece<int64_t, kWide> best{};
+  RowSlice<int64_t, kWide> best{};
   if constexpr (kMax) here.begin(p.best + bag * p.dim, best);
   int64_t taken = 0;
   bool outside = false;
   for (int64_t first = begin; first < end; first += kInFlight) {
     int64_t row[kInFlight];
     const T* from[kInFlight];
-    Piece<const T, kWide> value[kInFlight]{};
+    RowSlice<const T, kWide> value[kInFlight]{};
     for (int k = 0; k < kInFlight; ++k) row[k] = first + k < end ? bags.row(first + k) : Bags::kSkipped;
     for (int k = 0; k < kInFlight; ++k) outside |= row[k] == Bags::kOutside;
-    const Rows<Tiers, kInFlight> found = table.find(row);
+    const TableRows<Tiers, kInFlight> found = table.find(row);
     for (int k = 0; k < kInFlight; ++k) {
       from[k] = found.template row<const T>(k);
     }
@@ -241,7 +241,7 @@ HINTERLAND_FN bool pool_piece(const PoolParams& p, int64_t bag, int64_t piece) {
   }
   const float over = p.counts != nullptr && taken > 0 ? static_cast<float>(taken) : 1.0f;
   T* const pooled = static_cast<T*>(p.pooled) + bag * p.dim;
-  Piece<T, kWide> result{};
+  RowSlice<T, kWide> result{};
   here.begin(pooled, result);
   for (int i = 0; i < here.size(); ++i) narrow(sum[i] / over, result.element[i]);
   here.store(result, pooled);
@@ -307,8 +307,8 @@ HINTERLAND_FN void weigh_entries(const WeighParams& p, int64_t thread, int64_t t
       const T* const own = table.find(row).row<const T>(0);
       const T* const given = static_cast<const T*>(p.gradient) + bags.bag_of(entry) * p.dim;
       for (int64_t piece = lane; piece * kWide < p.dim; piece += lanes) {
-        const Pieces<T, kWide> here(piece, p.dim);
-        Piece<const T, kWide> value{}, slope{};
+        const RowSlices<T, kWide> here(piece, p.dim);
+        RowSlice<const T, kWide> value{}, slope{};
         here.load(own, value);
         here.load(given, slope);
         for (int i = 0; i < here.size(); ++i) sum[i] += widen(value.element[i]) * widen(slope.element[i]);
@@ -402,7 +402,7 @@ template <class T, int kWide, class Rule>
 HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int64_t place, int64_t piece) {
   constexpr int kInFlight = kGradientsInFlight<kWide>;
   const Table<Tiers> table = table_of<T>(given.placement, given.dim);
-  const Pieces<T, kWide> here(piece, given.dim);
+  const RowSlices<T, kWide> here(piece, given.dim);
   const int64_t row = given.key(place), rows = table.size();
   if (here.none() || row >= rows || (place > 0 && given.key(place - 1) == row)) return;
   if constexpr (kInPlace<kWide>) {
@@ -412,15 +412,15 @@ HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int
   }
   T* const own = table.find(row).row<T>(0);
   const T* const gradient = static_cast<const T*>(given.gradient);
-  Piece<T, kWide> weight{};
-  Piece<float, kWide> state{};
+  RowSlice<T, kWide> weight{};
+  RowSlice<float, kWide> state{};
   here.load(own, weight);  // asked for first: they come over the link
   if constexpr (Rule::kState) here.load(given.state_row(row), state);
 
   float sum[kWide]{};
   for (int64_t first = place; given.belongs(first, row); first += kInFlight) {
     int64_t entry[kInFlight], from[kInFlight];
-    Piece<const T, kWide> value[kInFlight]{};
+    RowSlice<const T, kWide> value[kInFlight]{};
     for (int k = 0; k < kInFlight; ++k) entry[k] = given.belongs(first + k, row) ? given.order[first + k] : -1;
     for (int k = 0; k < kInFlight; ++k) from[k] = entry[k] < 0 ? 0 : given.bag[entry[k]] * given.dim;
     for (int k = 0; k < kInFlight; ++k) {

@@ -97,12 +97,12 @@ struct RowCopy {
   HINTERLAND_FN int64_t position(int64_t turn) const { return visit == nullptr ? turn : visit[turn]; }
   HINTERLAND_FN int64_t index_at(int64_t position) const { return read_index(indices, index_bytes, position); }
   HINTERLAND_FN Table<Placement> table() const { return {placement, row_bytes}; }
-  HINTERLAND_FN Rows<Placement, 1> find(int64_t position) const {
+  HINTERLAND_FN TableRows<Placement, 1> find(int64_t position) const {
     return table().find(resolve_index(index_at(position), placement.size()));
   }
   // The rows that are asked for at several positions; none at a negative one.
   template <int kRows>
-  HINTERLAND_FN Rows<Placement, kRows> find(const int64_t (&position)[kRows]) const {
+  HINTERLAND_FN TableRows<Placement, kRows> find(const int64_t (&position)[kRows]) const {
     int64_t row[kRows];
     for (int k = 0; k < kRows; ++k) row[k] = position[k] < 0 ? 0 : index_at(position[k]);
     for (int k = 0; k < kRows; ++k) row[k] = position[k] < 0 ? -1 : resolve_index(row[k], placement.size());
@@ -163,8 +163,8 @@ HINTERLAND_FN void report_faults(const RowCopy<Placement>& copy, int64_t first, 
 }
 
 // Takes the share of thread `thread` of `threads` (both counted in whole warps) in a copy, kInFlight pieces at a time:
-// each(position, place, found) gets the positions and the rows found, and of each row which unit is this lane's; a position below 0
-// is none. Threads need not run in step, so a test may run them one after another. Bad positions are reported.
+// each(position, place, found) gets the positions and the rows found, and of each row which unit is this lane's; a position
+// below 0 is none. Threads need not run in step, so a test may run them one after another. Bad positions are reported.
 template <class Placement, class Each>
 HINTERLAND_FN void for_pieces_in_flight(const RowCopy<Placement>& copy, int64_t row_units, int64_t thread, int64_t threads,
                                         const Each& each) {
@@ -177,7 +177,7 @@ HINTERLAND_FN void for_pieces_in_flight(const RowCopy<Placement>& copy, int64_t 
       position[k] = walk.turn < copy.count && walk.place < row_units ? copy.position(walk.turn) : -1;
       place[k] = walk.place;
     }
-    const Rows<Placement, kInFlight> found = copy.find(position);
+    const TableRows<Placement, kInFlight> found = copy.find(position);
     bool bad = false;
     for (int k = 0; k < kInFlight; ++k) bad |= position[k] >= 0 && !found.has(k);
     each(position, place, found);
@@ -263,8 +263,9 @@ HINTERLAND_FN void gather_chunks(const RowCopy<Placement>& copy, int64_t thread,
   });
 }
 
-// What follows a scatter where rows are replicated: the bytes that it left in the copy that this processor reads go to the others,
-// so that all hold the same even where a row was given twice. The share of thread `thread` of `threads`, counted in whole warps.
+// What follows a scatter where rows are replicated: the bytes that it left in the copy that this processor reads go to the
+// others, so that all hold the same even where a row was given twice. The share of thread `thread` of `threads`, counted in
+// whole warps.
 template <int kUnitBytes, class Placement>
 HINTERLAND_FN void replicate_rows(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
   using Unit = UnitOf<kUnitBytes>;

@@ -1,5 +1,5 @@
-// What reads cost, and which tier served them. Sources and tables count, and nothing else does. Whoever wants to know of a source
-// hands it a Meter, and whoever does not a NoMeter, for which no code is made; of a table, count_rows (count.hpp).
+// What reads cost, and which tier served them. Sources and tables count, and nothing else does. Whoever wants to know of a
+// source hands it a Meter, and whoever does not a NoMeter, for which no code is made; of a table, count_rows (count.hpp).
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -106,8 +106,8 @@ class Meter {
     return static_cast<int64_t>(reinterpret_cast<uintptr_t>(address) / kSectorBytes);
   }
 
-  // An access of one lane. A processor whose warps have one lane has at hand what it has just read, of several arrays in turn. A
-  // line of which it reads another sector was one larger request.
+  // An access of one lane. A processor whose warps have one lane has at hand what it has just read, of several arrays in turn.
+  // A line of which it reads another sector was one larger request.
   HINTERLAND_FN void count_alone(const void* address, bool is_kept) {
     const int64_t sector = sector_of(address), line = sector / kSectors;
     if (sector == last_) return;  // most are

@@ -38,9 +38,9 @@ struct OneRange {
   }
 };
 
-// A divisor that the host knows: n / divisor by a multiplication, exact below 2^63 / divisor (Granlund and Montgomery, "Division by
-// invariant integers using multiplication", 1994), since a GPU has no instruction that divides. `reciprocal`: of two or more, 2^63
-// / divisor + 1, rounded down.
+// A divisor that the host knows: n / divisor by a multiplication, exact below 2^63 / divisor (Granlund and Montgomery,
+// "Division by invariant integers using multiplication", 1994), since a GPU has no instruction that divides. `reciprocal`: of
+// two or more, 2^63 / divisor + 1, rounded down.
 HINTERLAND_FN int64_t divided_by(int64_t reciprocal, int64_t n) {
   return static_cast<int64_t>(Philox::multiply_high(static_cast<uint64_t>(n) * 2, static_cast<uint64_t>(reciprocal)));
 }
@@ -120,10 +120,10 @@ struct Copies {
   }
 };
 
-// Several memories behind one numbering (Min 2022, section 4.3): the hottest rows are replicated in every GPU, the next are dealt
-// out over the GPUs, which read them from one another, and the rest are in host memory. It is the dissertation's listing 4.1 with
-// a map before it, so that rows keep the numbers that the user gave them. A place is a row's slot, or behind all slots for a row
-// on the host.
+// Several memories behind one numbering (Min 2022, section 4.3): the hottest rows are replicated in every GPU, the next are
+// dealt out over the GPUs, which read them from one another, and the rest are in host memory. It is the dissertation's listing
+// 4.1 with a map before it, so that rows keep the numbers that the user gave them. A place is a row's slot, or behind all slots
+// for a row on the host.
 struct Tiers {
   static constexpr bool kLocates = true;
 

@@ -1,18 +1,20 @@
-// Sources: what kernels read large arrays through, wherever these lie (DESIGN: "a kernel never knows where a row lives"). A source is
-// a small value with four calls, and no address among them:
+// Sources: what kernels read large arrays through, wherever these lie (DESIGN: "a kernel never knows where a row lives"). A
+// source is a small value with four calls, and no address among them:
 //
-//   read(at, to, meter)   elements at[k] to to[k], for all k at once: all are asked for, and then waited for once. kNowhere asks for
+//   read(at, to, meter)   elements at[k] to to[k], for all k at once: all are asked for, and then waited for once. kNowhere
+// asks for
 //                         nothing, and gives zero. All lanes of a warp call it together.
 //   read_alone(at)        one element, for a lane that the others do not wait for.
 //   span(begin, end)      how a warp reads a run of elements: from the cache line on that holds the first, so that each of its
 //                         requests begins on a line (merged and aligned access, Min 2022, listing 2.2).
 //
-//   reader(begin, end)    what one lane reads a run by, in order, with read_alone(at): the source itself, or something that copies
+//   reader(begin, end)    what one lane reads a run by, in order, with read_alone(at): the source itself, or something that
+// copies
 //                         several elements at once. The lane makes it, and has no other use of it.
 //
 // and for whoever has the meter count in another order than it reads, because lines are read again and again, or a lane reads a
-// whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter). prefetch() asks a CPU for
-// what will be read soon; a source need not have it.
+// whole run: count_reads(at, meter), which counts what read() would, and count_run(begin, end, meter). prefetch() asks a CPU
+// for what will be read soon; a source need not have it.
 //
 // A family of sources says which one an array gets: ByAddress is the one whose arrays a processor can load from. Another family
 // (lines that come from storage, say) is another argument of the templates that read graphs. It makes a source of an address
@@ -36,7 +38,8 @@ struct Span {
   HINTERLAND_FN int64_t chunks() const { return ceil_div<int64_t>(end - first, Warp::kWidth); }
 };
 
-// A large array as Python describes it (src/hinterland/graph/view.py). What a new tier has to know of it is a word more here.
+// A large array as Python describes it (src/hinterland/graph/device_graph.py). What a new tier has to know of it is a word more
+// here.
 struct ArrayWords {
   const void* home;      // null where the array is not there
   const void* kept;      // the pages of it that the GPU keeps, one after another; null where none is

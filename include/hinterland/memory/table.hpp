@@ -4,7 +4,8 @@
 //   read    load from each before they need the first;
 //   write   store to them. Bytes of a row that several threads write may be any one's of them, and other copies wait for
 //           replicate_rows (gather.hpp);
-//   update  load, compute and store, to the other copies as well, when they are alone with a row: as its only owner, or by a lock.
+//   update  load, compute and store, to the other copies as well, when they are alone with a row: as its only owner, or by a
+// lock.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -23,7 +24,7 @@ using UnitOf = stdlib::conditional_t<kBytes == 16, Unit16, stdlib::conditional_t
 
 // Several rows of a table, to be read or written as long as this lasts.
 template <class Placement, int kRows>
-struct Rows {
+struct TableRows {
   const Placement& placement;
   int64_t row_bytes;
   int64_t place[kRows];
@@ -64,17 +65,17 @@ struct Table {
 
   HINTERLAND_FN int64_t size() const { return placement.size(); }
 
-  // The rows of these numbers, none for a negative one. All are looked up at once, so that a caller that loads from each before it
-  // needs the first waits once for the map, and once for the rows.
+  // The rows of these numbers, none for a negative one. All are looked up at once, so that a caller that loads from each before
+  // it needs the first waits once for the map, and once for the rows.
   template <int kRows>
-  HINTERLAND_FN Rows<Placement, kRows> find(const int64_t (&number)[kRows]) const {
-    Rows<Placement, kRows> found{placement, row_bytes, {}};
+  HINTERLAND_FN TableRows<Placement, kRows> find(const int64_t (&number)[kRows]) const {
+    TableRows<Placement, kRows> found{placement, row_bytes, {}};
     for (int k = 0; k < kRows; ++k) found.place[k] = number[k];
     if constexpr (Placement::kLocates) placement.locate(found.place);
     return found;
   }
 
-  HINTERLAND_FN Rows<Placement, 1> find(int64_t number) const {
+  HINTERLAND_FN TableRows<Placement, 1> find(int64_t number) const {
     const int64_t one[1] = {number};
     return find(one);
   }

@@ -1,9 +1,9 @@
 // Sums that do not depend on who adds them.
 //
-// Rows are added in blocks of 4096 by their number in the file. Without groups lane l of a block adds its matched rows, those of
-// number l modulo 32, in their order, in float64; the lanes are added as a tree. With groups each group's rows of a block are added
-// in their order. Blocks are added in their order with compensation (Neumaier 1974). So the sum is the same for any number of
-// warps, and whether values were streamed or gathered. Its error is at most (127 + 5 + 2) u of the sum of the
+// Rows are added in blocks of 4096 by their number in the file. Without groups lane l of a block adds its matched rows, those
+// of number l modulo 32, in their order, in float64; the lanes are added as a tree. With groups each group's rows of a block
+// are added in their order. Blocks are added in their order with compensation (Neumaier 1974). So the sum is the same for any
+// number of warps, and whether values were streamed or gathered. Its error is at most (127 + 5 + 2) u of the sum of the
 // absolute values without groups, and (4095 + 2) u with them, but for terms of u^2; u is 2^-53.
 //
 // Whole numbers and decimals are added exactly, in 128 bits.

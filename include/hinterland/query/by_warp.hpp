@@ -1,10 +1,10 @@
 // Queries on a GPU: each warp has rows of its own (query/aggregate.hpp says in which order values are added).
 //
-// A chunk of the file goes through four kernels: its rows are filtered, numbered by their groups, added up block by block, and the
-// blocks are added in their order. Columns lie in memory that the GPU addresses, most of them the host's. Those that the filter
-// compares are staged: the copy engine, which is quicker than loads, brings a chunk of them into the GPU's memory, and so are wide
-// ones of which nearly all sectors hold a match, once the filter has counted these. What is read of others comes over the link, in
-// whole lines where a column is streamed, else in the sectors that hold values of matching rows.
+// A chunk of the file goes through four kernels: its rows are filtered, numbered by their groups, added up block by block, and
+// the blocks are added in their order. Columns lie in memory that the GPU addresses, most of them the host's. Those that the
+// filter compares are staged: the copy engine, which is quicker than loads, brings a chunk of them into the GPU's memory, and
+// so are wide ones of which nearly all sectors hold a match, once the filter has counted these. What is read of others comes
+// over the link, in whole lines where a column is streamed, else in the sectors that hold values of matching rows.
 //
 // All is written for 32 lanes. A CPU runs it in tests (tests/query/by_warp_lanes.cpp): queries there are an engine's.
 #pragma once
@@ -87,8 +87,8 @@ struct ChunkMergeParams {
   Total* into;  // [measured, grouped], added to
 };
 
-// The share of a block's sectors below which single values are read, of bytes and of wider values. Lanes that read neighbours come
-// in one request, so single values are as quick as whole lines up to there: docs/notes/queries-on-h200.md.
+// The share of a block's sectors below which single values are read, of bytes and of wider values. Lanes that read neighbours
+// come in one request, so single values are as quick as whole lines up to there: docs/notes/queries-on-h200.md.
 inline constexpr double kGatherBelow[] = {0.55, 0.95};
 
 inline constexpr int kStepRows = 32;       // a row for each lane
@@ -271,8 +271,8 @@ HINTERLAND_FN bool taken(const Test& test, Kind kind, int64_t bits) {
 #define HINTERLAND_BULK_LOADS 0
 #endif
 
-// A warp's shared memory, into which values of 1024 rows come together; before compute capability 9.0 lanes read them where they
-// are.
+// A warp's shared memory, into which values of 1024 rows come together; before compute capability 9.0 lanes read them where
+// they are.
 class UnitStage {
  public:
   HINTERLAND_FN UnitStage()
@@ -286,7 +286,7 @@ class UnitStage {
 #endif
 
   // The column, with the rows from `first` on where they are read from.
-  HINTERLAND_FN PieceColumn bring(PieceColumn column, [[maybe_unused]] int64_t first) {
+  HINTERLAND_FN PieceColumn stage_column(PieceColumn column, [[maybe_unused]] int64_t first) {
 #if HINTERLAND_BULK_LOADS
     const int each = bytes_of(column.element);
     if (each == 0) return column;
@@ -337,7 +337,7 @@ HINTERLAND_FN void filter_unit(const ChunkFilterParams& p, int64_t first, UnitSt
       if (pair && at > group) break;  // each pair by itself
     }
     if (pair) at = group + 1;
-    const PieceColumn brought = values ? stage.bring(column, first) : column;
+    const PieceColumn brought = values ? stage.stage_column(column, first) : column;
     for (int batch = 0; values && batch < kUnitRows / kStepRows / kSteps; ++batch) {
       int64_t bits[kSteps], others[kSteps];
       load(brought, batch, bits);

@@ -32,7 +32,8 @@ HINTERLAND_FN int64_t order_of_same(T a, T b) {
   return static_cast<int64_t>(a < b) * kLess + static_cast<int64_t>(a == b) * kEqual + static_cast<int64_t>(a > b) * kGreater;
 }
 
-// Exactly, of a whole number and a float: float64s are rounded to in order, so only of equal ones it is asked which way that was.
+// Exactly, of a whole number and a float: float64s are rounded to in order, so only of equal ones it is asked which way that
+// was.
 template <class A>
 HINTERLAND_FN int64_t order_to_float(A a, double b) {
   const int64_t order = order_of_same(static_cast<double>(a), b);

@@ -54,8 +54,8 @@ struct ChoiceRule {
 
 inline constexpr uint64_t kNoKey = ~uint64_t{0};
 
-// The neighbours of one list, as a choice by weight and time sees them. Lanes read times alone, as they read weights: which ones
-// follows from the draws of each. Sources are made anew at each read, since few registers are left to keep them in.
+// The neighbours of one list, as a choice by weight and time sees them. Lanes read times alone, as they read weights: which
+// ones follows from the draws of each. Sources are made anew at each read, since few registers are left to keep them in.
 template <class Graph>
 class Candidates {
  public:

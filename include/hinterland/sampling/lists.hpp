@@ -1,5 +1,5 @@
-// A vertex's list as samplers see it: its i-th neighbour, whatever form the list has. visit.hpp reads whole lists; a sampler reads few
-// neighbours of many lists, and each costs one request.
+// A vertex's list as samplers see it: its i-th neighbour, whatever form the list has. visit.hpp reads whole lists; a sampler
+// reads few neighbours of many lists, and each costs one request.
 #pragma once
 
 #include "hinterland/graph/ahead.hpp"
@@ -57,7 +57,8 @@ HINTERLAND_FN int64_t ask_for_place(const graph::Csr<Edge, Weight, Sources>& gra
   return graph.edges.ask(list.begin + i, list.begin + i + 1);
 }
 
-// The entry of the directory, and where its block begins if all blocks are alike: nearly there, and what is missing is read later.
+// The entry of the directory, and where its block begins if all blocks are alike: nearly there, and what is missing is read
+// later.
 template <class Edge, class Weight, class Sources>
 HINTERLAND_FN int64_t ask_for_place(const graph::PackedCsr<Edge, Weight, Sources>& graph, const ListPlace& list, int64_t i) {
   const auto bytes = graph::PackedBounds::alone(graph, list.vertex);
@@ -78,14 +79,15 @@ HINTERLAND_FN int64_t ask_for_neighbor([[maybe_unused]] const Graph& graph, [[ma
   return 0;
 }
 
-struct WeightKind {
+struct SampleWeightKind {
   enum Kind : int64_t { kNone = -1, kUint8, kInt32, kInt64, kFloat32, kFloat64 };
 };
 
-// Weights of the types that paths know, as doubles: what a sampler does with one is a comparison or a division. A lane reads them
+// Weights of the types that paths know, as doubles: what a sampler does with one is a comparison or a division. A lane reads
+// them
 // alone: which ones follows from its draws.
 template <class Sources>
-class SampleWeights : WeightKind {
+class SampleWeights : SampleWeightKind {
  public:
   HINTERLAND_FN SampleWeights(const graph::GraphWords& words, int64_t kind) : words_(words), kind_(kind) {}
 

@@ -34,8 +34,8 @@ struct NegativeParams {
   NegativeControl* control;
 };
 
-// The list of one vertex, and what is not in it. A lane searches it alone: lanes search lists of different lengths, at different
-// tries.
+// The list of one vertex, and what is not in it. A lane searches it alone: lanes search lists of different lengths, at
+// different tries.
 template <class Graph>
 class Absent {
  public:
@@ -107,8 +107,8 @@ class Absent {
 
 enum NegativePhase : int64_t { kTryPairs, kCountAbsent, kPickAbsent };
 
-// One phase: tries, and where sources are given what follows when they fail; the count of what is missing in each list; the pairs
-// that tries have left, by these counts. Called by all threads of a team.
+// One phase: tries, and where sources are given what follows when they fail; the count of what is missing in each list; the
+// pairs that tries have left, by these counts. Called by all threads of a team.
 template <class Graph, class Team>
 HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
   const Graph graph(*task.graph);

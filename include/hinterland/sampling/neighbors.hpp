@@ -169,8 +169,8 @@ class HopStep {
     return static_cast<uint64_t>(number_ << Draws::kPlaceBits | (frontier_ + i));
   }
 
-  // The list of vertex i of the frontier, empty where the vertex is none or its list is broken, and notes of both. All lanes call it
-  // together, each with a vertex of its own or with none, or all with the same.
+  // The list of vertex i of the frontier, empty where the vertex is none or its list is broken, and notes of both. All lanes
+  // call it together, each with a vertex of its own or with none, or all with the same.
   HINTERLAND_FN ListPlace open(int64_t i, bool there, graph::StepCounts<>& counts) const {
     const int64_t vertex = there ? target_.node[frontier_ + i] : -1;
     const graph::ListBounds list(graph_, vertex, static_cast<uint64_t>(vertex) < static_cast<uint64_t>(target_.num_vertices),
@@ -216,7 +216,8 @@ class HopStep {
     });
   }
 
-  // Has what choosing for vertex i of the frontier looks at first read ahead: a list, or what the first trials of a long one name.
+  // Has what choosing for vertex i of the frontier looks at first read ahead: a list, or what the first trials of a long one
+  // name.
   HINTERLAND_FN int64_t ask_for_choice(int64_t i, const ChoiceStreams& streams) const {
     const int64_t vertex = target_.node[frontier_ + i];
     if (!graph_.has(vertex)) return 0;

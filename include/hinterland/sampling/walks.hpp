@@ -1,9 +1,9 @@
 // Random walks: from each start a walk that goes on to a neighbour of where it is, drawn uniformly or in proportion to weight,
 // or, with a probability, back to its start (Tong, Faloutsos, Pan, "Fast random walk with restart", ICDM 2006).
 //
-// A lane makes a walk. Each step waits for two requests, one after the other: where the list lies, and the neighbour; walks do not
-// wait for each other. A GPU has enough of them in flight as it has lanes. A CPU's thread makes a few walks side by side, each
-// phase of a step for all of them, so that it waits for several reads at once; more of them where a read takes long.
+// A lane makes a walk. Each step waits for two requests, one after the other: where the list lies, and the neighbour; walks do
+// not wait for each other. A GPU has enough of them in flight as it has lanes. A CPU's thread makes a few walks side by side,
+// each phase of a step for all of them, so that it waits for several reads at once; more of them where a read takes long.
 //
 // A weighted step tries positions as choose.hpp does with replacement, and where all trials fail the lanes of the warp together
 // go through the list and take the least key, which is the same distribution.
@@ -36,8 +36,8 @@ struct WalkParams {
   WalkControl* control;
 };
 
-// How one step of any walk is drawn. Its place is the walk and the step; draw 0 decides on the restart and draws a neighbour where
-// all are alike, then come the trials, and from kRace on the keys.
+// How one step of any walk is drawn. Its place is the walk and the step; draw 0 decides on the restart and draws a neighbour
+// where all are alike, then come the trials, and from kRace on the keys.
 template <class Graph>
 class WalkDraws {
  public:
@@ -56,8 +56,8 @@ class WalkDraws {
     return restart_ != 0.0 && uniform(draws_.bits(place, 0).half(1)) < restart_;
   }
 
-  // Positions in several lists, or -1 where there is nothing to draw. All lanes call it together, each with lists or empty ones. Where
-  // reads take long, one trial for each list is on its way at a time.
+  // Positions in several lists, or -1 where there is nothing to draw. All lanes call it together, each with lists or empty
+  // ones. Where reads take long, one trial for each list is on its way at a time.
   template <int kCount>
   HINTERLAND_FN void choose(const ListPlace (&list)[kCount], const uint64_t (&place)[kCount], int64_t (&found)[kCount]) const {
     for (int k = 0; k < kCount; ++k)

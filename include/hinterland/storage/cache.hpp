@@ -5,8 +5,8 @@
 //
 // All calls return at once. A thread that gets kWait, kFull or kRefused lets go of every line that it holds, sees to it that
 // the device gets on (poll its completions), and tries again; so whoever waits holds nothing that others wait for. A page that
-// was not there is on its way when try_hold() has said kStarted: it belongs to nobody until it has arrived, and whoever polls
-// the completion says so.
+// was not there is on its way when try_acquire() has said kStarted: it belongs to nobody until it has arrived, and whoever
+// polls the completion says so.
 //
 // Pages get a slot under a lock that is tried, never waited for, and after another look at the set: two threads that miss the
 // same page at the same time would give it two slots. (BaM's threads did: its pull request 39.) What gives way is seen while
@@ -30,20 +30,20 @@ enum class Try {
   kFailed,   // it could not be read: status(slot)
 };
 
-struct Found {
+struct CacheLookup {
   Try outcome;
   int64_t slot;  // of kHeld, kStarted and kFailed
 };
 
-// CLOCK: what was held since the hand last came by stays for another round, and so does what has come since then, or a page that
-// is read ahead would make room for the next before it is needed.
-struct Clock {
+// CLOCK: what was held since the hand last came by stays for another round, and so does what has come since then, or a page
+// that is read ahead would make room for the next before it is needed.
+struct ClockPolicy {
   static constexpr bool kMarksUse = true, kKnowsUses = false, kTwoSets = true;
 };
 
 // What is needed last (Belady's optimum), as far as is known what batches to come need. They have numbers that ascend. What no
-// batch is known to need gives way before, by CLOCK, unless all of that is on its way or held. Whoever has a page put in a slot,
-// or takes it from there, says which is the next batch to need it, in expect().
+// batch is known to need gives way before, by CLOCK, unless all of that is on its way or held. Whoever has a page put in a
+// slot, or takes it from there, says which is the next batch to need it, in expect().
 struct Belady {
   static constexpr bool kMarksUse = true, kKnowsUses = true, kTwoSets = false;
 
@@ -81,14 +81,14 @@ struct Cache : Replacement {
   // The device has try_read(page, slot) and try_write(page, slot), which begin to move the page to or from the frame and return
   // at once, or refuse.
   template <class Device>
-  HINTERLAND_FN Found try_hold(Page page, Device& device) const {
-    const Found found = try_hold(page);
-    return found.slot < 0 ? bring(page, device) : found;
+  HINTERLAND_FN CacheLookup try_acquire(Page page, Device& device) const {
+    const CacheLookup found = try_acquire(page);
+    return found.slot < 0 ? lookup_or_issue(page, device) : found;
   }
 
   // Gives a page that is not there a slot and has it read there, or, not kReads, leaves that to the caller.
   template <bool kReads = true, class Device>
-  HINTERLAND_FN Found bring(Page page, Device& device) const {
+  HINTERLAND_FN CacheLookup lookup_or_issue(Page page, Device& device) const {
     const int64_t set = set_of(page);  // whose lock is the page's, wherever it goes
     const uint32_t open = atomic_load(sets[set]) & ~kLocked;
     if (atomic_cas_acquire(sets[set], open, open | kLocked) != open) return {Try::kWait, -1};
@@ -104,7 +104,7 @@ struct Cache : Replacement {
     if (Replacement::kTwoSets && slot < 0) look_at(other_set_of(page), look);
     const bool came = slot >= 0;
     if (!came && empty >= 0 && claim_for(empty, was, page)) slot = empty;
-    if (slot < 0) slot = give_slot(set, page, hand, device);
+    if (slot < 0) slot = evict(set, page, hand, device);
     atomic_store_release(sets[set], hand);
     if (came) return {Try::kWait, slot};
     if (slot < 0) return {Try::kFull, -1};
@@ -113,23 +113,23 @@ struct Cache : Replacement {
     return {Try::kRefused, -1};
   }
 
-  // As try_hold(), of a page that is not to be read: kWait, and no slot, if it is not there.
-  HINTERLAND_FN Found try_hold(Page page) const {
+  // As try_acquire(), of a page that is not to be read: kWait, and no slot, if it is not there.
+  HINTERLAND_FN CacheLookup try_acquire(Page page) const {
     Line seen{0};
-    return try_hold_at(find(page, seen), page);
+    return try_acquire_at(find(page, seen), page);
   }
 
   // The same for each lane that asks; all lanes call it together.
   template <class Lanes>
-  HINTERLAND_FN Found try_hold(bool asks, Page page) const {
+  HINTERLAND_FN CacheLookup try_acquire(bool asks, Page page) const {
     if constexpr (Lanes::kWidth > 1) {
       if (stdlib::popcount(Lanes::ballot(asks)) > Lanes::kWidth / 4) {
         uint32_t high;
         const int64_t slot = find_together<Lanes, false>(asks, page, high);
-        return asks ? try_hold_at(slot, page) : Found{Try::kWait, -1};
+        return asks ? try_acquire_at(slot, page) : CacheLookup{Try::kWait, -1};
       }
     }
-    return asks ? try_hold(page) : Found{Try::kWait, -1};
+    return asks ? try_acquire(page) : CacheLookup{Try::kWait, -1};
   }
 
   // Where a page is that can be read without holding it, if is_still() says so afterwards; no slot if it is not there, or turns
@@ -172,24 +172,24 @@ struct Cache : Replacement {
     storage::release(words, slots);
   }
 
-  // The same of a page of which all will be overwritten, and which is not read for that. kStarted: the slot is the caller's, who
-  // fills its frame, and then says filled().
+  // The same of a page of which all will be overwritten, and which is not read for that. kStarted: the slot is the caller's,
+  // who fills its frame, and then says filled().
   template <class Device>
-  HINTERLAND_FN Found try_fill(Page page, Device& device) const {
-    const Found found = try_hold(page);
-    return found.slot < 0 ? bring<false>(page, device) : found;
+  HINTERLAND_FN CacheLookup try_fill(Page page, Device& device) const {
+    const CacheLookup found = try_acquire(page);
+    return found.slot < 0 ? lookup_or_issue<false>(page, device) : found;
   }
   HINTERLAND_FN void filled(int64_t slot) const { end_read(words[slot], Read::kFilled); }
 
   // Has the page read if it is not there, and holds nothing: kHeld says that it is there.
   template <class Device>
-  HINTERLAND_FN Found prefetch(Page page, Device& device) const {
-    const Found found = look(page);
-    return found.slot < 0 ? bring(page, device) : found;
+  HINTERLAND_FN CacheLookup prefetch(Page page, Device& device) const {
+    const CacheLookup found = look(page);
+    return found.slot < 0 ? lookup_or_issue(page, device) : found;
   }
 
   // The same of a page that is not to be read.
-  HINTERLAND_FN Found look(Page page) const {
+  HINTERLAND_FN CacheLookup look(Page page) const {
     Line seen{0};
     const int64_t slot = find(page, seen);
     if (slot < 0) return {Try::kWait, -1};
@@ -197,7 +197,7 @@ struct Cache : Replacement {
     return {seen.is(Line::kFailed) ? Try::kFailed : Try::kWait, slot};
   }
 
-  // A slot that was seen so is held by who knew where its page was: what try_hold() says for others.
+  // A slot that was seen so is held by who knew where its page was: what try_acquire() says for others.
   HINTERLAND_FN void mark_used(int64_t slot, Line seen) const {
     if constexpr (Replacement::kMarksUse)
       if (!seen.is(Line::kUsed)) atomic_or(words[slot], Line::kUsed);
@@ -288,8 +288,9 @@ struct Cache : Replacement {
     return Replacement::kTwoSets && found < 0 ? find_in(other_set_of(page), page, seen) : found;
   }
 
-  // The same for each lane that asks, of which there are many: as many lanes as a set has ways look at the set of one of them, so
-  // that the link to L2 carries each sector of it once. kGlances: only of pages that can be read; `high` is half of the word then.
+  // The same for each lane that asks, of which there are many: as many lanes as a set has ways look at the set of one of them,
+  // so that the link to L2 carries each sector of it once. kGlances: only of pages that can be read; `high` is half of the word
+  // then.
   template <class Lanes, bool kGlances>
   HINTERLAND_FN int64_t find_together(bool asks, Page page, [[maybe_unused]] uint32_t& high) const {
     constexpr uint64_t flags = kGlances ? Line::kValid : Line::kBusy | Line::kValid | Line::kFailed;
@@ -325,12 +326,12 @@ struct Cache : Replacement {
   }
 
   // Holds a page that was found in a slot, or, -1, was not.
-  HINTERLAND_FN Found try_hold_at(int64_t slot, Page page) const {
+  HINTERLAND_FN CacheLookup try_acquire_at(int64_t slot, Page page) const {
     if (slot < 0) return {Try::kWait, -1};
     Line seen{0};
-    switch (hold(words[slot], page, seen, pages)) {
-      case Hold::kHeld: mark_used(slot, seen); return {Try::kHeld, slot};
-      case Hold::kFailed: return {Try::kFailed, slot};
+    switch (acquire(words[slot], page, seen, pages)) {
+      case Acquired::kHeld: mark_used(slot, seen); return {Try::kHeld, slot};
+      case Acquired::kFailed: return {Try::kFailed, slot};
       default:  // not there yet, or not there any more
         return {Try::kWait, slot};
     }
@@ -340,7 +341,7 @@ struct Cache : Replacement {
   // met on the way is written back, so that it is free the next time. One that could not be written is tried again if no other
   // is to be had: it stays dirty, and a set of such lines would have room for no page any more.
   template <class Device>
-  HINTERLAND_FN int64_t give_slot(int64_t set, Page page, uint32_t& hand, Device& device) const {
+  HINTERLAND_FN int64_t evict(int64_t set, Page page, uint32_t& hand, Device& device) const {
     bool writes = false;
     HINTERLAND_ROLLED
     for (int64_t looks = 0; looks < 2 * kWays; ++looks) {
@@ -358,7 +359,7 @@ struct Cache : Replacement {
       }
     }
     if constexpr (Replacement::kKnowsUses)
-      if (!writes) return give_furthest(set, page, device);
+      if (!writes) return evict_furthest(set, page, device);
     return -1;
   }
 
@@ -376,7 +377,7 @@ struct Cache : Replacement {
   // Of the slots whose pages are known to be needed, that whose page is needed last; within a batch pages are needed in their
   // order. While it is written back no other gives way instead, unless it could not be written.
   template <class Device>
-  HINTERLAND_FN int64_t give_furthest(int64_t set, Page page, Device& device) const {
+  HINTERLAND_FN int64_t evict_furthest(int64_t set, Page page, Device& device) const {
     int64_t furthest = -1;
     uint64_t last = 0;
     Line seen{0};

@@ -1,10 +1,10 @@
-// Elements of an array on storage that lanes read and write as they come, in code that knows nothing of warps: each for itself, in
-// branches that others do not take. Those of a warp that come together and want the same line hold it once (BaM's warp coalescing,
-// Mailthody 2022, listing 5.1 and section 5.3.3).
+// Elements of an array on storage that lanes read and write as they come, in code that knows nothing of warps: each for itself,
+// in branches that others do not take. Those of a warp that come together and want the same line hold it once (BaM's warp
+// coalescing, Mailthody 2022, listing 5.1 and section 5.3.3).
 //
-// Where all lanes of a warp have come, they read as a warp does (source.hpp): whoever waits helps with the others' lines. Where some
-// have, each group of lanes that want one line has a leader, who asks for it alone, and the others of the group wait for him. No
-// leader waits for a line in one round while another holds his: lanes may be made to go on together after a branch.
+// Where all lanes of a warp have come, they read as a warp does (source.hpp): whoever waits helps with the others' lines. Where
+// some have, each group of lanes that want one line has a leader, who asks for it alone, and the others of the group wait for
+// him. No leader waits for a line in one round while another holds his: lanes may be made to go on together after a branch.
 #pragma once
 
 #include "hinterland/storage/written.hpp"
@@ -82,7 +82,7 @@ class Coalesced : Stored<T, Store> {
 
   // The slot of a page that the caller holds since now, or why he does not.
   HINTERLAND_FN int32_t try_hold_alone(Page page) const {
-    Found found = this->lines.try_hold(page);
+    CacheLookup found = this->lines.try_acquire(page);
     if (found.outcome != Try::kHeld) {
       if (this->store->failed()) return kGivenUp;
       found = this->template start<Alone>(true, page);

@@ -1,13 +1,14 @@
 // The cache's device behind a queue pair: a page is a run of blocks, and moves between them and a slot's frame.
 //
-// A slot has one transfer at most, so its number and the direction are all that has to come back with a completion. Frames lie in a
-// GPU's memory and the device is a CPU's threads, so each command's identifier has a buffer of a line that both reach: a line that
-// is to be written is copied there before its command is submitted, and one that was read is copied to its frame before it is said
-// to have arrived and before the identifier is free again. Lanes of a warp copy together, a line of each at a time, without any
-// lock. The PRPs of a buffer are always the same: lists, where a line is longer than two memory pages, are written once.
+// A slot has one transfer at most, so its number and the direction are all that has to come back with a completion. Frames lie
+// in a GPU's memory and the device is a CPU's threads, so each command's identifier has a buffer of a line that both reach: a
+// line that is to be written is copied there before its command is submitted, and one that was read is copied to its frame
+// before it is said to have arrived and before the identifier is free again. Lanes of a warp copy together, a line of each at a
+// time, without any lock. The PRPs of a buffer are always the same: lists, where a line is longer than two memory pages, are
+// written once.
 //
-// A read that failed, but may succeed if it is tried again, is, up to kTries times in all; then its line fails. (A line that could
-// not be written stays dirty, and so is tried again by whoever needs its slot, or flushes.)
+// A read that failed, but may succeed if it is tried again, is, up to kTries times in all; then its line fails. (A line that
+// could not be written stays dirty, and so is tried again by whoever needs its slot, or flushes.)
 //
 // Who waits for a page calls poll(), and after a while expire(). A command that was given up leaves its line failed, but the
 // slot is not used again before the device has answered, or said that it was told to abort the command (settle).
@@ -104,8 +105,8 @@ struct PageDevice {
   HINTERLAND_FN bool try_read(Page page, int64_t slot) const { return submit<Alone>(true, Opcode::kRead, page, slot); }
   HINTERLAND_FN bool try_write(Page page, int64_t slot) const { return submit<Alone>(true, Opcode::kWrite, page, slot); }
 
-  // Has the device make durable what it has written before. It ends as a write of `slot` does, which is no line's. False: the queue
-  // is full.
+  // Has the device make durable what it has written before. It ends as a write of `slot` does, which is no line's. False: the
+  // queue is full.
   HINTERLAND_FN bool try_flush(int64_t slot) const {
     SubmissionEntry entry{};
     entry.opcode = static_cast<uint8_t>(Opcode::kFlush);
@@ -115,8 +116,8 @@ struct PageDevice {
     return outcome != Submitted::kFull;
   }
 
-  // Begins what all lanes asked for, and forgets that they did; what stays asked for finds the queue full. Reads first: places are
-  // set aside for them.
+  // Begins what all lanes asked for, and forgets that they did; what stays asked for finds the queue full. Reads first: places
+  // are set aside for them.
   template <class Lanes>
   HINTERLAND_FN void begin(Requests& requests) const {
     HINTERLAND_ROLLED
@@ -132,7 +133,7 @@ struct PageDevice {
   // Ends what the device has ended, or has it read again; returns how many transfers. `saw_all`: as QueuePair::poll() says.
   template <class Lanes = Alone>
   HINTERLAND_FN uint32_t poll(bool& saw_all) const {
-    const auto hears = [&](const Report& report) {
+    const auto hears = [&](const CompletionReport& report) {
       const bool arrived = report.end == End::kCompleted && error_of(report) == 0 && !writes(report);
       copy_lines<Lanes>(arrived, line_shift(), channel.lines, report.identifier, cache.frames, slot_of(report));
       Lanes::sync();
@@ -166,12 +167,14 @@ struct PageDevice {
   static constexpr uint64_t kWrites = uint64_t{1} << 63;
   static constexpr uint32_t kTries = 4, kTry = 1 << 16;  // a try that failed, counted above the bits of a status
 
-  HINTERLAND_FN static int64_t slot_of(const Report& report) { return static_cast<int64_t>(report.user & ~kWrites); }
-  HINTERLAND_FN static bool writes(const Report& report) { return (report.user & kWrites) != 0; }
-  HINTERLAND_FN static uint32_t error_of(const Report& report) { return is_success(report.status) ? 0u : report.status; }
+  HINTERLAND_FN static int64_t slot_of(const CompletionReport& report) { return static_cast<int64_t>(report.user & ~kWrites); }
+  HINTERLAND_FN static bool writes(const CompletionReport& report) { return (report.user & kWrites) != 0; }
+  HINTERLAND_FN static uint32_t error_of(const CompletionReport& report) {
+    return is_success(report.status) ? 0u : report.status;
+  }
 
   // Whether what was read is to be read again, which is asked for then.
-  HINTERLAND_FN bool try_again(const Report& report, Requests& again) const {
+  HINTERLAND_FN bool try_again(const CompletionReport& report, Requests& again) const {
     if (report.end != End::kCompleted || writes(report)) return false;
     const int64_t slot = slot_of(report);
     if (!is_retryable(report.status)) return end_tries(slot), false;
@@ -182,17 +185,17 @@ struct PageDevice {
   }
   HINTERLAND_FN void end_tries(int64_t slot) const { atomic_store(cache.statuses[slot], 0u); }
 
-  HINTERLAND_FN void hear(const Report& report) const {
+  HINTERLAND_FN void hear(const CompletionReport& report) const {
     if (report.end == End::kCompleted) cache.end(slot_of(report), writes(report), error_of(report));
     if (report.end == End::kGivenUp) cache.give_up(slot_of(report), writes(report), report.status);
     if (report.end == End::kLate) cache.late(slot_of(report), writes(report));
   }
   HINTERLAND_FN auto hearing() const {
-    return [this](const Report& report) { hear(report); };
+    return [this](const CompletionReport& report) { hear(report); };
   }
 
-  // Completions that a warp takes together. It copies their lines one after the other, a line of 4 KiB in some 4.5 us, and all of
-  // them arrive when the last has: long ones are left to others who wait.
+  // Completions that a warp takes together. It copies their lines one after the other, a line of 4 KiB in some 4.5 us, and all
+  // of them arrive when the last has: long ones are left to others who wait.
   template <class Lanes>
   HINTERLAND_FN int at_once() const {
     constexpr uint64_t kCopied = 128 << 10;

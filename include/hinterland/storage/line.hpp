@@ -1,7 +1,8 @@
 // The state of a slot of the software cache, in one 64-bit word (after Mailthody 2022, section 5.3.2): which page lies in its
 // frame, what is being done with it, and how many read or write there.
 //
-//   41 bits  page     of all arrays that share the cache, numbered one after the other: 1 PiB in lines of 512 bytes. Where numbers
+//   41 bits  page     of all arrays that share the cache, numbered one after the other: 1 PiB in lines of 512 bytes. Where
+// numbers
 //                     take fewer bits, those above count the slot's turns: how often it was given to a page
 //    6 bits  flags
 //   17 bits  holders: at most 131,071 at once, so one lane of a warp is to hold a line for all
@@ -24,8 +25,8 @@
 // again.
 //
 // Who reads a little need not count himself in: he looks at the word, reads, and looks again. With the same page, valid, in the
-// same turn, nobody else's page was in the frame between. (Without the turn the page could have gone and come back. A count of n
-// bits comes round when the slot was given away 2^n times meanwhile, each time for a read from the device.)
+// same turn, nobody else's page was in the frame between. (Without the turn the page could have gone and come back. A count of
+// n bits comes round when the slot was given away 2^n times meanwhile, each time for a read from the device.)
 //
 // A transfer that takes too long is given up: whoever asks is told that it failed. But the device may still read or write the
 // frame, so the line stays busy, or being written, until the device has said that it is through: no page gets the slot before,
@@ -68,20 +69,20 @@ struct Line {
   HINTERLAND_FN bool awaits_writing() const { return holders() == 0 && is(kDirty) && !is(kWriting); }
 };
 
-enum class Hold { kHeld, kBusy, kFailed, kElsewhere };
+enum class Acquired { kHeld, kBusy, kFailed, kElsewhere };
 
 // Counts the caller in if the page is there to be read; he holds the line then until release(). `seen`: as it was before.
-HINTERLAND_FN Hold hold(uint64_t& word, Page page, Line& seen, Page pages = Line::kPages) {
+HINTERLAND_FN Acquired acquire(uint64_t& word, Page page, Line& seen, Page pages = Line::kPages) {
   seen = Line{atomic_add_acquire(word, Line::kHolder)};
-  if (seen.page(pages) == page && seen.is(Line::kValid)) return Hold::kHeld;
+  if (seen.page(pages) == page && seen.is(Line::kValid)) return Acquired::kHeld;
   atomic_add(word, ~Line::kHolder + 1);
-  if (!seen.has(page, pages)) return Hold::kElsewhere;
-  return seen.is(Line::kFailed) ? Hold::kFailed : Hold::kBusy;
+  if (!seen.has(page, pages)) return Acquired::kElsewhere;
+  return seen.is(Line::kFailed) ? Acquired::kFailed : Acquired::kBusy;
 }
 
-HINTERLAND_FN Hold hold(uint64_t& word, Page page) {
+HINTERLAND_FN Acquired acquire(uint64_t& word, Page page) {
   Line seen{0};
-  return hold(word, page, seen);
+  return acquire(word, page, seen);
 }
 
 HINTERLAND_FN void release(uint64_t& word) { atomic_add_release(word, ~Line::kHolder + 1); }
@@ -96,8 +97,8 @@ HINTERLAND_FN void release(uint64_t* words, const int32_t (&slots)[kCount]) {
 // written back before the write.
 HINTERLAND_FN void wrote(uint64_t& word) { atomic_or_release(word, Line::kDirty); }
 
-// Gives the slot, which was seen to be free, to a page that is going to be read; `used` is kUsed or 0. False: it is not free any
-// more. (It acquires what who held the last page has read; it has nothing to release.)
+// Gives the slot, which was seen to be free, to a page that is going to be read; `used` is kUsed or 0. False: it is not free
+// any more. (It acquires what who held the last page has read; it has nothing to release.)
 HINTERLAND_FN bool claim(uint64_t& word, Line seen, Page page, uint64_t used, Page pages = Line::kPages) {
   const uint64_t turn = (seen.word >> Line::kPageShift & ~pages) + pages + 1;  // the next one, above the page's bits
   return atomic_cas_acquire(word, seen.word, (turn | page) << Line::kPageShift | Line::kBusy | used) == seen.word;
@@ -121,8 +122,8 @@ HINTERLAND_FN bool begin_write(uint64_t& word, Line seen) {
   return atomic_cas_acq_rel(word, seen.word, taken) == seen.word;
 }
 
-// The read of a busy line takes too long. When the device is through with the frame, end_read() says kNothing: then the line may
-// be forgotten.
+// The read of a busy line takes too long. When the device is through with the frame, end_read() says kNothing: then the line
+// may be forgotten.
 HINTERLAND_FN void give_up_read(uint64_t& word) { atomic_or_release(word, Line::kFailed); }
 
 // kNothing: it went well, or it had been given up before, and whether the line is dirty was said then.

@@ -74,7 +74,8 @@ class StoredOrNear {
   HINTERLAND_FN int64_t ask(int64_t begin, int64_t end) const {
     return is_stored() && Warp::any(begin < end) ? ask_stored(positions_, *store_, begin, end) : 0;
   }
-  // How much of that may be on its way: reads of a thread; and of all warps bytes of the cache, of which a run takes a line at least.
+  // How much of that may be on its way: reads of a thread; and of all warps bytes of the cache, of which a run takes a line at
+  // least.
   int64_t most_ahead() const { return is_stored() ? store_->most_ahead() : 0; }
   HINTERLAND_FN int64_t bytes_ahead() const { return is_stored() ? store_->bytes_ahead() : 0; }
   HINTERLAND_FN int64_t bytes_read(int64_t elements) const {

@@ -1,9 +1,9 @@
-// The Store (source.hpp) behind queue pairs, for both processors: a cache, whose lines come through `num_channels` channels. All are
-// plain words that the host fills in. Cache and queues' own words lie in the memory of the processor that reads; the rings, the
-// doorbells and, where frames are not, the staged lines where the device reaches them.
+// The Store (source.hpp) behind queue pairs, for both processors: a cache, whose lines come through `num_channels` channels.
+// All are plain words that the host fills in. Cache and queues' own words lie in the memory of the processor that reads; the
+// rings, the doorbells and, where frames are not, the staged lines where the device reaches them.
 //
-// A warp uses the channel of its multiprocessor, and the next ones where that is full. It polls that channel every other time, and
-// in between each of the others in turn, since those who asked for a line need not be there any more when it comes.
+// A warp uses the channel of its multiprocessor, and the next ones where that is full. It polls that channel every other time,
+// and in between each of the others in turn, since those who asked for a line need not be there any more when it comes.
 #pragma once
 
 #include "hinterland/storage/device.hpp"
@@ -55,8 +55,8 @@ struct Here {
 #endif
   }
 
-  // Lets others work: a GPU's warp sleeps up to 2^round ns, about a microsecond at the most; a CPU's thread gives way, and after a
-  // while sleeps, so that it does not take the processor from those that it waits for.
+  // Lets others work: a GPU's warp sleeps up to 2^round ns, about a microsecond at the most; a CPU's thread gives way, and
+  // after a while sleeps, so that it does not take the processor from those that it waits for.
   HINTERLAND_FN static void pause(uint32_t round) {
 #if HINTERLAND_ON_GPU
     asm volatile("nanosleep.u32 %0;" ::"r"(1u << min_of(round, 10u)));
@@ -69,7 +69,7 @@ struct Here {
 // `Waits` is Here, or what stands in for its pause().
 template <class Waits = Here>
 struct PageStore {
-  using Pages = Cache<Clock>;
+  using Pages = Cache<ClockPolicy>;
   using Lines = Pages;
 
   Pages cache;
@@ -85,7 +85,7 @@ struct PageStore {
   HINTERLAND_FN Lines lines() const { return cache; }
 
   template <class Lanes>
-  HINTERLAND_FN Found start(bool asks, Page page) const {
+  HINTERLAND_FN CacheLookup start(bool asks, Page page) const {
     return ask<Lanes>(asks, page, true);
   }
 
@@ -157,10 +157,10 @@ struct PageStore {
     return (atomic_or(hole_met[at / 32], bit) & bit) == 0;
   }
 
-  // Begins what the cache asked for, by the first queue that has room, from the `first` on. What stays asked for was refused, and
-  // the cache knows.
+  // Begins what the cache asked for, by the first queue that has room, from the `first` on. What stays asked for was refused,
+  // and the cache knows.
   template <class Lanes>
-  HINTERLAND_FN Found begin(Requests& requests, Found found, int64_t first = 0) const {
+  HINTERLAND_FN CacheLookup begin(Requests& requests, CacheLookup found, int64_t first = 0) const {
     if (!Lanes::any(requests.reads || requests.writes)) return found;
     const uint32_t reading = Lanes::ballot(requests.reads), writing = Lanes::ballot(requests.writes);
     const uint64_t deadline = Here::now() + static_cast<uint64_t>(timeout_ns);
@@ -183,12 +183,12 @@ struct PageStore {
 
   // Asks the device for pages that are not there.
   template <class Lanes>
-  HINTERLAND_APART Found ask(bool asks, Page page, bool holds) const {
-    Found found{Try::kWait, -1};
+  HINTERLAND_APART CacheLookup ask(bool asks, Page page, bool holds) const {
+    CacheLookup found{Try::kWait, -1};
     asks &= !failed();
     if (asks && holds && page > cache.pages) fail(page, kOutOfRange);  // no line can have it
     asks &= page <= cache.pages;
-    if (asks) found = holds ? cache.try_hold(page) : cache.look(page);
+    if (asks) found = holds ? cache.try_acquire(page) : cache.look(page);
     bool misses = asks && found.slot < 0;
     for (int64_t i = 0; i < num_channels && Lanes::any(misses); ++i) {
       const QueuePair& queue = channels[channel<Lanes>(i)].queue;
@@ -198,14 +198,14 @@ struct PageStore {
       const bool has_place = queue.template reserve<Lanes>(misses, holds ? 0 : queue.submission_size / 4);
       if (!Lanes::any(has_place)) continue;
       Requests requests;
-      if (has_place) found = cache.bring(page, requests);
+      if (has_place) found = cache.lookup_or_issue(page, requests);
       if (hole_first != hole_end && clear_in_hole<Lanes>(requests.reads, requests.read, requests.read_slot))
         requests.reads = false;
       found = begin<Lanes>(requests, found, i);
       queue.template give_back<Lanes>(has_place);
       misses &= !has_place;
     }
-    return misses ? Found{Try::kRefused, -1} : found;
+    return misses ? CacheLookup{Try::kRefused, -1} : found;
   }
 
   // Whether the page that a lane has given a slot is there since now, without the device.

@@ -12,8 +12,10 @@
 //      the tail over all consecutive marked slots, rings, unlocks and looks again. Lock and unlock are read-modify-write
 //      operations: whoever finds the lock taken has marked its slot before the holder unlocks, so the holder's second look sees
 //      the mark. A thread that is stopped between its ticket and its mark holds back the entries behind its own, but no thread.
-//   3. The warp that has the completions' lock looks at as many completions as it has lanes, changes the states of their commands,
-//      and rings when that is half a ring, or nothing more has come: till then the device has room. Each says how far the device has read the submission ring: those slots have room again. What became of
+//   3. The warp that has the completions' lock looks at as many completions as it has lanes, changes the states of their
+// commands,
+//      and rings when that is half a ring, or nothing more has come: till then the device has room. Each says how far the
+// device has read the submission ring: those slots have room again. What became of
 //      the commands is seen to without the lock, and only then are their identifiers, and the memory that goes with them, free.
 //   4. A command is ended by whoever changes its state: a completion, a deadline or an abort. So its end is heard of once. An
 //      identifier whose command was given up stays taken, since the device may still answer: it is free when that completion
@@ -79,7 +81,7 @@ enum class Submitted {
 // through with its memory.
 enum class End { kNothing, kCompleted, kGivenUp, kLate };
 
-struct Report {
+struct CompletionReport {
   End end;
   uint16_t status;
   uint16_t identifier;  // of a command that was given up: what settle() takes
@@ -111,9 +113,9 @@ struct QueuePair {
   // the specification advises against.)
   HINTERLAND_FN uint32_t identifiers() const { return completion_size - 1; }
 
-  // Sets places aside for as many of the lanes that ask as there are free: whether for this one. Who has one may take() it, or not,
-  // and then gives back what was set aside. (Who takes without may get what was set aside, and the other is refused.) `left`: places
-  // that are not for these lanes, but for who is in more of a hurry.
+  // Sets places aside for as many of the lanes that ask as there are free: whether for this one. Who has one may take() it, or
+  // not, and then gives back what was set aside. (Who takes without may get what was set aside, and the other is refused.)
+  // `left`: places that are not for these lanes, but for who is in more of a hurry.
   template <class Lanes>
   HINTERLAND_FN bool reserve(bool asks, uint32_t left = 0) const {
     const uint32_t asking = Lanes::ballot(asks);
@@ -216,8 +218,8 @@ struct QueuePair {
     if (Lanes::any(!open) && place.is_taken) try_give_up(place.identifier, state, kHostPathError, handler);
   }
 
-  // Takes what has completed, `most` commands at a time, and passes it to the handler, which all lanes call together: the end is
-  // kNothing for those who have none. When it returns, their commands' identifiers are free. Returns how many commands have
+  // Takes what has completed, `most` commands at a time, and passes it to the handler, which all lanes call together: the end
+  // is kNothing for those who have none. When it returns, their commands' identifiers are free. Returns how many commands have
   // completed, those that were given up before left out. None if another thread is at it. `saw_all`: whether what had completed
   // before the call has been seen; else another thread is at it yet, and what it has not come to must not be taken for
   // unanswered.
@@ -225,7 +227,7 @@ struct QueuePair {
   HINTERLAND_FN uint32_t poll(const Handler& handler, bool& saw_all, int most = Lanes::kWidth) const {
     uint32_t completed = 0;
     for (int count = most; count == most;) {
-      const Report own = collect<Lanes>(most, count, saw_all);
+      const CompletionReport own = collect<Lanes>(most, count, saw_all);
       if (count == 0) break;
       handler(own);
       Lanes::sync();
@@ -266,7 +268,7 @@ struct QueuePair {
     const uint64_t user = atomic_load(command.user);
     if (atomic_cas_acq_rel(command.state, state, Command::with(state, Command::kFree)) != state) return false;
     give_back_slots(ticket + 1);
-    handler(Report{End::kLate, kAbortRequested, identifier, user});
+    handler(CompletionReport{End::kLate, kAbortRequested, identifier, user});
     put(identifier);
     return true;
   }
@@ -317,12 +319,12 @@ struct QueuePair {
     return phase_of(answer.last) == phase_at(position, completion_size);
   }
 
-  // Takes up to `most` completions: `count`, in the device's order, of which this lane's is reported. One warp at a time looks at
-  // what lies in the device's memory or the host's. Most find nothing, so first it looks at what comes at once, which is a line
-  // of the CPU's, and at the rest if all of that is new.
+  // Takes up to `most` completions: `count`, in the device's order, of which this lane's is reported. One warp at a time looks
+  // at what lies in the device's memory or the host's. Most find nothing, so first it looks at what comes at once, which is a
+  // line of the CPU's, and at the rest if all of that is new.
   template <class Lanes>
-  HINTERLAND_FN Report collect(int most, int& count, bool& is_at_it) const {
-    Report own{End::kNothing, 0, 0, 0};
+  HINTERLAND_FN CompletionReport collect(int most, int& count, bool& is_at_it) const {
+    CompletionReport own{End::kNothing, 0, 0, 0};
     count = 0;
     is_at_it = lock_completions<Lanes>();
     if (!is_at_it) return own;
@@ -369,7 +371,7 @@ struct QueuePair {
   }
 
   // Ends the command of a completion. Returns how far the device has read the submission ring, as far as this one says.
-  HINTERLAND_FN uint64_t complete(Answer answer, Report& own) const {
+  HINTERLAND_FN uint64_t complete(Answer answer, CompletionReport& own) const {
     const uint32_t identifier = identifier_of(answer.last);
     Command& command = commands[identifier < identifiers() ? identifier : 0];
     uint64_t state = identifier < identifiers() ? atomic_load_acquire(command.state) : Command::kFree;
@@ -428,10 +430,10 @@ struct QueuePair {
     const uint64_t user = atomic_load(command.user);  // this command's, if its state is still the same afterwards
     const uint64_t giving_up = Command::with(state, Command::kGivingUp);
     if (atomic_cas_acq_rel(command.state, state, giving_up) != state) return false;
-    handler(Report{End::kGivenUp, status, identifier, user});
+    handler(CompletionReport{End::kGivenUp, status, identifier, user});
     if (atomic_cas_acq_rel(command.state, giving_up, Command::with(state, Command::kGivenUp)) != giving_up) {
       atomic_store_release(command.state, Command::with(state, Command::kFree));
-      handler(Report{End::kLate, status, identifier, user});
+      handler(CompletionReport{End::kLate, status, identifier, user});
       put(identifier);
     }
     return true;

@@ -1,13 +1,14 @@
 // Arrays on storage, as a source (memory/source.hpp): kernels read them through a cache of lines, element by element.
 //
-// An array lies at a byte position of the page space that it shares with others, a multiple of its element's size and not 0, which
-// is what ArrayWords::home says in place of an address; ArrayWords::store is the Store. A line is a page, and a power of two.
+// An array lies at a byte position of the page space that it shares with others, a multiple of its element's size and not 0,
+// which is what ArrayWords::home says in place of an address; ArrayWords::store is the Store. A line is a page, and a power of
+// two.
 //
 // Nobody waits while he holds a line, so all get on however few lines there are (Mailthody 2022 has threads hold what they have
-// while they wait for the rest, which deadlocks in a cache smaller than the lines in flight). A read goes round by round. In each,
-// of the lanes that want the same page one asks for it, without waiting; whoever finds his line takes his element, and the line is
-// released; only then does anybody wait, and lanes vote anew on who is left. The first round asks for all that is wanted, so
-// that all of it is on its way before the first of it is waited for.
+// while they wait for the rest, which deadlocks in a cache smaller than the lines in flight). A read goes round by round. In
+// each, of the lanes that want the same page one asks for it, without waiting; whoever finds his line takes his element, and
+// the line is released; only then does anybody wait, and lanes vote anew on who is left. The first round asks for all that is
+// wanted, so that all of it is on its way before the first of it is waited for.
 //
 // What cannot be had ends in the Store's status word, which the host looks at. From then on what is not in the cache reads as
 // zero, and nobody waits.
@@ -15,8 +16,8 @@
 // A Store has, with `Lanes` being Warp, or Alone for a lane that the others do not wait for:
 //
 //   lines()                        Store::Lines: what it takes to hold lines that are there, which whoever reads keeps at hand:
-//     try_hold(page)               Found, as Cache::try_hold() says; of a page that is not there, kWait
-//     try_hold<Lanes>(asks, page)  the same for the lanes that ask; all lanes call it together
+//     try_acquire(page)            CacheLookup, as Cache::try_acquire() says; of a page that is not there, kWait
+//     try_acquire<Lanes>(asks, page)  the same for the lanes that ask; all lanes call it together
 //     release(slot), (slots)       by who holds it, or several; -1 is none
 //     frame(slot), line_shift()    where its page lies; log2 of a line's bytes
 //   start<Lanes>(asks, page)       the same for the lanes that ask, and has the page read; all lanes call it together
@@ -57,7 +58,8 @@ struct Reads {
   HINTERLAND_FN static void waits_for(const Store&, uint32_t /*round*/, Page) {}
 };
 
-// A number, or one nearer that no storage has either: positions of the farthest would pass the end of 64 bits, and be elements'.
+// A number, or one nearer that no storage has either: positions of the farthest would pass the end of 64 bits, and be
+// elements'.
 HINTERLAND_FN constexpr int64_t within_reach(int64_t at) {
   constexpr int64_t kFarthest = int64_t{1} << 56;
   return max_of(-kFarthest, min_of(at, kFarthest));
@@ -139,12 +141,13 @@ struct Stored : Positions<T> {
   // Has `own[k]` and element at[k] meet (Access) where its line is there. Returns what is missing.
   template <class Lanes, class Access = Reads, int kCount>
   HINTERLAND_FN uint32_t try_access(const int64_t (&at)[kCount], T (&own)[kCount]) const {
-    return try_access<Lanes, Access>(at, own, [&](bool asks, Page page) { return lines.template try_hold<Lanes>(asks, page); });
+    return try_access<Lanes, Access>(at, own,
+                                     [&](bool asks, Page page) { return lines.template try_acquire<Lanes>(asks, page); });
   }
 
-  // The same, where try_hold(asks, page) is called by all lanes together.
-  template <class Lanes, class Access = Reads, int kCount, class TryHold>
-  HINTERLAND_FN uint32_t try_access(const int64_t (&at)[kCount], T (&own)[kCount], const TryHold& try_hold) const {
+  // The same, where try_acquire(asks, page) is called by all lanes together.
+  template <class Lanes, class Access = Reads, int kCount, class TryAcquire>
+  HINTERLAND_FN uint32_t try_access(const int64_t (&at)[kCount], T (&own)[kCount], const TryAcquire& try_acquire) const {
     const int shift = lines.line_shift();
     uint64_t there[kCount];  // addresses, or 0
     int32_t held[kCount];    // a cache has fewer than 2^31 lines, and numbers of 64 bits would not stay in registers
@@ -158,7 +161,7 @@ struct Stored : Positions<T> {
       held[k] = -1;
       if (k == 0 || Lanes::any(asks && page != last)) {  // else all are still in the lines that they have
         const int leader = stdlib::countr_zero(Lanes::same(page));
-        const Found found = try_hold(asks && leader == Lanes::lane(), page);
+        const CacheLookup found = try_acquire(asks && leader == Lanes::lane(), page);
         if (found.outcome == Try::kHeld) held[k] = static_cast<int32_t>(found.slot);
         slot = Lanes::broadcast(held[k], leader);
         if (slot >= 0) origin = reinterpret_cast<uintptr_t>(lines.frame(slot)) - (page << shift);
@@ -180,8 +183,8 @@ struct Stored : Positions<T> {
 
   // Has a page read if it is not there. If it cannot be read, that is an error of the store.
   template <class Lanes>
-  HINTERLAND_FN Found start(bool asks, Page page) const {
-    const Found found = store->template start<Lanes>(asks, page);
+  HINTERLAND_FN CacheLookup start(bool asks, Page page) const {
+    const CacheLookup found = store->template start<Lanes>(asks, page);
     if (found.outcome == Try::kFailed) store->fail(page, store->status(found.slot));
     return found;
   }
@@ -227,8 +230,8 @@ struct Stored : Positions<T> {
   friend class RunReader<T, Store>;
 };
 
-// Reads elements of a run for a lane alone: up to kMost of them are copied at once, under one hold, and the lines that follow are
-// asked for before they are wanted.
+// Reads elements of a run for a lane alone: up to kMost of them are copied at once, under one hold, and the lines that follow
+// are asked for before they are wanted.
 template <class T, class Store>
 class RunReader {
  public:
@@ -286,7 +289,7 @@ class RunReader {
 
   HINTERLAND_FN bool try_fill(const Stored<T, Store>& source, int64_t there) {
     const Page page = source.page_of(there);
-    const Found found = source.template start<Alone>(true, page);
+    const CacheLookup found = source.template start<Alone>(true, page);
     if (found.outcome != Try::kHeld) return false;
     const auto* const from = reinterpret_cast<const T*>(source.within(found.slot, there, source.lines.line_shift()));
     for (int64_t i = 0; i < count_; ++i) held_[i] = from[i];

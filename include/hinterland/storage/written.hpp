@@ -1,10 +1,10 @@
-// Arrays on storage that kernels write as well (source.hpp), by write-allocate and write-back: a page is read first, is dirty then,
-// and is written when it has to make room, or by a flush: the host has write_back() run by all warps, and flush() by one thread after
-// that. The rules are those of reading: who holds a line says that it was written to (line.hpp) and lets it go, and nobody waits
-// while he holds one.
+// Arrays on storage that kernels write as well (source.hpp), by write-allocate and write-back: a page is read first, is dirty
+// then, and is written when it has to make room, or by a flush: the host has write_back() run by all warps, and flush() by one
+// thread after that. The rules are those of reading: who holds a line says that it was written to (line.hpp) and lets it go,
+// and nobody waits while he holds one.
 //
-// A page that could not be written stays dirty, and is tried again when a flush asks for it, or its set has nothing else to give
-// away. It is an error of the store when a flush has tried it in vain, or when a writer finds no room for that reason.
+// A page that could not be written stays dirty, and is tried again when a flush asks for it, or its set has nothing else to
+// give away. It is an error of the store when a flush has tried it in vain, or when a writer finds no room for that reason.
 #pragma once
 
 #include "hinterland/storage/page_store.hpp"

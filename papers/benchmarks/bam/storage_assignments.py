@@ -32,7 +32,7 @@ from hinterland.table import device as tables
 from hinterland.table.device import StoredArrays
 from hinterland_papers.bam import stored
 from hinterland_papers.bam.devices import Device
-from hinterland_papers.bam.plan import WAYS, Case, Measured, Way, choose, rank
+from hinterland_papers.bam.plan import WAYS, Case, MeasuredRun, Way, choose, rank
 from hinterland_papers.bam.stored import StoredEdges
 from hinterland_papers.emogi import traversal as emogi
 
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         kind: _Bench(graph, hl.generate(kind, scale=scale, seed=1, **placed), device, options, small)
         for kind, graph in graphs.items()
     }
-    table: dict[str, list[Measured]] = {kind: [] for kind in KINDS}
+    table: dict[str, list[MeasuredRun]] = {kind: [] for kind in KINDS}
     for kind, bench in benches.items():
         for line, room in cases:
             for row, measured in bench.sweep(line, room):
@@ -126,7 +126,7 @@ class _Bench:
         edges = graph.array("indices")
         assert isinstance(edges, torch.Tensor)
         self.edge_bytes, self.nbytes = edges.element_size(), edges.nbytes
-        self.buffer = allocate(_FIRST + 65536 + edges.nbytes, "registered" if device.type == "cuda" else "heap")
+        self.buffer = allocate(_FIRST + 65536 + edges.nbytes, "pinned" if device.type == "cuda" else "pageable")
         self.buffer.tensor(torch.uint8, torch.Size([self.buffer.nbytes]))[_FIRST:][: edges.nbytes] = edges.view(torch.uint8)
         self.source = int(graph.degrees().argmax())
         self.expected = {
@@ -139,7 +139,7 @@ class _Bench:
         given = {"channels": 2, "threads": 2, "depth": 64} if self.small else {**QUEUES._asdict(), "threads": THREADS}
         return StoredEdges(DeviceStore(backing, self.device, max(nbytes, 8 * (line + 64)), line, **given), _FIRST)
 
-    def sweep(self, line: int, room: float) -> Iterator[tuple[dict[str, Any], list[Measured]]]:
+    def sweep(self, line: int, room: float) -> Iterator[tuple[dict[str, Any], list[MeasuredRun]]]:
         real = self.store(int(room * self.nbytes), line, self.options.timing)
         hits = self.store(2 * self.nbytes, line)
         for algorithm in ("bfs", "cc"):
@@ -165,7 +165,7 @@ class _Bench:
                         **{"read of edges": lines * line / self.nbytes, "GB/s": lines * line / seconds / 1e9},
                         **{"of host": seconds / times["host"][0], "memory s": compute, "library s": library},
                     },
-                    [Measured(case, way, seconds)] if way in WAYS else [],
+                    [MeasuredRun(case, way, seconds)] if way in WAYS else [],
                 )
         real.store.close()
         hits.store.close()
@@ -184,7 +184,7 @@ class _Bench:
         runs = [self.once(algorithm, graph, edges, way, size) for _ in range(2 if self.small else 1 + RUNS)]
         return statistics.median(took for took, _ in runs[1:]), runs[-1][1]
 
-    def planned(self, case: Case, others: list[Measured]) -> Way:
+    def planned(self, case: Case, others: list[MeasuredRun]) -> Way:
         """The planner's choice, whose trials' cache has been used before."""
         edges = self.store(int(case.room * self.nbytes), case.line_bytes, self.options.timing)
         run = lambda way: self.once(case.algorithm, self.graph, edges, way, way.size(case, self.edge_bytes))[0]  # noqa: E731
@@ -231,7 +231,7 @@ class _Bench:
                     return counted(lambda: run(prepared, self.source), prepared)
 
 
-def _planner(benches: dict[str, _Bench], table: dict[str, list[Measured]]) -> list[dict[str, Any]]:
+def _planner(benches: dict[str, _Bench], table: dict[str, list[MeasuredRun]]) -> list[dict[str, Any]]:
     """What is found for each case by those of other graphs and by trying, beside the best for it."""
     found = Rows()
     named = lambda way: f"{way.assignment} {way.number:g}"  # noqa: E731

@@ -1,8 +1,10 @@
-// Ways to organise the software cache and to choose what gives way, on traces of pages: what benchmarks/storage_cache.py measures,
-// and what tests/storage/test_policies.py compares with simulators. A device that has read at once stands in for a disk.
+// Ways to organise the software cache and to choose what gives way, on traces of pages: what benchmarks/storage_cache.py
+// measures, and what tests/storage/test_policies.py compares with simulators. A device that has read at once stands in for a
+// disk.
 //
 //   storage_cache rates SLOTS TRACE    hits of each organisation and policy on a file of page numbers (uint64)
-//   storage_cache costs SLOTS THREADS ROUNDS    nanoseconds of a hit and of a miss, where threads do nothing else; bytes of a line
+//   storage_cache costs SLOTS THREADS ROUNDS    nanoseconds of a hit and of a miss, where threads do nothing else; bytes of a
+// line
 //   storage_cache conflicts SLOTS    misses of random reads of pages that would all fit
 #include <algorithm>
 #include <barrier>
@@ -30,7 +32,7 @@ using hinterland::bam::Fifo;
 namespace {
 
 // CLOCK as others have it: a page has one set.
-struct OneSet : storage::Clock {
+struct OneSet : storage::ClockPolicy {
   static constexpr bool kTwoSets = false;
 };
 
@@ -48,7 +50,7 @@ struct Chained {
   int64_t num_slots() const { return slots; }
 
   template <class Device>
-  Found try_hold(Page page, Device& device) const {
+  Found try_acquire(Page page, Device& device) const {
     Line seen{0};
     const int64_t slot = find(page, seen);
     if (slot < 0) return start(page, device);
@@ -183,7 +185,7 @@ struct Instant {
 template <class CacheType>
 int64_t visit(const CacheType& cache, Instant<CacheType>& device, Page page) {
   while (true) {
-    const Found found = cache.try_hold(page, device);
+    const Found found = cache.try_acquire(page, device);
     if (found.outcome != Try::kHeld) continue;
     release(cache.words[found.slot]);
     return found.slot;
@@ -298,14 +300,14 @@ void rates(int64_t slots, const char* path) {
   rates_of_sets<8>(slots, trace, next);
   rates_of_sets<16>(slots, trace, next);
   rates_of_sets<32>(slots, trace, next);
-  print("hash", "clock", hits<InChains<storage::Clock>>(slots, trace));
+  print("hash", "clock", hits<InChains<storage::ClockPolicy>>(slots, trace));
   print("hash", "fifo", hits<InChains<Fifo>>(slots, trace));
   print("hash", "lru", lru_hits(1, slots, trace, [](Page) { return 0; }));
   print("hash", "belady", optimal_hits(slots, trace, next));
 }
 
-// Nanoseconds of one visit, where each thread makes `count` of them; thread i visits page_of(i, k). A cache that goes by what is
-// needed is told that all is, at some time.
+// Nanoseconds of one visit, where each thread makes `count` of them; thread i visits page_of(i, k). A cache that goes by what
+// is needed is told that all is, at some time.
 template <class Made, class PageOf>
 double time_of(Made& made, int threads, int64_t count, const PageOf& page_of) {
   std::barrier start(threads);
@@ -371,7 +373,7 @@ auto costs_of_sets(const char* name, int64_t slots, int threads) {
 void costs(int64_t slots, int threads, int rounds) {
   auto all = std::tuple_cat(costs_of_sets<4>("4 ways", slots, threads), costs_of_sets<8>("8 ways", slots, threads),
                             costs_of_sets<16>("16 ways", slots, threads), costs_of_sets<32>("32 ways", slots, threads),
-                            std::tuple{Costs<InChains<storage::Clock>>{"hash", "clock", slots, threads},
+                            std::tuple{Costs<InChains<storage::ClockPolicy>>{"hash", "clock", slots, threads},
                                        Costs<InChains<Fifo>>{"hash", "fifo", slots, threads}});
   const auto each = [&](const auto& what) { std::apply([&](auto&... one) { (what(one), ...); }, all); };
   each([](auto& one) { one.prepare(); });
@@ -399,10 +401,10 @@ void conflicts_of(const std::string& name, int64_t slots) {
 void conflicts(int64_t slots) {
   conflicts_of<InSets<OneSet, 4>>("4 ways", slots);
   conflicts_of<InSets<OneSet, 8>>("8 ways", slots);
-  conflicts_of<InSets<storage::Clock, 8>>("8 ways of two sets", slots);
+  conflicts_of<InSets<storage::ClockPolicy, 8>>("8 ways of two sets", slots);
   conflicts_of<InSets<OneSet, 16>>("16 ways", slots);
   conflicts_of<InSets<OneSet, 32>>("32 ways", slots);
-  conflicts_of<InChains<storage::Clock>>("hash", slots);
+  conflicts_of<InChains<storage::ClockPolicy>>("hash", slots);
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     small = options.small or device.type == "cpu"
     lines = [int(line) for line in (options.lines or "4096" if small else options.lines or "512,4096").split(",")]
     nbytes = (512 << 10) if small else (2 << 30)
-    buffer = allocate(_FIRST + nbytes, "registered" if device.type == "cuda" else "heap")
+    buffer = allocate(_FIRST + nbytes, "pinned" if device.type == "cuda" else "pageable")
     x = buffer.tensor(torch.int64, torch.Size([buffer.nbytes // 8]))[: (_FIRST + nbytes) // 8]
     torch.arange(len(x), out=x)
     return {f"lines of {line}": _patterns(x, line, device, small) for line in lines}

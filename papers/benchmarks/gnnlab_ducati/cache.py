@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 import hinterland as hl
-from hinterland.graph.view import Kept, View
+from hinterland.graph.device_graph import DeviceGraph, Kept
 from hinterland.runtime.shuffle import shuffled
 from hinterland.training import CachePlan, plan_cache
-from hinterland.training.cache_split import Split, rows_within
+from hinterland.training.cache_split import CacheSplit, rows_within
 
 FANOUTS, COLUMNS = [15, 10, 5], 128
 BATCHES, SMALL_BATCHES = 100, 12  # of an epoch
@@ -46,7 +46,7 @@ def run(small: bool) -> dict[str, Any]:
     began = time.perf_counter()
     auto = plan_cache(graph, features, FANOUTS, seeds, batch_size, budget, seed=SEED, device=device)
     planning = time.perf_counter() - began
-    lists = View(graph.neighbor_lists, torch.device(device))
+    lists = DeviceGraph(graph.neighbor_lists, torch.device(device))
     cases = [_measured("auto", auto)]
     cases += [_measured(f"{10 * tenths}%", _fixed(auto, tenths / 10, features, lists)) for tenths in range(11)]
     for policy in ("degree", "clock"):
@@ -54,7 +54,7 @@ def run(small: bool) -> dict[str, Any]:
             graph, features, FANOUTS, seeds, batch_size, budget, policy, seed=SEED, costs=auto.costs, device=device
         )
         cases.append(_measured(policy, plan))
-    cases.append(_measured("none", dataclasses.replace(auto, split=Split())))
+    cases.append(_measured("none", dataclasses.replace(auto, split=CacheSplit())))
     swept = {case["split"]: case["ms"] for case in cases if case["split"].endswith("%")}
     best = min(swept, key=lambda split: swept[split])
     for case in cases:
@@ -68,14 +68,16 @@ def run(small: bool) -> dict[str, Any]:
     }
 
 
-def _fixed(auto: CachePlan, share: float, features: hl.UnifiedTensor, lists: View) -> CachePlan:
+def _fixed(auto: CachePlan, share: float, features: hl.UnifiedTensor, lists: DeviceGraph) -> CachePlan:
     """The plan with this share of the budget for rows, and as many pages of the lists as the rest has room for."""
     rows, local, held = rows_within(int(auto.budget * share), len(features), features.row_bytes)
     room = int(auto.budget * (1 - share))
     kept = Kept(offsets=True, whole=True)
     if lists.kept_bytes(kept) > room:
         kept = Kept(offsets=True, pages=lists.pages_within(room - lists.offsets_bytes, weighted=False))
-    split = Split(rows, local, held, offsets=True, pages=kept.pages, whole=kept.whole, adjacency_bytes=lists.kept_bytes(kept))
+    split = CacheSplit(
+        rows, local, held, offsets=True, pages=kept.pages, whole=kept.whole, adjacency_bytes=lists.kept_bytes(kept)
+    )
     return dataclasses.replace(auto, split=split)
 
 

@@ -27,9 +27,9 @@ from benchmarks._fullgraph_shapes import shaped
 from benchmarks._rows import told
 from benchmarks._timing import milliseconds
 from hinterland.fullgraph import PartitionedGraph, plan
+from hinterland.fullgraph.aggregate_launch import PartRows, aggregate_rows
 from hinterland.fullgraph.reduce import Operation, summed
-from hinterland.fullgraph.rows import Rows, aggregate_rows
-from hinterland.memory.allocator import Buffer, managed
+from hinterland.memory.allocator import Buffer, take_managed
 from hinterland.memory.limits import host_memory
 from hinterland.runtime import devices
 from hinterland.table import UnifiedTensor
@@ -59,7 +59,7 @@ class HostRows:
             for i, (entries, rows) in enumerate(zip(self._p.entries("direct", None), x, strict=True)):
                 with world.on(i):
                     is_wide = entries.places is not None and entries.places.dtype == torch.int64
-                    held = Rows(rows, None, self._owners[i], world.mine[i], is_wide)
+                    held = PartRows(rows, None, self._owners[i], world.mine[i], is_wide)
                     out.append(aggregate_rows(entries, held, torch.empty_like(rows)))
         return out
 
@@ -135,8 +135,8 @@ def paged(case: Case) -> tuple[HostRows, Callable[[], None]] | None:
     if 2 * nbytes > min(map(devices.free_bytes, case.p.world.devices)) - SPARED:
         return None
     release = ExitStack()
-    address = managed(nbytes, release)
-    buffer = Buffer(address, nbytes, "migrating", release, mapped=nbytes)
+    address = take_managed(nbytes, release)
+    buffer = Buffer(address, nbytes, "migrating", release, managed=nbytes)
     table = UnifiedTensor(buffer, torch.float32, (case.p.num_vertices, case.x[0].shape[1]))
     return HostRows(case.p, _filled(table, case.x)), partial(copy_on_read, address, nbytes)
 
@@ -155,7 +155,7 @@ def _checked(case: Case, sums: HostRows, before: Callable[[], None] | None = Non
 
 def _tiles(tiles: Sequence[Tiles], bounds: Sequence[int], case: Case) -> float:
     width, where = case.x[0].shape[1], case.p.world.devices
-    held = [UnifiedTensor.empty((bounds[-1], width), placement="registered") for _ in range(2)]
+    held = [UnifiedTensor.empty((bounds[-1], width), placement="pinned") for _ in range(2)]
     sizes = [end - first for first, end in pairwise(bounds)]
     tables, homes = _filled(held[0], case.x).split(sizes), held[1].cpu().split(sizes)
 

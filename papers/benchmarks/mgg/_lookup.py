@@ -53,7 +53,7 @@ class _Spread:
         random = torch.Generator(where[0]).manual_seed(0)
         drawn = torch.randint(-8, 9, (rows, width), device=where[0], generator=random, dtype=torch.float32)
         self._shards = [drawn[i :: len(where)].to(on) for i, on in enumerate(where)]
-        self._table: Any = UnifiedTensor.from_tensor(drawn.cpu(), "heap" if where[0].type == "cpu" else "host")
+        self._table: Any = UnifiedTensor.from_tensor(drawn.cpu(), "pageable" if where[0].type == "cpu" else "host")
         if where[0].type == "cuda":
             self._table = self._table.tiered(peers=self._table.nbytes + BESIDE * len(where), devices=list(where))
             assert self._table.plan.resident == rows, self._table.explain()

@@ -1,11 +1,13 @@
-// Arrays on storage that warps read and write together (storage/source.hpp): a family of sources, and BaM's ways of reading that no
-// kernel of the library needs. All lanes call together:
+// Arrays on storage that warps read and write together (storage/source.hpp): a family of sources, and BaM's ways of reading
+// that no kernel of the library needs. All lanes call together:
 //
 //   read(at, to, meter)             to[k] becomes element at[k], for all k at once
 //   read_scattered(at, to, meter)   the same for elements that lie anywhere, each lane's in lines of its own
-//   read_run(begin, end, visit, meter)   visit(i, element) by the lane that has read it. A line is held once, for all that is wanted
+//   read_run(begin, end, visit, meter)   visit(i, element) by the lane that has read it. A line is held once, for all that is
+// wanted
 //                                   of it (BaM's reference to a line that is used again, Mailthody 2022, section 5.2.2)
-//   write(at, values)               element at[k] becomes values[k]; kNowhere writes nothing. Of values for one element any stays
+//   write(at, values)               element at[k] becomes values[k]; kNowhere writes nothing. Of values for one element any
+// stays
 //   write_run(begin, end, value)    elements [begin, end) become value(i). Lines that lie within are not read
 #pragma once
 
@@ -27,8 +29,8 @@ struct Array : Stored<T, Store> {
     this->count_reads(at, meter);
   }
 
-  // Holding each line, two atomic operations, costs more than looking twice there; where a warp holds few lines for all its lanes,
-  // the other look, for which all wait, costs more.
+  // Holding each line, two atomic operations, costs more than looking twice there; where a warp holds few lines for all its
+  // lanes, the other look, for which all wait, costs more.
   template <int kCount, class Meter>
   HINTERLAND_FN void read_scattered(const int64_t (&at)[kCount], T (&to)[kCount], Meter& meter) const {
     if constexpr (kGlances)
@@ -41,7 +43,7 @@ struct Array : Stored<T, Store> {
   template <class Visit, class Meter>
   HINTERLAND_FN void read_run(int64_t begin, int64_t end, const Visit& visit, Meter& meter) const {
     for_each_line(begin, end, [&](int64_t first, int64_t next, bool) {
-      const Found found = lines.template try_hold<Warp>(Warp::lane() == 0, page_of(first));
+      const CacheLookup found = lines.template try_acquire<Warp>(Warp::lane() == 0, page_of(first));
       int64_t slot = Warp::broadcast(found.outcome == Try::kHeld ? found.slot : -1, 0);
       if (slot < 0) slot = wait_for_line(*this, page_of(first));
       read_piece(slot, first, next, visit);
@@ -162,7 +164,7 @@ struct Array : Stored<T, Store> {
     const Store& store = *source.store;
     const uint64_t until = store.until();
     for (uint32_t round = 0; !Warp::any(store.failed()); ++round) {
-      const Found found = source.template start<Warp>(Warp::lane() == 0, page);
+      const CacheLookup found = source.template start<Warp>(Warp::lane() == 0, page);
       const int64_t slot = Warp::broadcast(found.outcome == Try::kHeld ? found.slot : -1, 0);
       if (slot >= 0) return slot;
       if (!store.template progress<Warp>(round, until) && Warp::lane() == 0) store.fail(page, kAbortedByHost);
@@ -178,7 +180,7 @@ struct Array : Stored<T, Store> {
     const uint64_t until = store.until();
     for (uint32_t round = 0; !Warp::any(store.failed()); ++round) {
       const bool asks = Warp::lane() == 0;
-      const Found found = all ? fill(asks, page) : store.template start<Warp>(asks, page);
+      const CacheLookup found = all ? fill(asks, page) : store.template start<Warp>(asks, page);
       if (found.outcome == Try::kFailed) store.fail(page, store.status(found.slot));
       const bool fills = Warp::any(all && found.outcome == Try::kStarted);
       if (fills || Warp::any(found.outcome == Try::kHeld)) {
@@ -198,10 +200,10 @@ struct Array : Stored<T, Store> {
   }
 
   // As Store::start(), of a page of which all will be overwritten; kStarted: the slot is the caller's, who then says filled().
-  HINTERLAND_APART Found fill(bool asks, Page page) const {
+  HINTERLAND_APART CacheLookup fill(bool asks, Page page) const {
     const Store& store = *this->store;
     Requests requests;
-    Found found{Try::kWait, -1};
+    CacheLookup found{Try::kWait, -1};
     if (asks && !store.failed()) found = store.cache.try_fill(page, requests);
     if (found.outcome == Try::kStarted) store.meet_in_hole(page);
     return store.template begin<Warp>(requests, found);

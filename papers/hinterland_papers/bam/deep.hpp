@@ -1,6 +1,6 @@
 // A search of many levels over edges on storage, in one launch: BaM's active cache lines (Mailthody 2022, section 8.2). Whoever
-// finds a vertex lists the tiles that its neighbours lie in, each once for a level, and the warps serve what is listed. So a level
-// costs one barrier, what it reads, and a look at the vertices of its tiles, however many others there are.
+// finds a vertex lists the tiles that its neighbours lie in, each once for a level, and the warps serve what is listed. So a
+// level costs one barrier, what it reads, and a look at the vertices of its tiles, however many others there are.
 #pragma once
 
 #include "hinterland/core/grid.hpp"

@@ -1,5 +1,5 @@
-// Elements of an array on storage read and written by their numbers, or all in order: what micro-benchmarks and tests time and check
-// (Mailthody 2022, sections 5.4 and 6.2), and nothing around it.
+// Elements of an array on storage read and written by their numbers, or all in order: what micro-benchmarks and tests time and
+// check (Mailthody 2022, sections 5.4 and 6.2), and nothing around it.
 #pragma once
 
 #include "hinterland_papers/bam/array.hpp"

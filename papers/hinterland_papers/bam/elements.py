@@ -18,7 +18,7 @@ KERNELS = kernel_file(
         *(f"read_kernel<{kind}, {of}>" for kind in _TYPES for of in ("DeviceSources", "memory::Unmetered")),
         *(f"write_kernel<{kind}>" for kind in _TYPES),
     ),
-    apart=True,
+    separate_module=True,
 )
 
 

@@ -1,5 +1,5 @@
-// How long one read takes, and where the time goes, as the warp that asks sees it (Mailthody 2022, section 5.5.1): one line after
-// the other, none of which is there. What happens between being asked for and being seen the controller knows
+// How long one read takes, and where the time goes, as the warp that asks sees it (Mailthody 2022, section 5.5.1): one line
+// after the other, none of which is there. What happens between being asked for and being seen the controller knows
 // (native/storage/serving.hpp).
 #pragma once
 
@@ -34,12 +34,12 @@ HINTERLAND_FN void time_reads(const LatencyParams& p) {
   for (int64_t i = 0; i < p.count; ++i) {
     const Page page = array.page_of(p.at[i]);
     const uint64_t begun = Here::now(), until = store.until();
-    const Found first = store.template start<Warp>(Warp::lane() == 0, page);
+    const CacheLookup first = store.template start<Warp>(Warp::lane() == 0, page);
     const uint64_t asked = Here::now();
     if (first.outcome == Try::kHeld) array.lines.release(first.slot);
     bool is_there = false;
     for (uint32_t round = 0; !is_there && store.template progress<Warp>(round, until); ++round) {
-      const Found found = array.lines.try_hold<Warp>(Warp::lane() == 0, page);
+      const CacheLookup found = array.lines.try_acquire<Warp>(Warp::lane() == 0, page);
       if (found.outcome == Try::kHeld) array.lines.release(found.slot);
       // Or it is not even on its way any more.
       is_there = Warp::any(Warp::lane() == 0 && (found.outcome != Try::kWait || found.slot < 0));

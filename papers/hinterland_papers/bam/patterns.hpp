@@ -1,7 +1,7 @@
-// Ways in which threads share out the elements of an array (Mailthody 2022, sections 6.1 and 6.2), with their negative controls:
-// each says which element a thread reads in which turn, and how many turns are asked for at once. All have every element read
-// once, but for RandomElements, and none knows where it lies, so each can be timed over plain memory, over lines that are all
-// there, and over a device.
+// Ways in which threads share out the elements of an array (Mailthody 2022, sections 6.1 and 6.2), with their negative
+// controls: each says which element a thread reads in which turn, and how many turns are asked for at once. All have every
+// element read once, but for RandomElements, and none knows where it lies, so each can be timed over plain memory, over lines
+// that are all there, and over a device.
 //
 //   pattern           who reads a line                                 lines that W warps ask for at a time
 //   InOrder           as many warps as it has chunks of 32 elements     W * 32 / its elements (equation 6.1)
@@ -141,8 +141,8 @@ struct SleepsUpTo : Here {
 template <uint32_t kMost>
 using WithSleep = OnStorage<PageStore<SleepsUpTo<kMost>>>;
 
-// Replicated line state, at its best: ArrayWords::store names kReplicas stores that lie one after the other, each with all lines,
-// of which a multiprocessor has its own.
+// Replicated line state, at its best: ArrayWords::store names kReplicas stores that lie one after the other, each with all
+// lines, of which a multiprocessor has its own.
 template <uint32_t kReplicas>
 struct Replicated {
   template <class T>

@@ -47,7 +47,7 @@ KERNELS = kernel_file(
         for name in sorted({pattern.name for pattern in PATTERNS.values()})
         for of in ("DeviceSources", "memory::Unmetered")
     ),
-    apart=True,
+    separate_module=True,
 )
 
 

@@ -53,7 +53,7 @@ class Way(NamedTuple):
         return max(round(filled / (edge_bytes if self.assignment.startswith("odt") else max(case.list_bytes, edge_bytes))), 1)
 
 
-class Measured(NamedTuple):
+class MeasuredRun(NamedTuple):
     """A run."""
 
     case: Case
@@ -71,7 +71,7 @@ WAYS = (
 )
 
 
-def rank(case: Case, table: Iterable[Measured]) -> list[Way]:
+def rank(case: Case, table: Iterable[MeasuredRun]) -> list[Way]:
     """Ways by their worst time beside the best, in the measured cases that are most like this one; without any, tiles alone.
 
     The worst, for graphs that are alike by their lists may differ in what a way costs: lists in a row suit uniform graphs, and
@@ -92,7 +92,7 @@ def rank(case: Case, table: Iterable[Measured]) -> list[Way]:
     return sorted(common, key=lambda way: (max(regrets[way]), sum(regrets[way]))) or [Way("odt")]
 
 
-def choose(case: Case, table: Iterable[Measured], seconds: Callable[[Way], float]) -> Way:
+def choose(case: Case, table: Iterable[MeasuredRun], seconds: Callable[[Way], float]) -> Way:
     """The way that a graph's own runs show to be fastest, of the five that others' make likely (:func:`rank`).
 
     Web graphs' lists are local and skewed, and nothing that a case is known by tells them from uniform ones: so the ways are

@@ -45,10 +45,10 @@ def _instance(algorithm: str, policy: str, edge_bytes: int, sources: str) -> str
 KERNELS = kernel_file(
     "bam/stored.cu",
     tuple(_instance(algorithm, policy, 4, "DeviceSources") for algorithm in _APPS for policy in _POLICIES),
-    apart=True,
+    separate_module=True,
 )
 
-DEEP = kernel_file("bam/deep.cu", ("emogi_deep_search<int32_t, DeviceSources>",), apart=True)
+DEEP = kernel_file("bam/deep.cu", ("emogi_deep_search<int32_t, DeviceSources>",), separate_module=True)
 
 
 class StoredEdges(NamedTuple):
@@ -138,13 +138,13 @@ class _Through(Traversal):
         tiles = self.division.num_tiles
         with self.timed():
             levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=device)
-            levels[graph.to_inner(source)] = 0
+            levels[graph.to_internal(source)] = 0
             listed = torch.full((tiles,), -1, dtype=torch.int32, device=device)
             queues = torch.empty(2 * tiles, dtype=torch.int64, device=device)
             zeros = torch.zeros(3 + len(bytes(_TEAM())) // 8, dtype=torch.int64, device=device)
             params = _DEEP(
                 stored=self._stored(self._params(levels)),
-                source=graph.to_inner(source),
+                source=graph.to_internal(source),
                 listed=listed.data_ptr(),
                 queues=queues.data_ptr(),
                 counts=zeros[-3:].data_ptr(),
@@ -157,7 +157,7 @@ class _Through(Traversal):
                 launch(DEEP, self._deep_instance(), device, grid, _core.EMOGI_BLOCK, params, cooperative=True)
             self.launches += 1
             self._check()
-        return EmogiResult(graph.to_outer(levels), self.stats(levels >= 0))
+        return EmogiResult(graph.to_original(levels), self.stats(levels >= 0))
 
     def _stored(self, params: Params) -> Params:
         through = self.through

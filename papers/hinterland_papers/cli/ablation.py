@@ -23,7 +23,7 @@ def ablation(
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="GPU memory that UVM has, as 8GiB; by default all. HINTERLAND_MAPPED_LIMIT=unlimited: edges may exceed it.",
+            help="GPU memory that UVM has, as 8GiB; by default all. HINTERLAND_MANAGED_LIMIT=unlimited: edges may exceed it.",
         ),
     ] = None,
     device: Device = None,

@@ -12,7 +12,7 @@ import typer
 
 from hinterland import graph as graphs
 from hinterland.cli import parameters
-from hinterland.cli.parameters import Options, spread
+from hinterland.cli.parameters import RunOptions, spread
 from hinterland.cli.traversal import Job, Starts, load, say_weights_are_unused, single_source, traverse, with_weights
 from hinterland.graph import Graph
 from hinterland.graph.algorithms import named
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
         app.command()(spread(command))
 
 
-def bfs(graph: parameters.GraphFile, *, start: parameters.Start, access: Access = "aligned", options: Options) -> None:
+def bfs(graph: parameters.GraphFile, *, start: parameters.Start, access: Access = "aligned", options: RunOptions) -> None:
     """Find the distance of every vertex from a source by EMOGI's program, which finds no parents."""
     job = _job("bfs", access, options, _bfs, array="values", columns={"level": "values"})
     starts = single_source(start.source, start.sources, start.runs, options.output)
@@ -45,7 +45,7 @@ def sssp(
     start: parameters.Start,
     random_weights: parameters.RandomWeights = None,
     access: Access = "aligned",
-    options: Options,
+    options: RunOptions,
 ) -> None:
     """Find the shortest distance of every vertex from a source by EMOGI's program."""
     job = _job("sssp", access, options, _sssp)
@@ -54,7 +54,7 @@ def sssp(
     traverse(job, loaded, starts(loaded, start.seed), options)
 
 
-def cc(graph: parameters.GraphFile, *, runs: parameters.Repeats = 1, access: Access = "aligned", options: Options) -> None:
+def cc(graph: parameters.GraphFile, *, runs: parameters.Repeats = 1, access: Access = "aligned", options: RunOptions) -> None:
     """Find the connected components of an undirected graph by EMOGI's program."""
     traverse(_job("cc", access, options, _cc), load(graph, options), Starts([{}] * runs, []), options)
 
@@ -66,7 +66,7 @@ def pagerank(
     tolerance: Annotated[float, typer.Option(help="Stop when the scores change by less than this altogether.")] = 1e-4,
     runs: parameters.Repeats = 1,
     access: Access = "aligned",
-    options: Options,
+    options: RunOptions,
 ) -> None:
     """Rank vertices by how often a random walk comes by, by EMOGI's program."""
     job = _job("pagerank", access, options, _pagerank)
@@ -76,7 +76,7 @@ def pagerank(
     traverse(job, loaded, Starts([{}] * runs, []), options)
 
 
-def _job(name: str, access: str, options: Options, run: Callable[..., Any], **more: Any) -> Job:
+def _job(name: str, access: str, options: RunOptions, run: Callable[..., Any], **more: Any) -> Job:
     """EMOGI's program with an access, in the place of the product's; refused is what it does not have."""
     arguments.one_of("access", access, (*emogi.ACCESSES, emogi.UVM))
     given = {"--gpu-budget": options.gpu_budget is not None, "--placement storage": options.placement == "storage"}

@@ -54,7 +54,7 @@ def ablation(
         sources: searches from so many random vertices with neighbours; a row has the mean of their times.
         device: where to run; on a GPU the edges lie in host memory.
         uvm_budget: bytes of GPU memory that migrating pages find free, as in ``"8GiB"``; plain allocations take the rest, and
-            edges may exceed it where ``mapped_limit`` is ``"unlimited"``. None is all that is free.
+            edges may exceed it where ``managed_limit`` is ``"unlimited"``. None is all that is free.
         progress: is told what is being measured.
 
     Raises:

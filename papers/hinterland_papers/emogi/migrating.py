@@ -9,8 +9,8 @@ from typing import Any
 from hinterland.graph.graph import Graph
 from hinterland.graph.lists import NeighborLists
 from hinterland.memory import cuda
-from hinterland.memory.allocator import Buffer, managed, mapped_bytes
-from hinterland.memory.mapping import UNLIMITED, mapped_limit
+from hinterland.memory.allocator import Buffer, managed_bytes, take_managed
+from hinterland.memory.mapping import UNLIMITED, managed_limit
 from hinterland.runtime.errors import OutOfMemory
 from hinterland.runtime.units import format_bytes
 from hinterland.table import UnifiedTensor
@@ -27,8 +27,8 @@ def migrating(graph: Graph, budget: int | None = None) -> tuple[Graph, Callable[
         OutOfMemory: edges and weights exceed the budget, or what managed memory may take.
     """
     held = {name: tensor for name in ("indices", "weights") if (tensor := graph.array(name, "cpu")) is not None}
-    need, limit = sum(tensor.nbytes for tensor in held.values()), mapped_limit()
-    room = limit.nbytes - mapped_bytes()
+    need, limit = sum(tensor.nbytes for tensor in held.values()), managed_limit()
+    room = limit.nbytes - managed_bytes()
     if budget is not None and limit.nbytes != UNLIMITED:
         room = min(room, budget)
     if need == 0:
@@ -37,14 +37,14 @@ def migrating(graph: Graph, budget: int | None = None) -> tuple[Graph, Callable[
         raise OutOfMemory(
             f"UVM over {format_bytes(need)} of edges asked for, but {format_bytes(max(0, room))} of managed memory can be had "
             f"(the limit is by {limit.source}); choose a smaller graph, or where the driver is known to bear more than the GPU "
-            "has free, and nobody shares the machine, HINTERLAND_MAPPED_LIMIT=unlimited"
+            "has free, and nobody shares the machine, HINTERLAND_MANAGED_LIMIT=unlimited"
         )
     moved: dict[str, Any] = {"indptr": graph.neighbor_lists.arrays["indptr"]}
     regions: list[tuple[int, int]] = []
     for name, tensor in held.items():
         release = ExitStack()
-        address = managed(tensor.nbytes, release)
-        buffer = Buffer(address, tensor.nbytes, "migrating", release, mapped=tensor.nbytes)
+        address = take_managed(tensor.nbytes, release)
+        buffer = Buffer(address, tensor.nbytes, "migrating", release, managed=tensor.nbytes)
         table = UnifiedTensor(buffer, tensor.dtype, tensor.shape)
         table.cpu().copy_(tensor)
         moved[name] = table

@@ -81,8 +81,8 @@ struct Division {
   }
 };
 
-// A worker serves `size` vertices that follow each other: 1 is EMOGI's warp for each vertex, 8 its chunks, and what fills a cache
-// line of BaM its coarsening.
+// A worker serves `size` vertices that follow each other: 1 is EMOGI's warp for each vertex, 8 its chunks, and what fills a
+// cache line of BaM its coarsening.
 struct ConsecutiveVertices : Division {
   HINTERLAND_FN int64_t workers() const { return ceil_div(num_vertices, size); }
   HINTERLAND_FN int64_t turns(int64_t) const { return size; }
@@ -156,8 +156,8 @@ HINTERLAND_FN int64_t emogi_blocks(const Assignment& assignment, int64_t warps, 
   return ceil_div(assignment.workers(), warps * (Access::kByWarp ? assignment.workers_of_warp() : lanes));
 }
 
-// Reads one piece of the list of v and visits its edges, in three loops: a warp waits once for several loads. Lanes read alone, as
-// they do in the published kernels: each leaves the loop at the end of its own strip.
+// Reads one piece of the list of v and visits its edges, in three loops: a warp waits once for several loads. Lanes read alone,
+// as they do in the published kernels: each leaves the loop at the end of its own strip.
 template <class Access, class Source, class App>
 HINTERLAND_FN void walk(const Source& edges, int64_t v, const Piece& piece, App& app) {
   using Edge = typename Source::Element;
@@ -217,8 +217,8 @@ HINTERLAND_FN void serve(const Assignment& assignment, const Source& edges, App&
   }
 }
 
-// What the applications work on. Costs of whole numbers and labels of components have eight bytes, levels and ranks four, costs of
-// floats those of the floats.
+// What the applications work on. Costs of whole numbers and labels of components have eight bytes, levels and ranks four, costs
+// of floats those of the floats.
 struct EmogiState {
   int64_t num_vertices;
   void* values;         // levels, costs, components, or rank that vertices have yet to pass on: [num_vertices]
@@ -261,8 +261,8 @@ struct EmogiBfs : EmogiApp {
   }
 };
 
-// Bellman and Ford's algorithm over the vertices whose cost fell in the level before. Costs are the keys of shortest paths: those
-// of floats add up as floats do.
+// Bellman and Ford's algorithm over the vertices whose cost fell in the level before. Costs are the keys of shortest paths:
+// those of floats add up as floats do.
 template <class WeightType>
 struct EmogiSssp : EmogiApp {
   using Weight = WeightType;

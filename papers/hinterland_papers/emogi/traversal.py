@@ -19,13 +19,13 @@ from hinterland.graph import arrays
 from hinterland.graph.bfs import check_source
 from hinterland.graph.graph import Graph, require_graph
 from hinterland.graph.sssp import WEIGHT_CLASSES, distances_of, negative_weight, require_weights, unset_key
-from hinterland.graph.traversal import Clock, smallest_outer
+from hinterland.graph.traversal import Stopwatch, smallest_original
 from hinterland.memory.copies import copied
 from hinterland.runtime import arguments, devices
 from hinterland.runtime.errors import ConfigError, GraphError
 from hinterland.runtime.launch import launch
 from hinterland.runtime.params import Params, address, struct
-from hinterland.runtime.shown import Shown, type_name
+from hinterland.runtime.repr import Repr, type_name
 
 from .. import _core, kernel_file
 from .migrating import migrating
@@ -52,7 +52,7 @@ def _instance(app: str, access: str, policy: str, edge_bytes: int) -> str:
 KERNELS = kernel_file(
     "emogi/traversal.cu",
     tuple(_instance(*case) for case in product([*_APPS.values(), *_SSSP.values()], ACCESSES, _POLICIES, (4, 8))),
-    apart=True,
+    separate_module=True,
 )
 _TILES = kernel_file("emogi/tiles.cu", ("mark_active_tiles",))
 _PARAMS, _DIVISION, _STATE, _ACTIVE = (
@@ -61,7 +61,7 @@ _PARAMS, _DIVISION, _STATE, _ACTIVE = (
 
 
 @dataclass(frozen=True, repr=False)
-class EmogiResult(Shown):
+class EmogiResult(Repr):
     """What a traversal found, on the device that ran it.
 
     Attributes:
@@ -119,10 +119,10 @@ def search(run: Traversal, source: int) -> EmogiResult:
     graph = run.graph
     with run.timed():
         levels = torch.full((graph.num_vertices,), -1, dtype=torch.int32, device=run.device)
-        levels[graph.to_inner(source)] = 0
+        levels[graph.to_internal(source)] = 0
         while run.level(levels, depth=run.launches):
             pass
-    return EmogiResult(graph.to_outer(levels), run.stats(levels >= 0))
+    return EmogiResult(graph.to_original(levels), run.stats(levels >= 0))
 
 
 def sssp(
@@ -164,7 +164,7 @@ def sssp(
             device=run.device,
         )
         settled = cost.clone()
-        cost[graph.to_inner(source)] = 0
+        cost[graph.to_internal(source)] = 0
         begun = cost != settled
 
     def level(active: torch.Tensor) -> torch.Tensor:
@@ -173,7 +173,7 @@ def sssp(
         return torch.ne(cost, settled, out=active)
 
     read = run.levels(level, begun, observe)
-    return EmogiResult(distances_of(graph.to_outer(cost), summed), run.stats(read))
+    return EmogiResult(distances_of(graph.to_original(cost), summed), run.stats(read))
 
 
 def cc(
@@ -216,8 +216,8 @@ def label(run: Traversal, observe: Any = None) -> EmogiResult:
         return fallen
 
     read = run.levels(level, begun, observe)
-    order = None if graph.outer is None else graph.outer.to(labels.device)
-    return EmogiResult(smallest_outer(order, labels), run.stats(read))
+    order = None if graph.original_ids is None else graph.original_ids.to(labels.device)
+    return EmogiResult(smallest_original(order, labels), run.stats(read))
 
 
 def pagerank(
@@ -268,7 +268,7 @@ def pagerank(
 
     read = run.levels(level, waiting > tolerance, observe)
     kept = {"kept": float(waiting.sum(dtype=torch.float64))}
-    return EmogiResult(graph.to_outer(scores + waiting), {**run.stats(read), **kept})
+    return EmogiResult(graph.to_original(scores + waiting), {**run.stats(read), **kept})
 
 
 class Traversal:
@@ -280,7 +280,7 @@ class Traversal:
         arguments.one_of("access", access, (*ACCESSES, UVM))
         self.device = devices.as_device(device)
         self.launches = 0
-        self.clock = Clock(self.device)
+        self.clock = Stopwatch(self.device)
         if algorithm == "sssp":
             _check_weights(graph)
         if access == UVM:

@@ -1,8 +1,9 @@
-// MGG's kernel (OSDI 2023, sections 4.1 and 5), written from its text: what the library's `direct` strategy is measured against.
+// MGG's kernel (OSDI 2023, sections 4.1 and 5), written from its text: what the library's `direct` strategy is measured
+// against.
 //
-// A neighbour partition is a piece of a row's local or remote entries. A worker (a warp; in the study of granularity a thread or a
-// block) has `dist` pairs of a local and a remote one, and sums up one pair after the other. Partial sums of a row are added up in
-// memory, atomically and so in any order.
+// A neighbour partition is a piece of a row's local or remote entries. A worker (a warp; in the study of granularity a thread
+// or a block) has `dist` pairs of a local and a remote one, and sums up one pair after the other. Partial sums of a row are
+// added up in memory, atomically and so in any order.
 //
 // The text has one remote row of each warp in shared memory at a time; here it is `depth` rows of each lane's, and sums stay in
 // registers. Rows are float32, of a multiple of 16 bytes; places are of 32 bits.

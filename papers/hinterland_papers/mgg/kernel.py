@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hinterland.fullgraph import PartitionedGraph
-from hinterland.fullgraph.rows import Entries, Rows, instance
+from hinterland.fullgraph.aggregate_launch import PartRows, RowEntries, instance
 from hinterland.runtime import devices
 from hinterland.runtime.launch import launch
 from hinterland.runtime.params import Params, address, struct
@@ -27,7 +27,7 @@ _LOADS = {"plain": "kPlain", "staged": "kStaged", "common": "kCommon"}
 KERNELS = kernel_file(
     "mgg/kernel.cu",
     tuple(f"mgg_kernel<{form}>" for form in ("2, 4, Loads::kPlain", "1, 1, Loads::kStaged", "1, 1, Loads::kCommon")),
-    apart=True,
+    separate_module=True,
 )
 
 
@@ -66,7 +66,7 @@ def whole_lists(p: PartitionedGraph) -> PartitionedGraph:
     return p.unshared if len(p.split.hubs) else p
 
 
-class Pieces(NamedTuple):
+class NeighborPartitions(NamedTuple):
     """Neighbour partitions, int32 ``[count]`` each: of which rows, and which entries."""
 
     rows: Tensor
@@ -82,7 +82,7 @@ class Common(NamedTuple):
     slots: Tensor
 
 
-def cut(entries: Entries, ps: int | None) -> Pieces:
+def cut(entries: RowEntries, ps: int | None) -> NeighborPartitions:
     """Partitions of at most ``ps`` entries, in the order of rows."""
     lengths = entries.ends - entries.begins
     counts = (lengths > 0).long() if ps is None else -(-lengths // ps)
@@ -90,10 +90,10 @@ def cut(entries: Entries, ps: int | None) -> Pieces:
     skipped = torch.arange(len(of), device=of.device) - (counts.cumsum(0) - counts)[of]
     begins = entries.begins[of] + skipped * (ps or 0)
     ends = entries.ends[of] if ps is None else torch.minimum(begins + ps, entries.ends[of])
-    return Pieces(of.int(), begins.int(), ends.int())
+    return NeighborPartitions(of.int(), begins.int(), ends.int())
 
 
-def common(remote: Pieces, places: Tensor, blocks: Tensor) -> Common:
+def common(remote: NeighborPartitions, places: Tensor, blocks: Tensor) -> Common:
     """``blocks``: int64, ascending: of which block each remote partition is."""
     lengths = (remote.ends - remote.begins).long()
     of = torch.repeat_interleave(lengths)
@@ -153,7 +153,7 @@ class Mgg:
                     out.append(torch.zeros_like(rows))
                     for params, shared in self._parts[i]:
                         params.out = out[i].data_ptr()
-                        setattr(params, "from", Rows(rows, None, table, world.mine[i]).words)
+                        setattr(params, "from", PartRows(rows, None, table, world.mine[i]).words)
                         self._launch(params, shared, rows.device)
         return out
 
@@ -184,18 +184,20 @@ class Mgg:
             assert direct.places is not None and direct.places.dtype == torch.int32 and len(direct.places) < 1 << 31
             if self._setting.order == "mixed":
                 local = self._pieces(i, "all")
-                remote = Pieces(*(one[:0] for one in local))
+                remote = NeighborPartitions(*(one[:0] for one in local))
             else:
                 local, remote = (self._pieces(i, kind) for kind in ("local", "remote"))
-            none = Pieces(*(one[:0] for one in local))
+            none = NeighborPartitions(*(one[:0] for one in local))
             pairs = [(local, none), (none, remote)] if self._setting.order == "launches" else [(local, remote)]
             return [self._params(*pair, direct.places, width) for pair in pairs]
 
-    def _pieces(self, i: int, kind: str) -> Pieces:
+    def _pieces(self, i: int, kind: str) -> NeighborPartitions:
         ps = self._setting.ps
         return self._p.kept(("mgg", kind, ps, i), lambda: cut(self._p.entries(kind, None)[i], ps))
 
-    def _params(self, local: Pieces, remote: Pieces, places: Tensor, width: int) -> tuple[MggParams, int]:
+    def _params(
+        self, local: NeighborPartitions, remote: NeighborPartitions, places: Tensor, width: int
+    ) -> tuple[MggParams, int]:
         setting, row = self._setting, self._chunks * self._across * VECTOR
         entries = setting.lanes // self._across
         longest = int((remote.ends - remote.begins).max()) if len(remote.rows) else 0
@@ -237,5 +239,5 @@ class Mgg:
             launch(KERNELS, self.instance, device, blocks, self._threads, params, shared=shared)
 
 
-def _view(pieces: Pieces) -> _Partitions:
+def _view(pieces: NeighborPartitions) -> _Partitions:
     return _Partitions(*map(address, pieces), count=len(pieces.rows))

@@ -105,7 +105,7 @@ def main(
 
 
 def _end(number: int, there: set[threading.Thread]) -> None:
-    from ..runtime.asides import remove_all
+    from ..runtime.temp_files import remove_all
 
     for stop in _STOPS:
         signal.signal(stop, signal.SIG_IGN)  # it ends already

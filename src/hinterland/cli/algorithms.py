@@ -86,7 +86,7 @@ def _command(of: Described) -> Callable[..., None]:
         options["mode"] = (parameters.Mode, "auto")
     if of.name in PUBLISHED:
         options["access"] = (parameters.Access, None)
-    options["options"] = (parameters.Options, inspect.Parameter.empty)
+    options["options"] = (parameters.RunOptions, inspect.Parameter.empty)
     listed = [inspect.Parameter("graph", inspect.Parameter.POSITIONAL_ONLY, annotation=parameters.GraphFile)]
     for name, (annotation, default) in options.items():
         listed.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default))
@@ -98,7 +98,7 @@ def _command(of: Described) -> Callable[..., None]:
 def _run(
     of: Described,
     graph: Path,
-    options: parameters.Options,
+    options: parameters.RunOptions,
     start: parameters.Start | None = None,
     sources: Path | None = None,
     count: int | None = None,

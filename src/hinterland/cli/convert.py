@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Changes:
+class EdgeChanges:
     """What becomes of the edges on the way."""
 
     symmetrize: Annotated[bool, typer.Option("--symmetrize", help="Add the reverse of every edge.")] = False
@@ -37,7 +37,7 @@ def convert(
     source: Annotated[str, typer.Argument(metavar="IN", help="The graph to read; its content tells the format.")],
     target: Annotated[str, typer.Argument(metavar="OUT", help="The file to write; its ending tells the format.")],
     *,
-    changes: Changes,
+    changes: EdgeChanges,
     packed: Annotated[bool, typer.Option("--compress", help="Pack the neighbour lists; only .hl holds them.")] = False,
     reorder: Annotated[
         str | None, typer.Option(help="Renumber the vertices first: degree, bfs or rcm; .hl keeps their old numbers.")
@@ -105,9 +105,9 @@ def convert(
     emit(result, json, text)
 
 
-def _loaded(source: str, changes: Changes, budget: int | None) -> Graph:
-    """The graph of a file, on the heap. With a ``budget`` the edges of one of ours stay in it, if they are written as they
-    are."""
+def _loaded(source: str, changes: EdgeChanges, budget: int | None) -> Graph:
+    """The graph of a file, in pageable memory. With a ``budget`` the edges of one of ours stay in it, if they are written as
+    they are."""
     from ..graph import formats, load_graph
 
     if budget is not None and not any(vars(changes).values()) and formats.detect(source) == "hl":
@@ -115,4 +115,4 @@ def _loaded(source: str, changes: Changes, budget: int | None) -> Graph:
         graph = load_graph(source, "storage", transpose=False, host_budget=max(budget // 4, 1 << 16))
         if not graph.is_compressed:  # those are turned round whole
             return graph
-    return load_graph(source, "heap", transpose=False, **vars(changes))
+    return load_graph(source, "pageable", transpose=False, **vars(changes))

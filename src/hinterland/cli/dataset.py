@@ -61,7 +61,7 @@ def generate(
 
     datasets.check_target(output, overwrite)
     start = time.perf_counter()
-    made = datasets.generate(shape, scale=scale, seed=seed, symmetrize=symmetrize, placement="heap", device=device)
+    made = datasets.generate(shape, scale=scale, seed=seed, symmetrize=symmetrize, placement="pageable", device=device)
     seconds = time.perf_counter() - start
     datasets.save(made, output, overwrite=overwrite)
     del made
@@ -78,7 +78,7 @@ def info(
     from .. import datasets
 
     kind = format or datasets.detect(path)
-    held = datasets.open(path, "heap", num_classes=num_classes, format=format)
+    held = datasets.open(path, "pageable", num_classes=num_classes, format=format)
     emit({"dataset": path, "format": kind, **_summary(held)}, json, repr(held))
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Whole:
+class FullGraphOptions:
     """Training on the whole graph at once, as of hinterland.training.train_full."""
 
     full_graph: Annotated[
@@ -82,14 +82,14 @@ class Done:
 Run = Callable[..., Done]  # of a data set, with device, devices and on_epoch
 
 
-def whole_run(how: Any, whole: Whole, saved: Any, given: Collection[str], gpu_budget: str | None) -> Run:
+def whole_run(how: Any, whole: FullGraphOptions, saved: Any, given: Collection[str], gpu_budget: str | None) -> Run:
     """Training on the whole graph, if the options make a run. Those that are not given have defaults of their own."""
     from ..fullgraph.aggregate import WAYS
     from ..runtime import arguments
     from ..runtime.units import parse_bytes
     from ..training import train_full
     from ..training.full import FullSettings, check_tunable
-    from ..training.given import check_checkpoint
+    from ..training.settings import check_checkpoint
 
     named = {**vars(how), **vars(whole)}
     options: Any = {name: named[name] for name in _SETTINGS if name in given}

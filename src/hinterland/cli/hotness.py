@@ -81,7 +81,7 @@ def _seeds(graph: Graph, seeds: str | None, seed: int) -> torch.Tensor:
 
     if seeds is not None and not seeds.isdecimal():
         return torch.tensor(read_sources(seeds, graph))
-    candidates = graph.to_outer(graph.degrees().cpu()).nonzero()[:, 0]
+    candidates = graph.to_original(graph.degrees().cpu()).nonzero()[:, 0]
     count = max(1, round(_SEEDS_SHARE * graph.num_vertices)) if seeds is None else int(seeds)
     if not 1 <= count <= len(candidates):
         raise ConfigError(f"{count:,} seeds cannot be drawn from the {len(candidates):,} vertices that have neighbours")

@@ -15,8 +15,8 @@ from .parameters import Ids, Json
 def info(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A graph in any format that is read.")],
     placement: Annotated[
-        str, typer.Option(help="heap, or storage: an .hl file is read and checked a piece at a time, and not held.")
-    ] = "heap",
+        str, typer.Option(help="pageable, or storage: an .hl file is read and checked a piece at a time, and not held.")
+    ] = "pageable",
     host_budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="With --placement storage: most host memory for its pages, as 32MiB.")
     ] = None,
@@ -49,7 +49,7 @@ def info(
         "sorted": ascending,
         "index_bytes": index_dtype(graph.num_vertices).itemsize,
         "compressed": graph.is_compressed,
-        "reordered": graph.outer is not None,
+        "reordered": graph.original_ids is not None,
         "named": graph.labels is not None,
         "in_neighbours": formats.hl.has_incoming(file) if kind == "hl" else graph.directed and kind in ("sg", "wsg"),
         "bits_per_edge": round(bits_per_edge(graph), 3),
@@ -61,10 +61,10 @@ def info(
         if graph.num_edges and spread is not None:
             result["weights"] = [spread.least, spread.most]
     width = max(map(len, result))
-    emit(result, json, "\n".join(f"{key.replace('_', ' '):{width}}  {_shown(value)}" for key, value in result.items()))
+    emit(result, json, "\n".join(f"{key.replace('_', ' '):{width}}  {_repr_of(value)}" for key, value in result.items()))
 
 
-def _shown(value: Any) -> str:
+def _repr_of(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else one_line(str(value))

@@ -63,7 +63,7 @@ class Start:
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """How an algorithm is run, and what is done with its result."""
 
     gpu_budget: Annotated[
@@ -73,7 +73,7 @@ class Options:
     ids: Ids = None
     placement: Annotated[
         str,
-        typer.Option(help="Where the graph lies: host, heap, gpu, ..., or storage, which leaves edges in an .hl file."),
+        typer.Option(help="Where the graph lies: host, pageable, gpu, ..., or storage, which leaves edges in an .hl file."),
     ] = "host"
     host_budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="With --placement storage: most host memory for its pages, as 32MiB.")

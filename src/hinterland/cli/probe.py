@@ -22,8 +22,8 @@ def probe(
     disk_path: Annotated[
         Path | None, typer.Option(help="Folder whose disk is measured; without it, the cache folder's.")
     ] = None,
-    mapped_limit: Annotated[
-        str | None, typer.Option(help="Keep this as the most mapped host memory on this machine, as 64GiB, or unlimited.")
+    managed_limit: Annotated[
+        str | None, typer.Option(help="Keep this as the most managed host memory on this machine, as 64GiB, or unlimited.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with the curves, complete in one file.")] = None,
     json: Json = False,
@@ -39,7 +39,7 @@ def probe(
             full,
             refresh,
             disk_path=disk_path,
-            mapped_limit=mapped_limit,
+            managed_limit=managed_limit,
             progress=lambda phrase: print(phrase, file=sys.stderr),
         )
     if html:

@@ -50,13 +50,13 @@ def query(
     names = list(found.rows[0]) if found.rows else []
     print_table(
         f"{file}: {found.matched:,} rows match; {seconds:.3g} s{read_of(found.bytes, found.least_bytes)}",
-        [(_shown(name), isinstance(found.rows[0][name], int | float | Decimal)) for name in names],
-        [[_shown(row[name]) for name in names] for row in found.rows],
+        [(_repr_of(name), isinstance(found.rows[0][name], int | float | Decimal)) for name in names],
+        [[_repr_of(row[name]) for name in names] for row in found.rows],
     )
     emit({}, False, found.explain())
 
 
-def _shown(value: Any) -> str:
+def _repr_of(value: Any) -> str:
     """As a table has it: texts between quotes, as Python writes them, where they could be taken for others or for null."""
     if value is None:
         return "null"

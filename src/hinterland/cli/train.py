@@ -14,7 +14,7 @@ import typer
 
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
-from .full_graph import Done, Run, Whole, check_options, given_on, whole_run
+from .full_graph import Done, FullGraphOptions, Run, check_options, given_on, whole_run
 from .output import emit
 from .parameters import Device, Json, named_path
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What decides the result, as of hinterland.training.given.Settings."""
+class TrainOptionGroup:
+    """What decides the result, as of hinterland.training.settings.Settings."""
 
     model: Annotated[
         str,
@@ -49,7 +49,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Home:
+class PlacementOptions:
     """Where features and graph lie, as of hinterland.datasets.open."""
 
     placement: Annotated[
@@ -78,8 +78,8 @@ def train(
         Path, typer.Argument(metavar="DATASET", help="A data set's folder, or an .npz of Shchur et al.", parser=named_path)
     ],
     *,
-    how: Settings,
-    whole: Whole,
+    how: TrainOptionGroup,
+    whole: FullGraphOptions,
     device: Device = None,
     cache: Annotated[
         str | None,
@@ -104,7 +104,7 @@ def train(
         ),
     ] = None,
     round: Annotated[int | None, typer.Option(help="Batches of a step with --devices; by default as many as they are.")] = None,
-    features: Home,
+    features: PlacementOptions,
     saved: Saved,
     json: Json = False,
 ) -> None:
@@ -118,7 +118,7 @@ def train(
     """
     from ..runtime import devices
     from ..training import joined
-    from ..training.cache_room import wanted
+    from ..training.cache_budget import wanted
     from ..training.epoch_line import epoch_line
 
     given = given_on(context)
@@ -152,11 +152,11 @@ def train(
     emit(result, json, "\n".join([_text(result), *done.text]))
 
 
-def _batch_run(how: Settings, saved: Saved, round: int | None, cache: str | None, gpu_budget: str | None) -> Run:
+def _batch_run(how: TrainOptionGroup, saved: Saved, round: int | None, cache: str | None, gpu_budget: str | None) -> Run:
     """Training on mini-batches, if the options make a run."""
     from ..training import train as training
-    from ..training.cache_room import wanted
-    from ..training.given import check_checkpoint, split_options
+    from ..training.cache_budget import wanted
+    from ..training.settings import check_checkpoint, split_options
 
     options: Any = {name: value for name, value in vars(how).items() if name not in ("model", "fanout")}
     fanouts = _numbers(how.fanout)
@@ -181,7 +181,7 @@ def _batch_run(how: Settings, saved: Saved, round: int | None, cache: str | None
 
 def _report(loaded: AnyDataset, model: str, ranks: Ranks, done: Done) -> dict[str, Any]:
     from ..datasets import HeteroDataset
-    from ..training.rows import by_type
+    from ..training.row_gather import by_type
 
     if isinstance(loaded, HeteroDataset):
         graphs: Any = {" ".join(relation): graph for relation, graph in loaded.graphs.items()}
@@ -227,11 +227,13 @@ def _check_types(path: Path, types: int, model: str, options: list[str]) -> None
     check_hetero_model(model)
 
 
-def _opened(path: Path, how: Settings, ranks: Ranks, features: Home, check_types: Callable[[int], None]) -> AnyDataset:
+def _opened(
+    path: Path, how: TrainOptionGroup, ranks: Ranks, features: PlacementOptions, check_types: Callable[[int], None]
+) -> AnyDataset:
     from .. import datasets
     from ..datasets.files import HOST_BUDGET, source_of
     from ..training import open_shared
-    from ..training.given import check_patience
+    from ..training.settings import check_patience
 
     def say(what: str) -> None:
         if ranks.is_first:
@@ -274,7 +276,7 @@ def _say_who_is_heard(say: Callable[[str], None], loaded: HeteroDataset, count: 
 
 def _say_what_stays(say: Callable[[str], None], path: Path, loaded: AnyDataset, budget: str) -> None:
     from ..datasets import HeteroDataset
-    from ..training.rows import each_of
+    from ..training.row_gather import each_of
 
     graphs = each_of(loaded.graphs if isinstance(loaded, HeteroDataset) else loaded.graph)
     lists = [graph.neighbor_lists for graph in graphs]

@@ -26,7 +26,7 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.files import check_place, replacing, writing
 from ..runtime.units import format_bytes, format_rate
 from .output import emit
-from .parameters import MOST_RUNS, Options
+from .parameters import MOST_RUNS, RunOptions
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _worth_a_run(path: Path, graph: Graph) -> Starts:
     """The sources of a file, but for those without neighbours, which the paper leaves out of its averages too (Min 2022,
     section 2.5.2)."""
     listed = read_sources(path, graph)
-    degrees = graph.degrees().cpu()[graph.to_inner(torch.tensor(listed))].tolist()
+    degrees = graph.degrees().cpu()[graph.to_internal(torch.tensor(listed))].tolist()
     kept = [vertex for vertex, degree in zip(listed, degrees, strict=True) if degree]
     left_out = [vertex for vertex, degree in zip(listed, degrees, strict=True) if not degree]
     if not kept:
@@ -141,7 +141,7 @@ def with_weights(graph: Graph, drawn: str | None, seed: int) -> Graph:
     return graph
 
 
-def load(file: Path, options: Options) -> Graph:
+def load(file: Path, options: RunOptions) -> Graph:
     """The graph in ``file``, placed as the options say, once they are known to be right. Of one on storage it is said what the
     budget bounds, and what not."""
     _check_output(options.output)
@@ -175,7 +175,7 @@ def _on_storage(graph: Graph) -> dict[str, int] | None:
     return {"stored": stored, "host_budget": budget, "offsets": in_memory}
 
 
-def traverse(job: Job, graph: Graph, starts: Starts, options: Options) -> None:
+def traverse(job: Job, graph: Graph, starts: Starts, options: RunOptions) -> None:
     """Runs the algorithm from each start, then prints and writes what was found."""
     algorithm = job.algorithm
     assert algorithm.run is not None
@@ -221,7 +221,7 @@ def _verify(job: Job, graph: Graph, start: Mapping[str, Any], result: Any) -> No
     job.verify(graph, result=result, **{name: value for name, value in given.items() if name in takes})
 
 
-def _ceiling(job: Job, graph: Graph, starts: Starts, options: Options) -> float | None:
+def _ceiling(job: Job, graph: Graph, starts: Starts, options: RunOptions) -> float | None:
     """What the copy engine moves now, in bytes a second; None on the CPU. Loads the kernels, so that no run's time has that."""
     where = devices.as_device(options.device)
     if where.type == "cpu":

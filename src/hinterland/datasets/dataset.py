@@ -15,7 +15,7 @@ from ..graph.graph import require_graph
 from ..memory.allocator import place_again
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown, type_name
+from ..runtime.repr import Repr, type_name
 from ..runtime.units import format_bytes
 from ..table import UnifiedTensor
 
@@ -25,7 +25,7 @@ MESSAGES = ("in", "out")
 
 
 @dataclass
-class Dataset(Shown):
+class Dataset(Repr):
     """Vertices of one type, to be classified.
 
     Attributes:
@@ -84,7 +84,7 @@ class Dataset(Shown):
 
 
 @dataclass
-class HeteroDataset(Shown):
+class HeteroDataset(Repr):
     """Vertices of several types; those of ``target`` are to be classified.
 
     Attributes:
@@ -178,7 +178,7 @@ def check_parts(dataset: Dataset | HeteroDataset) -> None:
         _require_graphs(dataset)
         arguments.instance("features", dataset.features, Mapping, "by type, as HeteroDataset says")
         for relation, graph in dataset.graphs.items():
-            _require_messages(f"the graph of {arguments.shown(relation)}", graph, messages)
+            _require_messages(f"the graph of {arguments.repr_of(relation)}", graph, messages)
         for kind, count in dataset.num_vertices.items():
             arguments.whole_number(f"num_vertices[{kind!r}]", count, 0)
         tables = {f"features of {kind!r}": table for kind, table in dataset.features.items()}
@@ -193,12 +193,12 @@ def check_parts(dataset: Dataset | HeteroDataset) -> None:
     arguments.whole_number("num_classes", dataset.num_classes, 0)
     arguments.instance("splits", dataset.splits, Mapping, "as {'train': vertices} is")
     for name, part in dataset.splits.items():
-        what = f"split {arguments.shown(name)}"
+        what = f"split {arguments.repr_of(name)}"
         if name not in SPLITS:
             raise ConfigError(unknown_split(name))
         if arguments.dense(what, part).ndim != 1 or part.dtype not in (torch.int32, torch.int64):
             raise ConfigError(
-                f"{what} is {arguments.shown(part)}; it must be a list of vertex numbers, int64 [n]; of a mask, give "
+                f"{what} is {arguments.repr_of(part)}; it must be a list of vertex numbers, int64 [n]; of a mask, give "
                 "mask.nonzero()[:, 0]"
             )
 
@@ -227,7 +227,7 @@ def unknown_split(name: object) -> str:
     """What is said of a split that nothing would read, as "val"."""
     meant = [split for split in SPLITS if str(name).lower().startswith(split[:2])]
     remedy = f"call it {meant[0]!r}" if meant else f"the splits of a data set are {', '.join(map(repr, SPLITS))}"
-    return f"split {arguments.shown(name)} is none that is known; {remedy}"
+    return f"split {arguments.repr_of(name)} is none that is known; {remedy}"
 
 
 def require_one_type(dataset: Dataset) -> None:

@@ -24,11 +24,11 @@ from ..table import StorageArray, UnifiedTensor
 from . import folder, igb, mag240m, ogb, shchur
 from .dataset import AnyDataset, Dataset, HeteroDataset, check_parts
 from .folder import Progress, fill
-from .source import HOMOGENEOUS, Placement, Relation, Rows, Source, TensorRows, Vertices
+from .source import HOMOGENEOUS, FeatureSource, Placement, RelationSource, Source, TensorRows, Vertices
 
 
 @dataclass(frozen=True)
-class Format:
+class DatasetFormat:
     """A kind of files: its title, whether some path has it, its reader."""
 
     title: str
@@ -37,12 +37,12 @@ class Format:
 
 
 FORMATS = {
-    "hinterland": Format("Hinterland", folder.matches, folder.read),
-    "mag240m": Format("MAG240M", mag240m.matches, mag240m.read),
-    "igbh": Format("Illinois Graph Benchmark, all types", igb.matches_hetero, igb.read_hetero),
-    "igb": Format("Illinois Graph Benchmark, papers", igb.matches, igb.read),
-    "ogb": Format("OGB node classification", ogb.matches, ogb.read),
-    "shchur": Format("Shchur et al.", shchur.matches, shchur.read),
+    "hinterland": DatasetFormat("Hinterland", folder.matches, folder.read),
+    "mag240m": DatasetFormat("MAG240M", mag240m.matches, mag240m.read),
+    "igbh": DatasetFormat("Illinois Graph Benchmark, all types", igb.matches_hetero, igb.read_hetero),
+    "igb": DatasetFormat("Illinois Graph Benchmark, papers", igb.matches, igb.read),
+    "ogb": DatasetFormat("OGB node classification", ogb.matches, ogb.read),
+    "shchur": DatasetFormat("Shchur et al.", shchur.matches, shchur.read),
 }
 HOST_BUDGET = "1GiB"
 _CHOICES = ("igb", "igbh")  # whose labels are there twice
@@ -83,7 +83,7 @@ def source_of(path: str | os.PathLike[str], format: str | None, num_classes: int
         num_classes = arguments.whole_number("num_classes", num_classes, 1)
     name = detect(path) if format is None else format
     if not isinstance(name, str) or name not in FORMATS:
-        raise ConfigError(f"{path}: no data set's format is called {arguments.shown(name)}; known are {', '.join(FORMATS)}")
+        raise ConfigError(f"{path}: no data set's format is called {arguments.repr_of(name)}; known are {', '.join(FORMATS)}")
     if num_classes is not None and name not in _CHOICES:
         raise ConfigError(f"{path}: num_classes chooses between the labels of IGB; this data set ({name}) has one kind")
     source = FORMATS[name].read(path, num_classes)
@@ -128,12 +128,12 @@ def open(
     """
     arguments.function("progress", progress)
     symmetrize = arguments.switch("symmetrize", symmetrize)
-    home = Home.of(placement, host_budget)
+    home = DatasetPlacement.of(placement, host_budget)
     return placed(source_of(path, format, num_classes), home, symmetrize, home.table(progress))
 
 
 @dataclass(frozen=True)
-class Home:
+class DatasetPlacement:
     """Where the arrays of a data set go.
 
     Attributes:
@@ -147,7 +147,7 @@ class Home:
     strict: bool
 
     @classmethod
-    def of(cls, placement: Placement, host_budget: int | str | None) -> Home:
+    def of(cls, placement: Placement, host_budget: int | str | None) -> DatasetPlacement:
         places, cache = placements(placement), None
         if any(isinstance(place, str) and place == "storage" for place in places.values()):
             budget = parse_bytes(HOST_BUDGET if host_budget is None else host_budget)
@@ -155,12 +155,12 @@ class Home:
             cache = StorageCache(budget // 2 if shared else budget)
         elif host_budget is not None:
             raise ConfigError(
-                f"host_budget={arguments.shown(host_budget)} bounds the pages of a data set on storage; give "
+                f"host_budget={arguments.repr_of(host_budget)} bounds the pages of a data set on storage; give "
                 "placement='storage', or leave it out"
             )
         return cls(places, cache, not isinstance(placement, str))
 
-    def table(self, progress: Progress | None = None) -> Callable[[Rows, str], Any]:
+    def table(self, progress: Progress | None = None) -> Callable[[FeatureSource, str], Any]:
         """What makes a table of rows and what they are called: in host memory, or in their file."""
         place, cache = self.places["features"], self.cache
         if isinstance(place, str) and place == "storage" and cache is not None:
@@ -172,7 +172,7 @@ class Home:
         places = {name: self.places[name] for name in arrays.NAMES}
         return places if in_place else {name: "host" if place == "storage" else place for name, place in places.items()}
 
-    def graph_in_place(self, relation: Relation, symmetrize: bool, converted: str = "") -> Graph | None:
+    def graph_in_place(self, relation: RelationSource, symmetrize: bool, converted: str = "") -> Graph | None:
         """The graph of a relation that stays in its file, or None if it is to be read; ``converted``: the options with which
         the data set is converted to one whose graphs stay."""
         if self.places["indices"] != "storage":
@@ -190,7 +190,7 @@ class Home:
         return None
 
 
-def placed(source: Source, home: Home, symmetrize: bool, table: Callable[[Rows, str], Any]) -> AnyDataset:
+def placed(source: Source, home: DatasetPlacement, symmetrize: bool, table: Callable[[FeatureSource, str], Any]) -> AnyDataset:
     """A data set in its place; ``table`` makes each type's features of its rows and what they are called."""
     features = {
         kind: table(vertices.features, f"reading features of {kind}")
@@ -290,7 +290,7 @@ def _source_in_memory(dataset: Dataset | HeteroDataset) -> Source:
         )
     rows = {kind: TensorRows(name, table.cpu()) for kind, table in tables.items()}
     vertices = {kind: Vertices(count, rows.get(kind)) for kind, count in counts.items()}
-    relations = {kind: Relation(name, partial(_held, graph)) for kind, graph in graphs.items()}
+    relations = {kind: RelationSource(name, partial(_held, graph)) for kind, graph in graphs.items()}
     return Source(name, name, vertices, relations, target, labels, dataset.splits, int(dataset.num_classes), several)
 
 
@@ -311,7 +311,7 @@ def placements(placement: Placement) -> dict[str, str]:
     return {**arrays.placements(placement, in_place=True), "features": features}
 
 
-def _in_place(rows: Rows, cache: StorageCache) -> StorageArray:
+def _in_place(rows: FeatureSource, cache: StorageCache) -> StorageArray:
     """All rows where they lie."""
     if not rows.in_place:
         raise ConfigError(
@@ -321,7 +321,7 @@ def _in_place(rows: Rows, cache: StorageCache) -> StorageArray:
     return StorageArray.open(rows.path, dtype=rows.dtype, shape=rows.shape, cache=cache)
 
 
-def read_rows(rows: Rows, what: str, placement: str, progress: Progress | None = None) -> UnifiedTensor:
+def read_rows(rows: FeatureSource, what: str, placement: str, progress: Progress | None = None) -> UnifiedTensor:
     """All rows as a table in host memory."""
     table = UnifiedTensor._allocate(rows.shape, rows.dtype, placement)
     deque(fill(rows, what, progress, lambda begin, end: table.cpu()[begin:end]), maxlen=0)

@@ -30,12 +30,12 @@ from ..graph.formats.files import read_head
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import check_folder_place, replacing, replacing_folder
-from ..runtime.progress import progress as shown
+from ..runtime.progress import progress as progress_line
 from ..runtime.thresholds import COPIED_BYTES, DATASET_HEADER
 from ..runtime.units import format_bytes
 from . import summed
-from .source import FLOATS, Placement, Relation, Rows, Source, Vertices, check_label_count, labels_of, split_of
-from .summed import Layout, SummedRows, located
+from .source import FLOATS, FeatureSource, Placement, RelationSource, Source, Vertices, check_label_count, labels_of, split_of
+from .summed import SummedRows, TrailingArray, located
 
 VERSION = 2
 HEADER = "dataset.json"
@@ -64,7 +64,7 @@ def read(path: str, num_classes: int | None) -> Source:
     relations = {}
     for edges in header["edges"]:
         file = os.path.join(path, _graph(tuple(edges["type"]), several))
-        relations[tuple(edges["type"])] = Relation(file, partial(_read_graph, file), in_place=True)
+        relations[tuple(edges["type"])] = RelationSource(file, partial(_read_graph, file), in_place=True)
         read_head(file, 1)  # a missing file is found now
     places = {name: os.path.join(path, f"{name}.npy") for name in ("labels", *header["splits"])}
     return Source(
@@ -94,9 +94,9 @@ def _arrays(path: str, header: dict[str, Any]) -> dict[str, SummedRows]:
     places = {name: os.path.join(path, name) for name in names}
     if header["version"] == 1:  # without checksums
         return {name: SummedRows(place, located(place), None) for name, place in places.items()}
-    layouts = {name: Layout.from_json(header["arrays"][name]) for name in names}
+    layouts = {name: TrailingArray.from_json(header["arrays"][name]) for name in names}
     blocks = [layout.blocks for layout in layouts.values()]
-    sums = SummedRows(os.path.join(path, SUMS), Layout.from_json(header["arrays"][SUMS]), None).whole()
+    sums = SummedRows(os.path.join(path, SUMS), TrailingArray.from_json(header["arrays"][SUMS]), None).whole()
     if sums.dtype != torch.int64 or sums.shape != (sum(blocks),) or checksum(sums) != header["checksums"]:
         raise FormatError(f"{path}/{SUMS}: damaged: its own checksum does not match; convert or generate the data set again")
     parts = zip(layouts.items(), sums.split(blocks), strict=True)
@@ -110,7 +110,7 @@ def _array_names(header: dict[str, Any]) -> list[str]:
     return [*features, "labels.npy", *(f"{name}.npy" for name in header["splits"])]
 
 
-def _rows(array: SummedRows) -> Rows:
+def _rows(array: SummedRows) -> FeatureSource:
     """An array as features."""
     if len(array.shape) != 2 or array.dtype not in FLOATS:
         raise FormatError(
@@ -165,7 +165,10 @@ def _is_good(header: dict[str, Any]) -> bool:
         and all(map(_is_name, header["splits"]))
         and header["target"] in kinds
         and (header["heterogeneous"] or (len(kinds) == len(edges) == 1 and kinds[header["target"]]["features"]))
-        and (header["version"] == 1 or all(Layout.from_json(header["arrays"][name]) for name in (*_array_names(header), SUMS)))
+        and (
+            header["version"] == 1
+            or all(TrailingArray.from_json(header["arrays"][name]) for name in (*_array_names(header), SUMS))
+        )
     )
 
 
@@ -214,7 +217,7 @@ def write(source: Source, target: str, *, symmetrize: bool, overwrite: bool, pro
     with replacing_folder(target, partial(_replaceable, overwrite)) as folder:
         _require_room(source, target, folder)
         several = source.heterogeneous
-        held: dict[str, tuple[Layout, torch.Tensor]] = {}
+        held: dict[str, tuple[TrailingArray, torch.Tensor]] = {}
         for kind, vertices in source.vertices.items():
             rows, name = vertices.features, _features(kind, several)
             if rows is not None:
@@ -226,7 +229,7 @@ def write(source: Source, target: str, *, symmetrize: bool, overwrite: bool, pro
         sums = torch.cat([found for _, found in held.values()])
         held[SUMS] = summed.write(folder / SUMS, sums.dtype, tuple(sums.shape), [sums])
         edges = []
-        for relation, graph in source.graphs(symmetrize, "heap"):
+        for relation, graph in source.graphs(symmetrize, "pageable"):
             file = folder / _graph(relation, several)
             save_graph(graph, file)
             edges.append({"type": list(relation), "count": graph.num_edges})
@@ -263,7 +266,9 @@ def _require_room(source: Source, target: str, folder: Path) -> None:
         )
 
 
-def fill(rows: Rows, what: str, progress: Progress | None, place: Callable[[int, int], torch.Tensor]) -> Iterator[torch.Tensor]:
+def fill(
+    rows: FeatureSource, what: str, progress: Progress | None, place: Callable[[int, int], torch.Tensor]
+) -> Iterator[torch.Tensor]:
     """Reads all rows, block by block, each to ``place(begin, end)``; yields the blocks."""
     count, row = rows.shape[0], rows.shape[1] * rows.dtype.itemsize
     step = max(COPIED_BYTES // max(row, 1), 1)
@@ -278,7 +283,7 @@ def fill(rows: Rows, what: str, progress: Progress | None, place: Callable[[int,
 @contextmanager
 def _steps(what: str, total: int, progress: Progress | None) -> Iterator[Callable[[int], None]]:
     """Progress on the terminal's line, and to the caller's function."""
-    with shown(what, total) as line:
+    with progress_line(what, total) as line:
         done = 0
 
         def step(count: int) -> None:
@@ -291,7 +296,7 @@ def _steps(what: str, total: int, progress: Progress | None) -> Iterator[Callabl
         yield step
 
 
-def _blocks(rows: Rows, what: str, progress: Progress | None) -> Iterator[torch.Tensor]:
+def _blocks(rows: FeatureSource, what: str, progress: Progress | None) -> Iterator[torch.Tensor]:
     """All rows, block by block, through one piece of memory."""
     block = torch.empty(0, rows.shape[1], dtype=rows.dtype)
 

@@ -10,9 +10,9 @@ __global__ void fill_features(FeatureParams p) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < (p.end - p.begin) * quads; i += step) {
     const int64_t vertex = p.begin + i / quads, quad = i % quads;
-    const int64_t shown = features.shown(vertex, p.community_of[vertex - p.begin]);
+    const int64_t featured = features.featured(vertex, p.community_of[vertex - p.begin]);
     float values[Features::kQuad];
-    features.values(vertex, quad, features.center(shown, quad * Features::kQuad / Features::kGroup), values);
+    features.values(vertex, quad, features.center(featured, quad * Features::kQuad / Features::kGroup), values);
     float* const out = p.to + (vertex - p.begin) * columns + quad * Features::kQuad;
     if (columns % Features::kQuad == 0) {
       *reinterpret_cast<float4*>(out) = make_float4(values[0], values[1], values[2], values[3]);

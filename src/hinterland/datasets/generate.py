@@ -202,22 +202,22 @@ def _check_shape(shape: Shape) -> None:
         arguments.instance(name, counts, Mapping, "by type, as Shape says")
         for kind, count in counts.items():
             if not isinstance(kind, str) and name != "edges":
-                raise ConfigError(f"{name} names the type {arguments.shown(kind)}; names of types are words")
+                raise ConfigError(f"{name} names the type {arguments.repr_of(kind)}; names of types are words")
             arguments.whole_number(f"{name}[{kind!r}]", count, 0)
     for kind in shape.edges:
         if not (isinstance(kind, tuple) and len(kind) == 3):
             raise ConfigError(
-                f"edges of {arguments.shown(kind)} are not named by three words, as in ('author', 'writes', 'paper')"
+                f"edges of {arguments.repr_of(kind)} are not named by three words, as in ('author', 'writes', 'paper')"
             )
     if not isinstance(shape.splits, Sequence) or len(shape.splits) != 3:
-        raise ConfigError(f"splits are three counts, for training, validation and test, not {arguments.shown(shape.splits)}")
+        raise ConfigError(f"splits are three counts, for training, validation and test, not {arguments.repr_of(shape.splits)}")
     for count in shape.splits:
         arguments.whole_number("a split's count", count, 0)
     arguments.whole_number("classes", shape.classes, 1)
     if not isinstance(shape.dtype, torch.dtype) or shape.dtype not in FLOATS:
-        raise ConfigError(f"features are {', '.join(map(str, FLOATS))}, not {arguments.shown(shape.dtype)}")
+        raise ConfigError(f"features are {', '.join(map(str, FLOATS))}, not {arguments.repr_of(shape.dtype)}")
     if not isinstance(shape.target, str):
-        raise ConfigError(f"target is the name of a type, not {arguments.shown(shape.target)}")
+        raise ConfigError(f"target is the name of a type, not {arguments.repr_of(shape.target)}")
 
 
 class _Maker:

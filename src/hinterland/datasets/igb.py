@@ -22,7 +22,7 @@ from ..graph.formats.arrays import MAGIC, open_npy
 from ..graph.formats.files import read_head, read_into, require_memory, size_of
 from ..runtime.errors import ConfigError, FormatError
 from .dataset import SPLITS
-from .source import ArrayRows, RawRows, Rows, Source, Vertices, array_labels, labels_of, random_parts, relation_of
+from .source import ArrayRows, FeatureSource, RawRows, Source, Vertices, array_labels, labels_of, random_parts, relation_of
 
 COLUMNS = 1024
 _LABELS = {19: "node_label_19.npy", 2983: "node_label_2K.npy"}
@@ -106,7 +106,7 @@ def _read(path: str, num_classes: int | None, kinds: tuple[tuple[str, str, str],
     )
 
 
-def _features(path: str) -> Rows:
+def _features(path: str) -> FeatureSource:
     if read_head(path, len(MAGIC)) == MAGIC:
         return ArrayRows(open_npy(path))
     return RawRows(path, COLUMNS)

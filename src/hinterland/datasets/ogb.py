@@ -26,7 +26,7 @@ from ..graph import Graph
 from ..graph.edges import from_runs
 from ..graph.formats import ogb as raw
 from ..graph.formats.arrays import Archive
-from ..graph.formats.content import Options
+from ..graph.formats.content import LoadOptions
 from ..runtime.errors import FormatError, StorageError
 from ..runtime.files import refused
 from . import csv, pickles
@@ -35,7 +35,7 @@ from .source import (
     HOMOGENEOUS,
     ArrayRows,
     Placement,
-    Relation,
+    RelationSource,
     Source,
     TensorRows,
     Vertices,
@@ -52,7 +52,7 @@ _PROCESSED = os.path.join("processed", "geometric_data_processed.pt")
 _DICT = "split_dict.pt"
 _SEVERAL = os.path.join("raw", "edge_index_dict.npz")
 _RANKING = "sales_ranking"  # how ogbn-products is split, and no other data set
-_LIST = Options({})
+_LIST = LoadOptions({})
 
 
 def matches(path: str) -> bool:
@@ -83,7 +83,7 @@ def read(path: str, num_classes: int | None) -> Source:
 @dataclass
 class _Parts:
     vertices: Vertices
-    edges: Relation
+    edges: RelationSource
     labels: torch.Tensor
     label_path: str
 
@@ -121,7 +121,7 @@ def _text(folder: str, mirrored: bool) -> _Parts:
         parser, _ = raw.parse_text(folder, rules)
         return from_runs(parser, count, directed=not undirected, remove_duplicates=symmetrize, placement=placement)
 
-    return _Parts(Vertices(count, features), Relation(os.path.join(folder, "edge.csv.gz"), edges), labels, place)
+    return _Parts(Vertices(count, features), RelationSource(os.path.join(folder, "edge.csv.gz"), edges), labels, place)
 
 
 def _packed(path: str) -> _Parts:
@@ -135,7 +135,7 @@ def _packed(path: str) -> _Parts:
         held = raw.read_packed(path, _LIST)
         return listed(held.sources, held.targets, count, symmetrize, placement)
 
-    return _Parts(Vertices(count, ArrayRows(archive.open("node_feat"))), Relation(path, edges), labels, place)
+    return _Parts(Vertices(count, ArrayRows(archive.open("node_feat"))), RelationSource(path, edges), labels, place)
 
 
 def _processed(path: str) -> _Parts:
@@ -152,7 +152,7 @@ def _processed(path: str) -> _Parts:
     def edges(symmetrize: bool, placement: Placement) -> Graph:
         return as_undirected(listed(ends[0], ends[1], features.shape[0], symmetrize, placement))
 
-    return _Parts(Vertices(features.shape[0], features), Relation(path, edges), labels_of(path, labels), path)
+    return _Parts(Vertices(features.shape[0], features), RelationSource(path, edges), labels_of(path, labels), path)
 
 
 def _several(path: str, name: str, splits: dict[str, Any], places: dict[str, str]) -> Source:

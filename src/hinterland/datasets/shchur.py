@@ -18,7 +18,7 @@ from ..graph.formats.arrays import Archive, ArrayFile
 from ..graph.formats.files import require_memory
 from ..runtime.errors import FormatError
 from ..runtime.thresholds import CHUNK
-from .source import HOMOGENEOUS, Placement, Relation, Source, Vertices, array_labels, classes_of
+from .source import HOMOGENEOUS, Placement, RelationSource, Source, Vertices, array_labels, classes_of
 
 _NAMES = ("adj_indptr.npy", "attr_indptr.npy", "labels.npy")
 
@@ -46,7 +46,7 @@ def read(path: str, num_classes: int | None) -> Source:
 
     name = os.path.basename(path).removesuffix(".npz")
     vertices = {HOMOGENEOUS[0]: Vertices(features.shape[0], features)}
-    relations = {HOMOGENEOUS: Relation(path, edges)}
+    relations = {HOMOGENEOUS: RelationSource(path, edges)}
     return Source(path, name, vertices, relations, HOMOGENEOUS[0], labels, {}, classes_of(labels), places={"labels": path})
 
 

@@ -18,7 +18,7 @@ import torch
 from .. import _core
 from ..graph import Graph, from_edges
 from ..graph.formats.arrays import Archive, ArrayFile, open_npy
-from ..graph.formats.content import Options
+from ..graph.formats.content import LoadOptions
 from ..graph.formats.files import read_into, require_memory, size_of
 from ..graph.formats.npy import read_columns
 from ..runtime.errors import FormatError, GraphError
@@ -32,7 +32,7 @@ _LARGEST_LABEL = 1 << 24
 Placement = str | Mapping[str, str]
 
 
-class Rows(Protocol):
+class FeatureSource(Protocol):
     """A table of features that is read once, front to back, whole or in part. ``path`` names its file in messages;
     ``in_place``: the file is these rows, after a header that StorageArray knows, or none."""
 
@@ -121,7 +121,7 @@ class Vertices:
     """The vertices of one type."""
 
     count: int
-    features: Rows | None = None
+    features: FeatureSource | None = None
 
     def check(self, kind: str) -> None:
         """Refuses features that have another number of rows."""
@@ -133,7 +133,7 @@ class Vertices:
 
 
 @dataclass
-class Relation:
+class RelationSource:
     """The edges of one type. ``read(symmetrize, placement)`` makes the graph of in-neighbours.
 
     ``in_place``: the file at ``path`` is that graph, in our format. ``symmetrize`` adds the reverse of every edge and leaves
@@ -152,7 +152,7 @@ class Source:
     path: str
     name: str
     vertices: dict[str, Vertices]
-    relations: dict[EdgeType, Relation]
+    relations: dict[EdgeType, RelationSource]
     target: str
     labels: torch.Tensor
     splits: dict[str, torch.Tensor]
@@ -194,7 +194,7 @@ class Source:
                 raise FormatError(f"{path}: vertex {bad} of the split {name!r} has no label (NaN or negative)")
 
     def graphs(
-        self, symmetrize: bool, placement: Placement, in_place: Callable[[Relation, bool], Graph | None] | None = None
+        self, symmetrize: bool, placement: Placement, in_place: Callable[[RelationSource, bool], Graph | None] | None = None
     ) -> Iterator[tuple[EdgeType, Graph]]:
         """Each graph, checked, one after the other; with their reverses, as PyG's ToUndirected adds and names them. What
         ``in_place``, of a relation and whether it is to be symmetric, does not give is read."""
@@ -222,7 +222,7 @@ class Source:
             raise FormatError(f"{path}: a source is {int(graph.indices.max())}, but its type has {sources} vertices")
 
 
-def relation_of(path: str, layout: str, sources: int, targets: int, member: str | None = None) -> Relation:
+def relation_of(path: str, layout: str, sources: int, targets: int, member: str | None = None) -> RelationSource:
     """Edges in a ``.npy`` file, or a ``member`` of an ``.npz``, of sources and targets: ``layout`` is ``"[2,E]"`` or
     ``"[E,2]"``."""
 
@@ -238,7 +238,7 @@ def relation_of(path: str, layout: str, sources: int, targets: int, member: str 
         pass
 
     def read(symmetrize: bool, placement: Placement) -> Graph:
-        options = Options({}, layout=layout)
+        options = LoadOptions({}, layout=layout)
         with opened() as array:
             ends = read_columns(path, array, options, max(sources, targets))
         for what, column, count in zip(("source", "target"), ends, (sources, targets), strict=True):
@@ -247,7 +247,7 @@ def relation_of(path: str, layout: str, sources: int, targets: int, member: str 
                 raise FormatError(f"{path}: the {what} of edge {bad} is {int(column[bad])}, but its type has {count} vertices")
         return listed(*ends, max(sources, targets), symmetrize, placement)
 
-    return Relation(path, read)
+    return RelationSource(path, read)
 
 
 def listed(sources: torch.Tensor, targets: torch.Tensor, vertices: int, symmetrize: bool, placement: Placement) -> Graph:

@@ -1,6 +1,6 @@
 """The arrays of our folders: plain ``.npy`` files, with a checksum for each MiB that is kept beside them.
 
-What an array is (``Layout``) is read from the folder's header and not from the ``.npy`` file, whose own header the first
+What an array is (``TrailingArray``) is read from the folder's header and not from the ``.npy`` file, whose own header the first
 checksum covers.
 """
 
@@ -16,11 +16,11 @@ import torch
 
 from ..graph.formats.arrays import write_header
 from ..graph.formats.files import read_into, require_memory, size_of
-from ..memory.load import Stored, locate
+from ..memory.load import StoredTensor, locate
 from ..runtime.checksums import BLOCK, Running
 from ..runtime.errors import FormatError
 from ..runtime.files import replacing
-from ..runtime.shown import type_name
+from ..runtime.repr import type_name
 
 _TYPES = {
     type_name(dtype): dtype
@@ -32,7 +32,7 @@ _TYPES = {
 
 
 @dataclass(frozen=True)
-class Layout(Stored):
+class TrailingArray(StoredTensor):
     """An array in a file, of which its elements are the end."""
 
     @property
@@ -49,7 +49,7 @@ class Layout(Stored):
         return {"dtype": type_name(self.dtype), "shape": list(self.shape), "offset": self.offset}
 
     @classmethod
-    def from_json(cls, found: dict[str, Any]) -> Layout:
+    def from_json(cls, found: dict[str, Any]) -> TrailingArray:
         """Raises KeyError or TypeError where a field is missing or of the wrong kind."""
         counts = [*found["shape"], found["offset"]]
         if not all(type(count) is int and 0 <= count < 1 << 48 for count in counts):
@@ -57,9 +57,9 @@ class Layout(Stored):
         return cls(_TYPES[found["dtype"]], tuple(found["shape"]), found["offset"])
 
 
-def located(path: str) -> Layout:
+def located(path: str) -> TrailingArray:
     """An array as its ``.npy`` file says."""
-    return Layout(**vars(locate(path, None, None, 0)))
+    return TrailingArray(**vars(locate(path, None, None, 0)))
 
 
 class SummedRows:
@@ -72,7 +72,7 @@ class SummedRows:
         FormatError: the file has another size; from ``read``: a checksum does not match.
     """
 
-    def __init__(self, path: str, layout: Layout, sums: torch.Tensor | None) -> None:
+    def __init__(self, path: str, layout: TrailingArray, sums: torch.Tensor | None) -> None:
         size = size_of(path)
         if size != layout.bytes:
             raise FormatError(
@@ -98,12 +98,14 @@ class SummedRows:
         return values
 
 
-def write(path: Path, dtype: torch.dtype, shape: tuple[int, ...], parts: Iterable[torch.Tensor]) -> tuple[Layout, torch.Tensor]:
+def write(
+    path: Path, dtype: torch.dtype, shape: tuple[int, ...], parts: Iterable[torch.Tensor]
+) -> tuple[TrailingArray, torch.Tensor]:
     """Writes a ``.npy`` file of contiguous parts that follow one another; returns its checksums."""
     sums = Running()
     with replacing(path) as output:
         write_header(output, dtype, shape)
-        layout = Layout(dtype, shape, output.file.tell())
+        layout = TrailingArray(dtype, shape, output.file.tell())
         output.file.seek(0)
         sums.add(torch.frombuffer(bytearray(output.file.read(layout.offset)), dtype=torch.uint8))
         at = layout.offset

@@ -11,12 +11,12 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from ..runtime import arguments
+from .aggregate_launch import compute_type, dense
 from .host import HostRows, RowsOf, row_type, through_host
 from .host_passes import Maxima, Sums
 from .partitioned import PartitionedGraph
 from .plan import choose
 from .reduce import Operation, matched, maxima, summed
-from .rows import compute_type, dense
 from .scales import gcn_scale, inverse_degrees, loops
 from .strategies import STRATEGIES
 

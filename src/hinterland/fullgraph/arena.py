@@ -22,7 +22,7 @@ from ..table import UnifiedTensor
 _GRAIN = 1 << 16  # bytes: blocks are multiples of this, so that few calls find one a little too small
 
 
-class Block:
+class ArenaBlock:
     """Memory of every rank, equally much of each, as this rank addresses it.
 
     Attributes:
@@ -62,7 +62,7 @@ class Block:
         self.table.copy_(torch.tensor(self.addresses))
         self.nbytes = nbytes
 
-    def hold(self, x: Tensor) -> None:
+    def acquire(self, x: Tensor) -> None:
         """Copies ``x`` to the beginning of this rank's memory, rows one after another."""
         held = self._mine.part(0, self.nbytes) if isinstance(self._mine, GpuBlock) else self._mine.cpu()
         self.held = held[: x.numel() * x.itemsize].view(x.dtype).view(x.shape)
@@ -70,7 +70,7 @@ class Block:
 
     def _made(self, nbytes: int) -> UnifiedTensor | GpuBlock:
         device = self._ranks.device
-        return GpuBlock(nbytes, device) if device.type == "cuda" else UnifiedTensor.empty(nbytes, torch.uint8, "registered")
+        return GpuBlock(nbytes, device) if device.type == "cuda" else UnifiedTensor.empty(nbytes, torch.uint8, "pinned")
 
     def _opened(self, rank: int, packed: bytes) -> int:
         """Where a rank's memory lies for this one."""
@@ -107,7 +107,7 @@ class Arena:
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
-        self._blocks = (Block(ranks), Block(ranks))
+        self._blocks = (ArenaBlock(ranks), ArenaBlock(ranks))
         self._turns = self._barriers = 0
         self._token = torch.zeros(1, dtype=torch.int32, device=ranks.device)
         self._has_read: torch.cuda.Event | None = None
@@ -119,7 +119,7 @@ class Arena:
         except HinterlandError as error:
             self.refusal = error
 
-    def place(self, x: Tensor, most: int) -> Block:
+    def place(self, x: Tensor, most: int) -> ArenaBlock:
         """Copies rows to where all ranks read them, until :meth:`was_read`. All do it together, with one type and width.
 
         Args:
@@ -133,12 +133,12 @@ class Arena:
             block.grow(nbytes)
         elif block.read == self._barriers:
             self._barrier()
-        block.hold(x)
+        block.acquire(x)
         self._barrier()
         block.read = self._barriers
         return block
 
-    def was_read(self, block: Block) -> None:
+    def was_read(self, block: ArenaBlock) -> None:
         """After the reads of a block were queued. Not where a call has raised: all ranks count alike what stands between."""
         block.read = self._barriers
         if self._token.is_cuda:

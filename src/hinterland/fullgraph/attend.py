@@ -13,7 +13,18 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, address, struct
-from .rows import ELEMENTS, Entries, Pieces, Rows, aggregate_rows, compute_type, instance, place_name, source_name, widest
+from .aggregate_launch import (
+    ELEMENTS,
+    PartRows,
+    RowEntries,
+    RowPieces,
+    aggregate_rows,
+    compute_type,
+    instance,
+    place_name,
+    source_name,
+    widest,
+)
 
 SCORES = {"gat": ("kGat", 0), "gatv2": ("kGatv2", 1), "dot": ("kDot", 2)}
 PASSES = {"forward": ("kForward", 0), "target": ("kTarget", 1), "source": ("kSource", 2)}
@@ -24,11 +35,11 @@ _PARAMS = struct("fullgraph::AttentionParams")
 KERNELS = KernelFile(
     "fullgraph/attention.cu",
     tuple(
-        instance("attention_kernel", "float", "uint32_t", "HaloRows", 4, 1, f"Score::{score}", f"Pass::{way}")
+        instance("attention_kernel", "float", "uint32_t", "HaloRows", 4, 1, f"Score::{score}", f"AttentionPass::{way}")
         for score, _ in SCORES.values()
         for way, _ in PASSES.values()
     ),
-    apart=True,
+    separate_module=True,
 )
 
 
@@ -51,7 +62,7 @@ class Scores:
     loops: bool = False
 
 
-class Found(NamedTuple):
+class AttentionSums(NamedTuple):
     """What a pass gives for each row, in the type that is computed in; None where it has no such result."""
 
     out: Tensor  # [rows, width]
@@ -62,15 +73,15 @@ class Found(NamedTuple):
 def attend(
     scores: Scores,
     way: str,
-    entries: Entries,
-    rows: Rows,
-    numbers: Rows | None,
+    entries: RowEntries,
+    rows: PartRows,
+    numbers: PartRows | None,
     width: int,
     *,
     skipped: Tensor | None = None,
     first_row: int = 0,
     **mine: Tensor | None,
-) -> Found:
+) -> AttentionSums:
     """One pass over the entries.
 
     Args:
@@ -126,12 +137,12 @@ def joined(found: Tensor, logarithms: Tensor) -> tuple[Tensor, Tensor]:
     return out, total
 
 
-def _empty(rows: int, width: int, heads: int, kind: torch.dtype, device: torch.device, has_second: bool) -> Found:
+def _empty(rows: int, width: int, heads: int, kind: torch.dtype, device: torch.device, has_second: bool) -> AttentionSums:
     out, number = (torch.empty(rows, size, dtype=kind, device=device) for size in (width, heads))
-    return Found(out, torch.empty_like(out) if has_second else None, number)
+    return AttentionSums(out, torch.empty_like(out) if has_second else None, number)
 
 
-def _form(channels: int, rows: Rows) -> tuple[int, int, int]:
+def _form(channels: int, rows: PartRows) -> tuple[int, int, int]:
     """Elements of a vector, vectors of a lane, and lanes across a head."""
     size = rows.own.element_size()
     wide = widest(channels, size, rows.low)
@@ -140,14 +151,20 @@ def _form(channels: int, rows: Rows) -> tuple[int, int, int]:
     return wide, 1 << (-(-vectors // across) - 1).bit_length(), across
 
 
-def _shape(entries: Entries, across: int, heads: int) -> tuple[int, int]:
+def _shape(entries: RowEntries, across: int, heads: int) -> tuple[int, int]:
     """Entries of a task at most, and at a time."""
     at_once = 2 if across <= 4 and entries.mean_length >= 2 else 1
     return (64 if across * heads <= 8 else 256) * at_once, at_once
 
 
 def _params(
-    scores: Scores, entries: Entries, rows: Rows, numbers: Rows | None, channels: int, shape: tuple[int, int, int], found: Found
+    scores: Scores,
+    entries: RowEntries,
+    rows: PartRows,
+    numbers: PartRows | None,
+    channels: int,
+    shape: tuple[int, int, int],
+    found: AttentionSums,
 ) -> Params:
     longest, lanes, across = shape
     params = _PARAMS(
@@ -173,7 +190,7 @@ def _params(
     return params
 
 
-def _join_pieces(pieces: Pieces, parts: Found, found: Found, way: str, heads: int) -> None:
+def _join_pieces(pieces: RowPieces, parts: AttentionSums, found: AttentionSums, way: str, heads: int) -> None:
     """The results of long rows from those of their pieces."""
     of_rows = pieces.joined
     if way == "forward":
@@ -182,8 +199,8 @@ def _join_pieces(pieces: Pieces, parts: Found, found: Found, way: str, heads: in
             Scores("gat", heads, slope=1.0),
             "forward",
             of_rows,
-            Rows(parts.out),
-            Rows(parts.number),
+            PartRows(parts.out),
+            PartRows(parts.number),
             parts.out.shape[1],
             number=zero,
         )
@@ -191,17 +208,17 @@ def _join_pieces(pieces: Pieces, parts: Found, found: Found, way: str, heads: in
         return
     for part, to in zip(parts, found, strict=True):
         if part is not None and to is not None:
-            aggregate_rows(of_rows, Rows(part), to, row_numbers=pieces.long)
+            aggregate_rows(of_rows, PartRows(part), to, row_numbers=pieces.long)
 
 
-def _run(params: Params, kind: str, way: str, entries: Entries, rows: Rows, form: tuple[int, int]) -> None:
+def _run(params: Params, kind: str, way: str, entries: RowEntries, rows: PartRows, form: tuple[int, int]) -> None:
     name, number = ELEMENTS[rows.own.dtype]
     (score, score_code), (called_pass, pass_code) = SCORES[kind], PASSES[way]
     if not rows.own.is_cuda:
         params.lanes = params.across = 1
         _core.attend(params.address, number, score_code, pass_code)
         return
-    of = (name, place_name(entries), source_name(rows), *form, f"Score::{score}", f"Pass::{called_pass}")
+    of = (name, place_name(entries), source_name(rows), *form, f"Score::{score}", f"AttentionPass::{called_pass}")
     called = instance("attention_kernel", *of)
     blocks = -(-(params.pieces + params.rows) * params.heads * params.lanes // _THREADS)
     launch(KERNELS, called, rows.own.device, blocks, _THREADS, params)

@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from .attend import Found, Scores, attend, joined
+from .aggregate_launch import PartRows, RowEntries, compute_type, dense
+from .attend import AttentionSums, Scores, attend, joined
 from .host import HostRows, RowsOf
-from .host_passes import Attention
+from .host_passes import AttentionReduction
 from .partitioned import PartitionedGraph
 from .plan import choose
-from .rows import Entries, Rows, compute_type, dense
 from .strategies import STRATEGIES, with_all_columns
 
 Parts = Sequence[Tensor]
@@ -47,7 +47,7 @@ def attention(
 def _put_off(p: PartitionedGraph, scores: Scores, rows: HostRows, mine: HostRows, vector: RowsOf) -> HostRows:
     """The same of rows that go through host memory."""
     width = rows.shape[1] // (2 if scores.kind == "dot" else 1)
-    reduction = Attention(p.unshared, scores, width)
+    reduction = AttentionReduction(p.unshared, scores, width)
     if scores.kind == "gat":
         return rows.reduced(reduction, vector, mine)
     return rows.reduced(reduction, mine, parameters=vector[:1] if vector else (), width=width)
@@ -62,7 +62,7 @@ class _Attention(Function):
         rows, mine, vector = _thirds(given, len(p.parts))
         numbers = vector if scores.kind == "gat" else None
 
-        def run(by: str) -> list[Found]:
+        def run(by: str) -> list[AttentionSums]:
             return _passed(p, scores, by, "forward", rows, numbers, _own_of_targets(scores, mine), vector)
 
         if strategy == "auto":
@@ -106,7 +106,7 @@ def _thirds(given: Parts, count: int) -> tuple[Parts, Parts, Parts | None]:
     return rows[:count], rows[count : 2 * count], rows[2 * count :] or None
 
 
-def _gradients(kind: str, targets: list[Found], sources: list[Found]) -> list[Tensor]:
+def _gradients(kind: str, targets: list[AttentionSums], sources: list[AttentionSums]) -> list[Tensor]:
     """By what :func:`attention` was given, in its order."""
     if kind == "gat":
         return [s.out for s in sources] + [t.number for t in targets] + [s.number for s in sources]
@@ -124,13 +124,13 @@ def _passed(
     numbers: Parts | None,
     own: dict[str, Parts],
     vector: Parts | None,
-) -> list[Found]:
+) -> list[AttentionSums]:
     """One pass over all entries of this process's parts, stage by stage, and of the hubs."""
     a = vector if scores.kind == "gatv2" else None
     width = rows[0].shape[1]
     if (scores.kind == "dot" and way != "source") or (scores.kind != "gat" and way == "source"):
         width //= 2
-    results: list[Found | None] = [None] * len(rows)
+    results: list[AttentionSums | None] = [None] * len(rows)
     kept: list[Tensor] = []
     with p.world.turn(kept):
         for stage in _staged(p, strategy, rows, numbers):
@@ -151,7 +151,7 @@ def _passed(
 
 def _staged(
     p: PartitionedGraph, strategy: str, rows: Parts, numbers: Parts | None
-) -> Iterator[list[tuple[Entries, Rows, Rows | None]]]:
+) -> Iterator[list[tuple[RowEntries, PartRows, PartRows | None]]]:
     """The stages of a strategy, with where rows and numbers lie."""
     strategy = with_all_columns(strategy)
     read = STRATEGIES[strategy](p, rows, None)
@@ -163,13 +163,13 @@ def _staged(
         yield [(e, where, also) for (e, where), (_, also) in zip(stage.reads, other.reads, strict=True)]
 
 
-def _together(results: list[Found], way: str) -> Found:
+def _together(results: list[AttentionSums], way: str) -> AttentionSums:
     """What several stages, or parts, found for the same rows."""
     outs, seconds, numbers = zip(*results, strict=True)
     if way == "forward":
         out, number = joined(torch.stack(outs), torch.stack(numbers))
-        return Found(out, None, number)
-    return Found(sum(outs), None if seconds[0] is None else sum(seconds), sum(numbers))
+        return AttentionSums(out, None, number)
+    return AttentionSums(sum(outs), None if seconds[0] is None else sum(seconds), sum(numbers))
 
 
 def _add_hubs(
@@ -180,7 +180,7 @@ def _add_hubs(
     numbers: Parts | None,
     own: dict[str, Parts],
     a: Parts | None,
-    found: list[Found],
+    found: list[AttentionSums],
 ) -> None:
     """What every part found of the neighbours of hubs that it owns, put together by the hubs' owners."""
     of_hubs = {name: p.of_hubs(of) for name, of in own.items()}
@@ -193,15 +193,15 @@ def _add_hubs(
             if scores.loops:
                 skipped[which] = at
             given: dict[str, Any] = {name: of[i] for name, of in of_hubs.items()} | ({} if a is None else {"vector": a[i]})
-            also = None if numbers is None else Rows(numbers[i])
-            shares.append(attend(scores, way, entries, Rows(rows[i]), also, width, skipped=skipped, **given))
+            also = None if numbers is None else PartRows(numbers[i])
+            shares.append(attend(scores, way, entries, PartRows(rows[i]), also, width, skipped=skipped, **given))
     stacks = [p.world.stacked(list(one)) if one[0] is not None else None for one in zip(*shares, strict=True)]
     for i, one in enumerate(found):
         which, at = p.hubs[i]
         with p.world.on(i):
             mine: list[Any] = [None if of is None else of[at] for of in one]
             theirs: list[list[Any]] = [[None if of is None else of[i][k][which] for of in stacks] for k in range(p.world.parts)]
-            whole = _together([Found(*mine), *(Found(*of) for of in theirs)], way)
+            whole = _together([AttentionSums(*mine), *(AttentionSums(*of) for of in theirs)], way)
             for part, to in zip(whole, one, strict=True):
                 if to is not None and part is not None:
                     to[at] = part

@@ -16,12 +16,12 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..runtime.errors import ConfigError
+from .aggregate_launch import compute_type
 from .host_functions import OPERATORS, is_by_element, is_row_wise, opened
-from .host_nodes import SAMPLED, Given, Node, Reduced, RowWise, tried
+from .host_nodes import SAMPLED, InputRows, Node, Reduced, RowWise, tried
 from .host_passes import Reduction
 from .host_program import computed
 from .partitioned import Later, PartitionedGraph
-from .rows import compute_type
 
 
 class HostRows(Later):
@@ -40,7 +40,7 @@ class HostRows(Later):
     def of(cls, p: PartitionedGraph, tensors: Sequence[Tensor]) -> HostRows:
         """Rows that lie in host memory or on the parts' devices."""
         sample = torch.zeros(SAMPLED, tensors[0].shape[1], dtype=tensors[0].dtype, device=p.world.devices[0])
-        return cls(p, Given(sample, list(tensors)))
+        return cls(p, InputRows(sample, list(tensors)))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,7 +50,7 @@ class HostRows(Later):
     @property
     def is_away(self) -> bool:
         """Whether these rows are tensors in host memory, and the parts lie elsewhere."""
-        return isinstance(self.node, Given) and any(
+        return isinstance(self.node, InputRows) and any(
             one.device != on for one, on in zip(self.node.tensors, self.p.world.devices, strict=True)
         )
 

@@ -37,7 +37,7 @@ class Node:
 
 
 @dataclass(eq=False, repr=False)
-class Given(Node):
+class InputRows(Node):
     """Rows that are there: a tensor for each of this process's parts. ``versions``: of the tensors as they were put off."""
 
     tensors: list[Tensor]
@@ -134,9 +134,9 @@ def refuse_repeated(module: torch.nn.Module) -> None:
         )
 
 
-def stored(nodes: Iterable[Node]) -> list[Given | Reduced]:
+def stored(nodes: Iterable[Node]) -> list[InputRows | Reduced]:
     """The rows that these nodes are functions of, each once."""
-    return [one for one in _below(nodes) if isinstance(one, Given | Reduced)]
+    return [one for one in _below(nodes) if isinstance(one, InputRows | Reduced)]
 
 
 def row_wise(nodes: Iterable[Node]) -> list[RowWise]:

@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from .aggregate_launch import PartRows, RowEntries, aggregate_rows, compute_type
 from .attend import Scores, attend
 from .partitioned import PartitionedGraph
 from .reduce import Operation
-from .rows import Entries, Rows, aggregate_rows, compute_type
 
 Name = int | str  # of a block's rows: the number of an input, or "out" and "extra" (the results), or "grad" (of "out")
 
 
 @dataclass
-class Block:
+class RowBlock:
     """Rows ``[first, last)`` of a part.
 
     Attributes:
@@ -40,7 +40,7 @@ class Block:
     rows: dict[Name, Tensor]
     kept: dict[str, Tensor]
     parameters: Sequence[Tensor] = ()
-    tables: list[Rows] = field(default_factory=list)
+    tables: list[PartRows] = field(default_factory=list)
 
     def __getitem__(self, name: Name) -> Tensor:
         return self.rows[name]
@@ -49,7 +49,7 @@ class Block:
         """The block's part of what belongs to all rows."""
         return array[self.first : self.last]
 
-    def entries(self, p: PartitionedGraph, weights: torch.dtype | None = None) -> Entries:
+    def entries(self, p: PartitionedGraph, weights: torch.dtype | None = None) -> RowEntries:
         """Of the block's rows, with the graph's weights in a type or without."""
         return p.entries("all", weights)[self.part].between(self.first, self.last)
 
@@ -61,7 +61,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Pass:
+class HostPass:
     """Once through all rows of a part.
 
     Attributes:
@@ -76,9 +76,9 @@ class Pass:
 
     turned: bool
     fills: tuple[Name, ...]
-    fill: Callable[[Block], list[Tensor]]
+    fill: Callable[[RowBlock], list[Tensor]]
     needs: tuple[Name, ...]
-    step: Callable[[Block], dict[Name, Tensor]]
+    step: Callable[[RowBlock], dict[Name, Tensor]]
     gives: tuple[int, ...] = ()
     table: int = 0
     kept: int = 0
@@ -97,11 +97,11 @@ class Reduction(ABC):
         return None
 
     @abstractmethod
-    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> Pass:
+    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> HostPass:
         """The pass that makes rows like ``out`` of rows like ``inputs``."""
 
     @abstractmethod
-    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[Pass]:
+    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[HostPass]:
         """Those that make gradients by the inputs."""
 
 
@@ -112,25 +112,25 @@ class Sums(Reduction):
         super().__init__(p)
         self.operation = operation
 
-    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> Pass:
+    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> HostPass:
         size = _bytes(out)
-        return Pass(False, (0,), lambda b: [b[0]], (), self._summed, table=size, made=size, splits=True)
+        return HostPass(False, (0,), lambda b: [b[0]], (), self._summed, table=size, made=size, splits=True)
 
-    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[Pass]:
+    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[HostPass]:
         size = _bytes(out)
-        return [Pass(True, ("grad",), self._scaled, (), self._pulled, (0,), table=size, made=2 * size, splits=True)]
+        return [HostPass(True, ("grad",), self._scaled, (), self._pulled, (0,), table=size, made=2 * size, splits=True)]
 
-    def _summed(self, b: Block) -> dict[Name, Tensor]:
+    def _summed(self, b: RowBlock) -> dict[Name, Tensor]:
         return {"out": self._over(self.p, b, self.operation.scale)}
 
-    def _scaled(self, b: Block) -> list[Tensor]:
+    def _scaled(self, b: RowBlock) -> list[Tensor]:
         scale = self.operation.scale
         return [b["grad"] if scale is None else b["grad"] * b.of(scale[b.part])[:, None].to(b["grad"].dtype)]
 
-    def _pulled(self, b: Block) -> dict[Name, Tensor]:
+    def _pulled(self, b: RowBlock) -> dict[Name, Tensor]:
         return {0: self._over(self.p.transposed, b, None)}
 
-    def _over(self, p: PartitionedGraph, b: Block, scale: Sequence[Tensor] | None) -> Tensor:
+    def _over(self, p: PartitionedGraph, b: RowBlock, scale: Sequence[Tensor] | None) -> Tensor:
         rows, own = b.tables[0], self.operation.own
         return aggregate_rows(
             b.entries(p, compute_type(rows.own.dtype) if self.operation.weighted else None),
@@ -148,15 +148,15 @@ class Maxima(Reduction):
     def extra(self, out: Tensor) -> tuple[int, torch.dtype]:
         return out.shape[1], compute_type(out.dtype)
 
-    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> Pass:
+    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> HostPass:
         size = _bytes(out)
-        return Pass(False, (0,), lambda b: [b[0]], (), self._highest, table=size, made=size + _computed(out))
+        return HostPass(False, (0,), lambda b: [b[0]], (), self._highest, table=size, made=size + _computed(out))
 
-    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[Pass]:
+    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[HostPass]:
         size = _bytes(out)
-        return [Pass(True, ("out", "extra", "grad"), self._shares, (0,), self._matched, (0,), 2 * size, 0, 5 * size)]
+        return [HostPass(True, ("out", "extra", "grad"), self._shares, (0,), self._matched, (0,), 2 * size, 0, 5 * size)]
 
-    def _highest(self, b: Block) -> dict[Name, Tensor]:
+    def _highest(self, b: RowBlock) -> dict[Name, Tensor]:
         rows = b.tables[0]
         entries = b.entries(self.p)
         out = rows.own.new_empty(b.last - b.first, rows.own.shape[1])
@@ -164,16 +164,16 @@ class Maxima(Reduction):
         counts = torch.empty_like(out, dtype=compute_type(out.dtype))
         return {"out": out, "extra": aggregate_rows(entries, rows, counts, "count", mine=out)}
 
-    def _shares(self, b: Block) -> list[Tensor]:
+    def _shares(self, b: RowBlock) -> list[Tensor]:
         return [torch.cat([b["out"], b["grad"] / b["extra"].clamp(min=1).to(b["grad"].dtype)], 1)]
 
-    def _matched(self, b: Block) -> dict[Name, Tensor]:
+    def _matched(self, b: RowBlock) -> dict[Name, Tensor]:
         mine = b[0].contiguous()
         entries = b.entries(self.p.transposed)
         return {0: aggregate_rows(entries, b.tables[0], torch.empty_like(mine), "match", mine=mine)}
 
 
-class Attention(Reduction):
+class AttentionReduction(Reduction):
     """Sums weighted by a softmax of scores: inputs are, as of :func:`.attention.attention`, what is summed and what is the
     summing vertex's own, with ``"gat"`` s and t behind it; the parameter of ``"gatv2"`` is a."""
 
@@ -184,17 +184,17 @@ class Attention(Reduction):
     def extra(self, out: Tensor) -> tuple[int, torch.dtype]:
         return self.scores.heads, compute_type(out.dtype)
 
-    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> Pass:
+    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> HostPass:
         number = _numbers(self.scores.heads, out)
         table, kept = (_bytes(inputs[0]) + number, number) if self.is_gat else (_bytes(inputs[0]), 0)
         made = _bytes(out) + _computed(out) + number
-        return Pass(False, self._read, self._tables, self._own, self._attended, (), table, kept, made)
+        return HostPass(False, self._read, self._tables, self._own, self._attended, (), table, kept, made)
 
-    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[Pass]:
+    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[HostPass]:
         number, wide = _numbers(self.scores.heads, out), _computed(out)
         kept = (4 if self.is_gat else 2) * number  # logarithms, deltas, t and its gradient
         read, table = (*self._own, "grad", "out", "extra"), _bytes(inputs[0]) + (number if self.is_gat else 0)
-        by_target = Pass(
+        by_target = HostPass(
             False,
             self._read,
             self._tables,
@@ -207,7 +207,7 @@ class Attention(Reduction):
         )
         fills, needs, gives = (("grad",), (0, 1), (0, 1, 2)) if self.is_gat else (("grad", 1), (0,), (0,))
         table = _bytes(out) + (0 if self.is_gat else _bytes(inputs[1])) + 3 * number
-        by_source = Pass(True, fills, self._gradients, needs, self._by_source, gives, table, kept, 6 * wide + 4 * number)
+        by_source = HostPass(True, fills, self._gradients, needs, self._by_source, gives, table, kept, 6 * wide + 4 * number)
         return [by_target, by_source]
 
     @property
@@ -218,28 +218,28 @@ class Attention(Reduction):
     def _own(self) -> tuple[Name, ...]:
         return () if self.is_gat else (1,)
 
-    def _tables(self, b: Block) -> list[Tensor]:
+    def _tables(self, b: RowBlock) -> list[Tensor]:
         if self.is_gat:  # t is narrow, and is kept: rows need not come again for it
             b.keep("t", b[2].to(compute_type(b[0].dtype)))
             return [b[0], b[1].to(compute_type(b[0].dtype))]
         return [b[0]]
 
-    def _given(self, b: Block) -> dict[str, Tensor]:
+    def _given(self, b: RowBlock) -> dict[str, Tensor]:
         if self.is_gat:
             return {"number": b.of(b.kept["t"])}
         return {"row": b[1].contiguous(), **self._vector(b, b[1])}
 
-    def _vector(self, b: Block, rows: Tensor) -> dict[str, Tensor]:
+    def _vector(self, b: RowBlock, rows: Tensor) -> dict[str, Tensor]:
         """The parameter of ``"gatv2"``, in the type that is computed in."""
         return {"vector": b.parameters[0].to(compute_type(rows.dtype))} if self.scores.kind == "gatv2" else {}
 
-    def _attended(self, b: Block) -> dict[Name, Tensor]:
+    def _attended(self, b: RowBlock) -> dict[Name, Tensor]:
         entries = b.entries(self.p)
         rows, numbers = b.tables[0], b.tables[1] if self.is_gat else None
         found = attend(self.scores, "forward", entries, rows, numbers, self.width, first_row=b.first, **self._given(b))
         return {"out": found.out.to(rows.own.dtype), "extra": found.number}
 
-    def _by_target(self, b: Block) -> dict[Name, Tensor]:
+    def _by_target(self, b: RowBlock) -> dict[Name, Tensor]:
         kind, heads = compute_type(b["out"].dtype), self.scores.heads
         grad = b["grad"].contiguous()
         delta = (grad.to(kind) * b["out"]).view(len(grad), heads, self.width // heads).sum(2)
@@ -256,12 +256,12 @@ class Attention(Reduction):
         summed: dict[Name, Tensor] = {} if found.second is None else {"parameter": found.second.sum(0)}
         return {1: found.out, **summed}
 
-    def _gradients(self, b: Block) -> list[Tensor]:
+    def _gradients(self, b: RowBlock) -> list[Tensor]:
         first = b.of(b.kept["t"]) if self.is_gat else torch.zeros_like(b.of(b.kept["delta"]))
         numbers = torch.cat([first, b.of(b.kept["logarithm"]), b.of(b.kept["delta"])], 1)
         return [b["grad"] if self.is_gat else torch.cat([b["grad"], b[1]], 1), numbers]
 
-    def _by_source(self, b: Block) -> dict[Name, Tensor]:
+    def _by_source(self, b: RowBlock) -> dict[Name, Tensor]:
         entries = b.entries(self.p.transposed)
         own = {"row": b[0].contiguous()}
         if self.is_gat:
@@ -280,11 +280,11 @@ class Attention(Reduction):
 class Same(Reduction):
     """The rows themselves: the end of a computation, whose functions of rows nothing else would ask for."""
 
-    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> Pass:
-        return Pass(False, (), lambda b: [], (0,), lambda b: {"out": b[0]}, made=_bytes(out))
+    def forward(self, inputs: Sequence[Tensor], out: Tensor) -> HostPass:
+        return HostPass(False, (), lambda b: [], (0,), lambda b: {"out": b[0]}, made=_bytes(out))
 
-    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[Pass]:
-        return [Pass(True, (), lambda b: [], ("grad",), lambda b: {0: b["grad"]}, (0,), made=_bytes(out))]
+    def backward(self, inputs: Sequence[Tensor], out: Tensor) -> list[HostPass]:
+        return [HostPass(True, (), lambda b: [], ("grad",), lambda b: {0: b["grad"]}, (0,), made=_bytes(out))]
 
 
 def _bytes(rows: Tensor) -> int:

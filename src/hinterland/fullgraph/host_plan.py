@@ -17,11 +17,11 @@ from torch import Tensor
 
 from ..machine import cache
 from ..runtime.errors import OutOfMemory
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.thresholds import HOST_BLOCK_BYTES, HOST_BLOCK_SHARE
 from ..runtime.units import format_bytes
-from .host_nodes import Given, Node, Reduced, RowWise, parameters_of, row_wise, stored
-from .host_passes import Name, Pass
+from .host_nodes import InputRows, Node, Reduced, RowWise, parameters_of, row_wise, stored
+from .host_passes import HostPass, Name
 from .partitioned import PartitionedGraph
 
 Key = tuple[Node, str]  # rows between passes: a node's "out", "extra" or "grad"
@@ -31,11 +31,11 @@ _LEAST = 64  # rows of a block
 _OWN = 1e12  # bytes a second of its own memory that a GPU goes through, about
 _QUEUED = 3e-4  # seconds in which the host queues a block's work (docs/notes/fullgraph-on-h200.md)
 _LINK = 55e9  # bytes a second each way, where the machine has not been probed (PCIe 5.0 x16)
-_PIECES = 2 / 128  # pieces of long rows for an entry, at most: rows.py, attend.py
+_PIECES = 2 / 128  # pieces of long rows for an entry, at most: aggregate_launch.py, attend.py
 
 
 @dataclass(frozen=True, eq=False)
-class Visit:
+class PassVisit:
     """A pass of a stage over all rows of a part, and which rows it reads and writes.
 
     Attributes:
@@ -46,7 +46,7 @@ class Visit:
     """
 
     stage: Reduced
-    run: Pass
+    run: HostPass
     fills: tuple[Key, ...]
     steps: tuple[Key, ...]
     writes: tuple[Key, ...]
@@ -70,7 +70,7 @@ class Visit:
 
 
 @dataclass(frozen=True)
-class Place:
+class GpuShare:
     """How many of the rows between passes lie on the GPU, the first ones: until nothing needs them (``kept``), and until no
     more sums are made of them (``ahead``, at least as many). Gradients find those from ``kept`` on in host memory."""
 
@@ -79,7 +79,7 @@ class Place:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class HostPlan(Shown):
+class HostPlan(Repr):
     """Where rows lie, and what that costs a step of the part that has most to do.
 
     Attributes:
@@ -94,7 +94,7 @@ class HostPlan(Shown):
 
     block: int
     columns: tuple[int, ...]
-    places: dict[tuple[int, str], Place]
+    places: dict[tuple[int, str], GpuShare]
     budget: float
     graph: int
     peak: int
@@ -132,7 +132,7 @@ def stages_of(node: Reduced) -> list[Reduced]:
     return list(found)
 
 
-def visits_of(stages: Sequence[Reduced], with_gradient: bool) -> list[Visit]:
+def visits_of(stages: Sequence[Reduced], with_gradient: bool) -> list[PassVisit]:
     """All passes, in their order."""
     samples = {stage: [one.sample for one in stage.inputs] for stage in stages}
     found = [_visit(stage, stage.reduction.forward(samples[stage], stage.sample), with_gradient) for stage in stages]
@@ -143,9 +143,9 @@ def visits_of(stages: Sequence[Reduced], with_gradient: bool) -> list[Visit]:
     return found
 
 
-def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
+def _visit(stage: Reduced, run: HostPass, with_gradient: bool) -> PassVisit:
     computed = [stage.inputs[j] for j in run.gives if stage.inputs[j].needs]
-    through = [one for one in computed if not isinstance(one, Given | Reduced)]
+    through = [one for one in computed if not isinstance(one, InputRows | Reduced)]
     grads: list[Key] = [(one, "grad") for one in stored(computed) if one.needs]
     results = grads
     if not run.gives and "grad" not in run.needs:
@@ -160,7 +160,7 @@ def _visit(stage: Reduced, run: Pass, with_gradient: bool) -> Visit:
         held = sum(one.taken for one in stepped)
         stepping = max(stepping + _passing(stepped), min(3 * held, held + 3 * max((one.taken for one in stepped), default=0)))
     owned = tuple(one for one in parameters_of(through) if one.requires_grad)
-    return Visit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), (filling, stepping), owned)
+    return PassVisit(stage, run, _keys(stage, run.fills), tuple(steps), tuple(results), (filling, stepping), owned)
 
 
 def _passing(functions: Iterable[RowWise]) -> int:
@@ -204,7 +204,7 @@ class Planner:
     """
 
     def __init__(
-        self, p: PartitionedGraph, visits: Sequence[Visit], numbers: dict[Node, int], always: set[Key], fixed: set[Key]
+        self, p: PartitionedGraph, visits: Sequence[PassVisit], numbers: dict[Node, int], always: set[Key], fixed: set[Key]
     ) -> None:
         self.visits, self.numbers, self.always, self.fixed = visits, numbers, always, fixed
         turns = p.directed and any(one.run.turned and one.run.fills for one in visits)
@@ -235,7 +235,7 @@ class Planner:
 
     def _plans(self, budget: float, room: float) -> Iterator[tuple[HostPlan, float]]:
         """Plans with blocks of each length for which there is room, and how long the host and the GPU take, about."""
-        alone = {key: Place(self.rows, self.rows) for key in self.always}
+        alone = {key: GpuShare(self.rows, self.rows) for key in self.always}
         for block in self._lengths(room):
             columns, usage = self._divided(block, room)
             if max(usage) > room:
@@ -247,7 +247,7 @@ class Planner:
 
     def _divided(self, block: int, room: float) -> tuple[dict[Reduced, int], list[float]]:
         """Into how many ranges of columns each stage is divided so that it fits, if it can, and the bytes of each half then."""
-        columns, alone = {visit.stage: 1 for visit in self.visits}, {key: Place(self.rows, self.rows) for key in self.always}
+        columns, alone = {visit.stage: 1 for visit in self.visits}, {key: GpuShare(self.rows, self.rows) for key in self.always}
         for i, visit in enumerate(self.visits):
             while visit.run.splits and columns[visit.stage] < visit.stage.sample.shape[1]:
                 if max(self._halves(i, columns, block, alone)) <= room:
@@ -289,11 +289,11 @@ class Planner:
             found[key] = (min(first, 2 * sums - 1), 2 * len(self.visits) - 1, ahead)
         return found
 
-    def _usage(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place]) -> list[float]:
+    def _usage(self, columns: dict[Reduced, int], block: int, places: dict[Key, GpuShare]) -> list[float]:
         """Bytes in each half."""
         return [used for i in range(len(self.visits)) for used in self._halves(i, columns, block, places)]
 
-    def _halves(self, i: int, columns: dict[Reduced, int], block: int, places: dict[Key, Place]) -> list[float]:
+    def _halves(self, i: int, columns: dict[Reduced, int], block: int, places: dict[Key, GpuShare]) -> list[float]:
         """Bytes in the two halves of the i-th pass."""
         lives, held = self.lives(columns), self._held(self.visits[i], columns[self.visits[i].stage], block)
         for key, place in places.items():
@@ -301,14 +301,14 @@ class Planner:
                 held = [used + self._there(key, lives[key], place, half) for half, used in enumerate(held, 2 * i)]
         return held
 
-    def _there(self, key: Key, life: Life, place: Place, half: int) -> int:
+    def _there(self, key: Key, life: Life, place: GpuShare, half: int) -> int:
         """Bytes that rows between passes take of the GPU in a half."""
         first, last, ahead = life
         if not first <= half <= last:
             return 0
         return self.sizes[key] * (max(place.ahead, place.kept) if half <= ahead else place.kept)
 
-    def _placed(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place], room: float) -> dict[Key, Place]:
+    def _placed(self, columns: dict[Reduced, int], block: int, places: dict[Key, GpuShare], room: float) -> dict[Key, GpuShare]:
         """As many rows on the GPU as there is room for; those first that cross most often for as long as they are there."""
         lives, found, crossings = self.lives(columns), dict(places), self._crossings(columns)
         slack = [room - used for used in self._usage(columns, block, places)]
@@ -322,11 +322,11 @@ class Planner:
                 wanted.append((ups / (ahead - first + 1), key, False))
         for _, key, for_long in sorted(wanted, key=lambda one: -one[0]):
             first, last, ahead = life = lives[key]
-            before = found.get(key, Place())
+            before = found.get(key, GpuShare())
             for half in range(first, last + 1):
                 slack[half] += self._there(key, life, before, half)
             rows = self._fitting(min(slack[first : (last if for_long else ahead) + 1]), self.sizes[key], block)
-            found[key] = Place(rows, max(rows, before.ahead)) if for_long else Place(before.kept, max(rows, before.kept))
+            found[key] = GpuShare(rows, max(rows, before.ahead)) if for_long else GpuShare(before.kept, max(rows, before.kept))
             for half in range(first, last + 1):
                 slack[half] -= self._there(key, life, found[key], half)
         return found
@@ -345,13 +345,13 @@ class Planner:
                 found[key, visit.is_gradient] += columns[visit.stage]
         return found
 
-    def _held(self, visit: Visit, columns: int, block: int) -> list[float]:
+    def _held(self, visit: PassVisit, columns: int, block: int) -> list[float]:
         """What each half of a pass holds beside rows between passes."""
         table = -(-visit.run.table // columns)
         lasting = (self.rows + self.halo) * table + self.rows * visit.run.kept
         return [lasting + used for used in self._scratch(visit, block)]
 
-    def _scratch(self, visit: Visit, block: int) -> tuple[int, float]:
+    def _scratch(self, visit: PassVisit, block: int) -> tuple[int, float]:
         """What a block takes in each half."""
         fill, step = visit.of_row
         return block * fill, block * step + self._most_entries(block) * _PIECES * visit.run.made * bool(visit.fills)
@@ -375,13 +375,13 @@ class Planner:
             found.append(2 * found[-1])
         return [min(block, max(self.rows, 1)) for block in found]
 
-    def _costs(self, columns: dict[Reduced, int], block: int, places: dict[Key, Place], budget: float) -> HostPlan:
+    def _costs(self, columns: dict[Reduced, int], block: int, places: dict[Key, GpuShare], budget: float) -> HostPlan:
         """What crosses, by pass."""
         up = down = 0
         seconds, rate, seen = 0.0, _link(), set(self.always)
 
         def away(keys: Iterable[Key], is_gradient: bool) -> int:
-            held = {key: places.get(key, Place()) for key in keys}
+            held = {key: places.get(key, GpuShare()) for key in keys}
             return sum(
                 (self.rows - (one.kept if is_gradient else max(one.kept, one.ahead))) * _size(key) for key, one in held.items()
             )
@@ -394,7 +394,7 @@ class Planner:
             seen.update(visit.writes)
             up, down = up + fills + steps, down + writes
             seconds += (fills + max(steps, writes)) / rate
-        host = sum((self.rows - places.get(key, Place()).kept) * _size(key) for key in self.lives(columns))
+        host = sum((self.rows - places.get(key, GpuShare()).kept) * _size(key) for key in self.lives(columns))
         peak = int(max(self._usage(columns, block, places))) + self.graph
         numbered = {(self.numbers[node], name): place for (node, name), place in places.items()}
         each = tuple(columns.get(node, 1) for node in self.numbers if isinstance(node, Reduced))

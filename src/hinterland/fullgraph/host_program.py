@@ -13,13 +13,13 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from ..runtime.errors import ConfigError
-from .host_nodes import Given, Node, Reduced, Values, parameters_of, row_wise, stored
-from .host_passes import Block, Name, Same
-from .host_plan import HostPlan, Key, Place, Planner, Visit, key_form, stages_of, visits_of
-from .host_stream import HostArray, HostRoom, Lane, Store
+from .aggregate_launch import PartRows, dense
+from .host_nodes import InputRows, Node, Reduced, Values, parameters_of, row_wise, stored
+from .host_passes import Name, RowBlock, Same
+from .host_plan import GpuShare, HostPlan, Key, PassVisit, Planner, key_form, stages_of, visits_of
+from .host_stream import HostArray, HostRoom, Lane, RowStore
 from .partitioned import PartitionedGraph
 from .plan import room_of
-from .rows import Rows, dense
 
 
 def computed(p: PartitionedGraph, node: Node, on_host: bool) -> list[Tensor]:
@@ -67,7 +67,9 @@ class _Program:
             node = Reduced(node.sample, (node,), (), Same(self.p))
         self.result, self.on_host = node, on_host
         self.stages = stages_of(node)
-        self.sources = [one for one in stored(one for stage in self.stages for one in stage.inputs) if isinstance(one, Given)]
+        self.sources = [
+            one for one in stored(one for stage in self.stages for one in stage.inputs) if isinstance(one, InputRows)
+        ]
         self.given = [tensor for one in self.sources for tensor in one.tensors]
         inputs = [one for stage in self.stages for one in stage.inputs]
         owned = [*parameters_of(inputs), *(tensor for one in self.stages for tensor in one.parameters)]
@@ -78,7 +80,7 @@ class _Program:
         self.plan = self.p.world.agreed(self._planned)
         self.lanes: list[Lane] = self.p.kept("lanes", lambda: [Lane(on) for on in self.p.world.devices])
         self.room: HostRoom = self.p.kept("host room", HostRoom)
-        self.stores: dict[Key, list[Store]] = {(one, "out"): list(map(Store.of, one.tensors)) for one in self.sources}
+        self.stores: dict[Key, list[RowStore]] = {(one, "out"): list(map(RowStore.of, one.tensors)) for one in self.sources}
         self.kept: dict[Reduced, list[dict[str, Tensor]]] = {one: [{} for _ in self.p.parts] for one in self.stages}
         self.here: dict[tuple[int, int], Tensor] = {}  # copies of parameters by part, each of which has a stream of its own
         self.sums: dict[tuple[int, int], Tensor] = {}  # of parameters' gradients
@@ -136,8 +138,8 @@ class _Program:
         self._check()
         self.was_given = True
         if results:
-            self.stores[self.result, "out"] = [Store.of(one.detach()) for one in results]
-        self.stores[self.result, "grad"] = list(map(Store.of, dense(grads)))
+            self.stores[self.result, "out"] = [RowStore.of(one.detach()) for one in results]
+        self.stores[self.result, "grad"] = list(map(RowStore.of, dense(grads)))
         made: list[Tensor] = []
         with self._around(made):
             self._through(gradients=True)
@@ -205,8 +207,8 @@ class _Program:
 
     def _allocate(self, key: Key) -> None:
         """Rows between passes. Such as are asked for in host memory are new there, others come from what other steps left."""
-        (width, dtype), place, held = key_form(key), self.plan.places.get((self.numbers[key[0]], key[1]), Place()), []
-        is_given = isinstance(key[0], Given) or key == (self.result, "out")
+        (width, dtype), place, held = key_form(key), self.plan.places.get((self.numbers[key[0]], key[1]), GpuShare()), []
+        is_given = isinstance(key[0], InputRows) or key == (self.result, "out")
         for i, (part, on) in enumerate(zip(self.p.parts, self.p.world.devices, strict=True)):
             kept, ahead = (min(rows, part.rows) for rows in (place.kept, place.ahead))
             with self.p.world.on(i):
@@ -215,13 +217,13 @@ class _Program:
             host = None
             if not place.kept or kept < part.rows:
                 host = (HostArray if is_given else self.room.lease)(part.rows - kept, width, dtype, on)
-            held.append(Store(width, dtype, on_gpu, also, host))
+            held.append(RowStore(width, dtype, on_gpu, also, host))
         self.stores[key] = held
 
     def _release(self, half: int) -> None:
         """Lets go of rows that nothing reads from here on."""
         for key, (_, last, ahead) in self.lives.items():
-            if key not in self.stores or isinstance(key[0], Given) or key == (self.result, "out"):
+            if key not in self.stores or isinstance(key[0], InputRows) or key == (self.result, "out"):
                 continue
             if half == ahead:
                 for store in self.stores[key]:
@@ -250,14 +252,14 @@ class _Program:
         return Values(dict(leaves), partial(self._parameter, i), begin)
 
     def _block(
-        self, visit: Visit, i: int, rows: slice, found: dict[Key, Tensor], names: Sequence[Name], values: Values
-    ) -> Block:
+        self, visit: PassVisit, i: int, rows: slice, found: dict[Key, Tensor], names: Sequence[Name], values: Values
+    ) -> RowBlock:
         stage = visit.stage
         held = {name: values.of(stage.inputs[name]).detach() if isinstance(name, int) else found[stage, name] for name in names}
         given = [self._parameter(i, one).detach() for one in stage.parameters]
-        return Block(i, rows.start, rows.stop, self.p.parts[i].rows, held, self.kept[stage][i], given)
+        return RowBlock(i, rows.start, rows.stop, self.p.parts[i].rows, held, self.kept[stage][i], given)
 
-    def _filled(self, visit: Visit, ranges: Sequence[Sequence[slice]], columns: slice | None) -> list[list[Rows]]:
+    def _filled(self, visit: PassVisit, ranges: Sequence[Sequence[slice]], columns: slice | None) -> list[list[PartRows]]:
         """The tables of each part, with what others have of them."""
         run = visit.run
         if not run.fills:
@@ -277,12 +279,12 @@ class _Program:
                 tables.append(held)
         graph = self.p.transposed if run.turned else self.p
         if graph.world.parts == 1:
-            return [[Rows(one) for one in held] for held in tables]
+            return [[PartRows(one) for one in held] for held in tables]
         halos = [graph.fetch(of) for of in zip(*tables, strict=True)]
-        return [[Rows(one, halos[k][i]) for k, one in enumerate(held)] for i, held in enumerate(tables)]
+        return [[PartRows(one, halos[k][i]) for k, one in enumerate(held)] for i, held in enumerate(tables)]
 
     def _stepped(
-        self, visit: Visit, i: int, ranges: Sequence[slice], tables: list[Rows], columns: slice | None, fresh: set[Key]
+        self, visit: PassVisit, i: int, ranges: Sequence[slice], tables: list[PartRows], columns: slice | None, fresh: set[Key]
     ) -> None:
         keys = [key for key in visit.steps if key not in fresh]
         for rows, found in self._blocks(i, ranges, keys):
@@ -297,7 +299,7 @@ class _Program:
                         self.stores[visit.stage, str(name)][i].write(self.lanes[i], rows, one, columns)
 
     def _pulled(
-        self, visit: Visit, i: int, rows: slice, found: dict[Key, Tensor], tables: list[Rows], columns: slice | None
+        self, visit: PassVisit, i: int, rows: slice, found: dict[Key, Tensor], tables: list[PartRows], columns: slice | None
     ) -> None:
         """A block's gradients, from those of the reduction's inputs through the functions that these come from."""
         run, stage = visit.run, visit.stage
@@ -305,7 +307,7 @@ class _Program:
         leaves = {node: one.detach().requires_grad_(node.needs) for node, one in _leaves(found).items()}
         values = self._values(i, rows, leaves)
         with torch.enable_grad():
-            outputs = {j: values.of(stage.inputs[j]) for j in wanted if not isinstance(stage.inputs[j], Given | Reduced)}
+            outputs = {j: values.of(stage.inputs[j]) for j in wanted if not isinstance(stage.inputs[j], InputRows | Reduced)}
         with torch.no_grad():
             block = self._block(visit, i, rows, found, run.needs, values)
             block.tables = tables

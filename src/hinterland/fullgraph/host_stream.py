@@ -34,7 +34,7 @@ class Lane:
         self._down.wait_stream(current)
         self._leaving.clear()
 
-    def blocks(self, ranges: Sequence[slice], stores: Sequence[Store]) -> Iterator[tuple[slice, list[Tensor]]]:
+    def blocks(self, ranges: Sequence[slice], stores: Sequence[RowStore]) -> Iterator[tuple[slice, list[Tensor]]]:
         """The rows of ``stores``, block by block, on the device; they hold until the next block is asked for."""
         away = [i for i, one in enumerate(stores) if one.is_away(self.device)]
         if self._up is None or not away or not ranges:
@@ -116,12 +116,12 @@ class HostArray:
 
     def __init__(self, rows: int, width: int, dtype: torch.dtype, device: torch.device) -> None:
         self.key = (rows, width, dtype, device)
-        table = UnifiedTensor.empty((rows, width), dtype, "registered" if device.type == "cuda" else "heap")
+        table = UnifiedTensor.empty((rows, width), dtype, "pinned" if device.type == "cuda" else "pageable")
         self.rows: Tensor = table.to(torch.device("cpu"))
         self.seen: Tensor = table.to(device)
 
 
-class Store:
+class RowStore:
     """A part's rows between passes: the first ``kept`` on the GPU, the others in host memory, the first of which,
     ``ahead``, are on the GPU as well until :meth:`drop_ahead`."""
 
@@ -134,7 +134,7 @@ class Store:
         self._next = self._first + (0 if ahead is None else len(ahead))
 
     @classmethod
-    def of(cls, rows: Tensor) -> Store:
+    def of(cls, rows: Tensor) -> RowStore:
         """Of rows that are there, wherever they are."""
         return cls(rows.shape[1], rows.dtype, rows, None, None)
 

@@ -39,7 +39,7 @@ def launch(fn: Callable[..., Any], *args: Any, gpus: int | None = None, cpus: in
 
     Args:
         fn: a function of a module, which the processes import: with ``if __name__ == "__main__":`` around the call of launch.
-        args: what can be pickled. CPU tensors and registered tables are shared, not copied.
+        args: what can be pickled. CPU tensors and pinned tables are shared, not copied.
         gpus: how many; without ``cpus`` by default all that there are.
         cpus: instead of GPUs, so many processes on the CPU.
 
@@ -83,7 +83,7 @@ class _Report(NamedTuple):
 def _count(gpus: int | None, cpus: int | None) -> tuple[int, bool]:
     """How many processes, and whether each has a GPU."""
     if gpus is not None and cpus is not None:
-        raise ConfigError(f"gpus={arguments.shown(gpus)} and cpus={arguments.shown(cpus)}: processes have one or the other")
+        raise ConfigError(f"gpus={arguments.repr_of(gpus)} and cpus={arguments.repr_of(cpus)}: processes have one or the other")
     if cpus is not None:
         return arguments.at_least_one("cpus", cpus, "starts nothing; use 1 or more"), False
     there = len(devices.gpus())

@@ -20,16 +20,16 @@ from ..memory.copies import moved
 from ..runtime import arguments, devices
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..table import UnifiedTensor
 from .split import Split
 
 _PARAMS = struct("fullgraph::PartParams")
-_PIECE = 1 << 16  # neighbours of a hub that a thread takes at once, as native/graph/rows.hpp has it
+_PIECE = 1 << 16  # neighbours of a hub that a thread takes at once, as native/graph/row_loops.hpp has it
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Part(Shown):
+class Part(Repr):
     """The share of one part: n rows that it owns, and H partial rows, one for each hub of the whole graph.
 
     Attributes:
@@ -160,7 +160,7 @@ def translated(part: Part, bounds: Sequence[int], kind: str) -> torch.Tensor:
 
     Args:
         kind: ``"whole"``: a remote row is, behind the own ones, the row of its number among all. ``"direct"``: every row is its
-            owner's number above the row's number there (``OwnersRows`` in fullgraph/rows.hpp).
+            owner's number above the row's number there (``OwnersRows`` in fullgraph/part_rows.hpp).
     """
     parts, device = len(bounds) - 1, part.halo.device
     own = torch.arange(part.rows, device=device)
@@ -174,8 +174,8 @@ def translated(part: Part, bounds: Sequence[int], kind: str) -> torch.Tensor:
 
 
 def owned_places(rows: Sequence[tuple[int, torch.Tensor]], most: int, parts: int) -> torch.Tensor:
-    """Owners' numbers and their rows' as places, as OwnersRows reads them (fullgraph/rows.hpp); int32 where that has room for
-    ``most`` rows of ``parts`` owners, else int64."""
+    """Owners' numbers and their rows' as places, as OwnersRows reads them (fullgraph/part_rows.hpp); int32 where that has room
+    for ``most`` rows of ``parts`` owners, else int64."""
     bits, wide = _core.ROW_BITS
     is_short = most < 1 << bits and parts <= 1 << 32 - bits
     places = torch.cat([numbers | owner << (bits if is_short else wide) for owner, numbers in rows])
@@ -224,8 +224,8 @@ def _fill(
     """The halo, of ``remote`` rows, the places and the weights of lists that were surveyed, whose entries ``to`` counts."""
     entries = int(to[-1])
     halo = torch.empty(remote, dtype=torch.int64)
-    places = UnifiedTensor.empty(entries, arrays.index_dtype(rows + remote), "heap").cpu()
-    carried = None if weights is None else UnifiedTensor.empty(entries, weights.dtype, "heap").cpu()
+    places = UnifiedTensor.empty(entries, arrays.index_dtype(rows + remote), "pageable").cpu()
+    carried = None if weights is None else UnifiedTensor.empty(entries, weights.dtype, "pageable").cpu()
     params.to, params.halo, params.places, params.place_bytes = address(to), address(halo), address(places), places.itemsize
     if weights is not None:
         params.weights, params.to_weights, params.weight_bytes = address(weights), address(carried), weights.itemsize

@@ -21,13 +21,13 @@ from ..memory.copies import copy
 from ..runtime import arguments, devices
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.thresholds import CALLS_COMPARED
 from ..runtime.units import parse_bytes
 from ..table import UnifiedTensor, as_table
+from .aggregate_launch import RowEntries
 from .part import build_part, owned_places, served, translated
 from .processes import Processes
-from .rows import Entries
 from .split import Balance, Split, imbalance, over_mean, split, turned
 from .world import Halos, Together, World
 
@@ -44,7 +44,7 @@ class Later(ABC):
         """The rows of each of this process's parts, on its device."""
 
 
-class PartitionedGraph(Shown):
+class PartitionedGraph(Repr):
     """A graph whose vertices, with their neighbours and their rows, are divided among several parts.
 
     Made by :meth:`from_graph`. Where a process has one part, its rows are one tensor; where it has several, a list with one for
@@ -330,7 +330,7 @@ class PartitionedGraph(Shown):
         """Everything that :meth:`kept` has."""
         return list(self._kept.values())
 
-    def entries(self, kind: str | int, weights: torch.dtype | None) -> list[Entries]:
+    def entries(self, kind: str | int, weights: torch.dtype | None) -> list[RowEntries]:
         """The entries of this process's parts.
 
         Args:
@@ -340,7 +340,7 @@ class PartitionedGraph(Shown):
             weights: with the graph's weights, in this type; None: without.
         """
 
-        def made() -> list[Entries]:
+        def made() -> list[RowEntries]:
             found = []
             for i in range(len(self.parts)):
                 with self.world.on(i):
@@ -349,17 +349,17 @@ class PartitionedGraph(Shown):
 
         return self.kept(("entries", kind, weights), made)
 
-    def _entries(self, i: int, kind: str | int, weights: torch.dtype | None) -> Entries:
+    def _entries(self, i: int, kind: str | int, weights: torch.dtype | None) -> RowEntries:
         part, n = self.parts[i], self.parts[i].rows
         if isinstance(kind, int):
             begins, ends = self.kept((kind, i), lambda: part.entries_of((part.rank + kind) % self.world.parts))
-            return Entries(begins, ends, part.places, self._carried(i, weights))
+            return RowEntries(begins, ends, part.places, self._carried(i, weights))
         begins = part.split[:n] if kind == "remote" else part.offsets[n:-1] if kind == "hubs" else part.offsets[:n]
         ends = part.split[:n] if kind == "local" else part.offsets[n + 1 :] if kind == "hubs" else part.offsets[1 : n + 1]
         places = part.places
         if kind in ("whole", "direct"):
             places = self.kept((kind, i), lambda: translated(part, self.bounds, kind))
-        return Entries(begins, ends, places, self._carried(i, weights))
+        return RowEntries(begins, ends, places, self._carried(i, weights))
 
     def _carried(self, i: int, weights: torch.dtype | None) -> Tensor | None:
         """The weights of a part's entries in a type, or None."""
@@ -397,7 +397,7 @@ class PartitionedGraph(Shown):
 
 def _in_host(rows: Tensor, device: torch.device) -> Tensor:
     """A copy in host memory, page-locked where a GPU is to read it."""
-    table = UnifiedTensor.empty(rows.shape, rows.dtype, "registered" if device.type == "cuda" else "heap")
+    table = UnifiedTensor.empty(rows.shape, rows.dtype, "pinned" if device.type == "cuda" else "pageable")
     held: Tensor = table.cpu()
     copy(held, rows.contiguous())
     return held

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from ..runtime import devices
 from ..runtime.errors import OutOfMemory
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.thresholds import STRATEGIES_TRIED
 from ..runtime.units import format_bytes
+from .aggregate_launch import compute_type
 from .partitioned import PartitionedGraph
-from .rates import Rates, rates_of
-from .rows import compute_type
+from .rates import ReadRates, rates_of
 from .strategies import COLUMNS, VECTOR
 from .world import SMALL
 
@@ -69,7 +69,7 @@ class Cost:
 
 
 @dataclass(frozen=True, repr=False)
-class Choice(Shown):
+class Choice(Repr):
     """What was chosen for an operation, and why."""
 
     what: str
@@ -115,7 +115,7 @@ class _Seconds:
         step: seconds for a launch of each of the process's parts.
     """
 
-    rates: Rates
+    rates: ReadRates
     row: int
     summed: int
     vertices: int

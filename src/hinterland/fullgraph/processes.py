@@ -20,9 +20,9 @@ from torch import Tensor
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, DeviceError, HinterlandError, RankLost
-from .arena import Block, arena
-from .rows import Rows
-from .take import bring, take
+from .aggregate_launch import PartRows
+from .arena import ArenaBlock, arena
+from .take import fetch_rows, take
 from .world import FEW, Halos, Lists, World
 
 T = TypeVar("T")
@@ -114,11 +114,11 @@ class Processes(World):
         """This rank reads rows where their owners have them."""
         with self._placed(x) as block:
             side = self._side()
-            rows = Rows(block.held, None, block.table, self.mine[0], halos.places[0].dtype == torch.int64)
+            rows = PartRows(block.held, None, block.table, self.mine[0], halos.places[0].dtype == torch.int64)
             arrived = []
             for owner, some, wanted in halos.turns[0]:
                 with nullcontext() if side is None else torch.cuda.stream(side):
-                    bring(rows, wanted, halo[some], block.addresses[owner], halos.sizes[owner], blocks)
+                    fetch_rows(rows, wanted, halo[some], block.addresses[owner], halos.sizes[owner], blocks)
                 arrived.append(None if side is None else side.record_event())
             try:
                 yield [halo]
@@ -135,7 +135,7 @@ class Processes(World):
         this gives."""
         counts, asked = ([len(rows) for rows in of[0]] for of in (halos.served, halos.wanted))
         packed = x[0].new_empty(sum(counts), x[0].shape[1])
-        take(Rows(x[0]), torch.cat(list(halos.served[0])), packed)
+        take(PartRows(x[0]), torch.cat(list(halos.served[0])), packed)
         with self._talking():
             sent = dist.all_to_all_single(_bytes(halo), _bytes(packed), asked, counts, async_op=True)
 
@@ -180,7 +180,7 @@ class Processes(World):
             yield [block.table]
 
     @contextmanager
-    def _placed(self, x: Sequence[Tensor]) -> Iterator[Block]:
+    def _placed(self, x: Sequence[Tensor]) -> Iterator[ArenaBlock]:
         """A with-block in which all ranks may read this one's rows, and this one theirs."""
         if self._most is None:
             self._most = max(self.gathered([len(x[0])]))

@@ -24,7 +24,7 @@ _TOGETHER = 0.85  # of what a peer gives one reader, that it gives when all read
 
 
 @dataclass(frozen=True)
-class Rates:
+class ReadRates:
     """What a part's device reads.
 
     Attributes:
@@ -72,7 +72,7 @@ def cache_room(device: torch.device) -> float:
     return devices.cache_bytes(device) * OF_CACHE
 
 
-H200 = Rates(
+H200 = ReadRates(
     cache=OF_CACHE * 60e6,
     cached=7.2e12,
     memory=3.7e12,
@@ -82,10 +82,12 @@ H200 = Rates(
     wide=325e9,
     step=4e-5,
 )
-_CPU = Rates(cache=0.0, cached=CPU_RATE, memory=CPU_RATE, rows=inf, entries=inf, narrow=CPU_RATE, wide=CPU_RATE, step=CPU_STEP)
+_CPU = ReadRates(
+    cache=0.0, cached=CPU_RATE, memory=CPU_RATE, rows=inf, entries=inf, narrow=CPU_RATE, wide=CPU_RATE, step=CPU_STEP
+)
 
 
-def rates_of(device: torch.device) -> Rates:
+def rates_of(device: torch.device) -> ReadRates:
     """Those of an H200, but for what is known of a GPU, and of its peers by the machine's probe."""
     if device.type != "cuda":
         return _CPU

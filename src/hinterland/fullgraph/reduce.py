@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .aggregate_launch import PartRows, aggregate_rows, compute_type
 from .partitioned import PartitionedGraph
-from .rows import Rows, aggregate_rows, compute_type
-from .strategies import STRATEGIES, Stage, with_all_columns
+from .strategies import STRATEGIES, ReadStage, with_all_columns
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ def _reduced(
     p: PartitionedGraph,
     operation: Operation,
     x: Sequence[Tensor],
-    stages: Iterator[Stage],
+    stages: Iterator[ReadStage],
     out: list[Tensor],
     mine: Sequence[Tensor] | None = None,
-) -> Iterator[list[Stage]]:
+) -> Iterator[list[ReadStage]]:
     """Goes through the stages of a strategy and fills ``out``; gives all stages before it lets go of what they read.
 
     Every stage but the last leaves what it found in the type that is computed in; one of some columns is the last of those.
@@ -131,7 +131,7 @@ def reduced_here(
             with p.world.on(i):
                 to = x[i].new_empty(p.parts[i].rows, x[i].shape[1])
                 of = None if mine is None else mine[i]
-                out.append(aggregate_rows(entries, Rows(x[i]), to, operation.reduce, mine=of))
+                out.append(aggregate_rows(entries, PartRows(x[i]), to, operation.reduce, mine=of))
         if len(p.split.hubs):
             add_hubs(p, operation, x, out, mine)
     return out
@@ -147,7 +147,7 @@ def add_hubs(
     for i, entries in enumerate(p.entries("hubs", kind if operation.weighted else None)):
         with p.world.on(i):
             to = torch.empty(len(p.split.hubs), out[i].shape[1], dtype=kind, device=x[i].device)
-            parts.append(aggregate_rows(entries, Rows(x[i]), to, operation.reduce, mine=theirs[i]))
+            parts.append(aggregate_rows(entries, PartRows(x[i]), to, operation.reduce, mine=theirs[i]))
     for i, total in enumerate(p.world.combined(parts, operation.reduce)):
         which, rows = p.hubs[i]
         with p.world.on(i):
@@ -159,7 +159,7 @@ def add_hubs(
             out[i][rows] = own.to(out[i].dtype)
 
 
-def _counted(p: PartitionedGraph, x: Sequence[Tensor], stages: list[Stage], found: list[Tensor]) -> list[Tensor]:
+def _counted(p: PartitionedGraph, x: Sequence[Tensor], stages: list[ReadStage], found: list[Tensor]) -> list[Tensor]:
     """How many entries reach each maximum, in the type that is computed in."""
     kind = compute_type(x[0].dtype)
     counts: list[Tensor | None] = [None] * len(x)

@@ -19,8 +19,8 @@ from itertools import product
 import torch
 
 from ..runtime.thresholds import SHAPES_TRIED
+from .aggregate_launch import _MOST_PIECES, _WARP, LaunchShape, PartRows, RowEntries, _Form, _form, compute_type, default_shape
 from .rates import LEAST_TILE
-from .rows import _MOST_PIECES, _WARP, Entries, Rows, Shape, _Form, _form, compute_type, default_shape
 
 ORDER = ("tile", "longest", "entries", "threads")  # from coarse to fine, as MGG's ps, dist and wpb
 LONGEST = (32, 64, 128, 256, 512, 1024)  # below, a partial sum is written for few entries; above, tasks are uneven
@@ -33,7 +33,7 @@ _NO_GPU = "loops on the CPU take a row at a time and have no tiles, lanes or blo
 
 
 @dataclass(frozen=True)
-class Gpu:
+class WarpLimits:
     """What bounds the warps of a GPU: its multiprocessors, and the threads and registers of one."""
 
     sms: int
@@ -42,7 +42,7 @@ class Gpu:
 
 
 @dataclass(frozen=True)
-class Work:
+class LaunchWork:
     """What one launch does, as the model sees it.
 
     Attributes:
@@ -59,11 +59,11 @@ class Work:
     longest: int
     pieces: Mapping[int, int]
     issued: Mapping[int, int]
-    default: Shape
-    gpu: Gpu | None
+    default: LaunchShape
+    gpu: WarpLimits | None
 
     @classmethod
-    def of(cls, entries: Entries, rows: Rows, width: int) -> Work:
+    def of(cls, entries: RowEntries, rows: PartRows, width: int) -> LaunchWork:
         """That of entries of ``rows``."""
         lengths = entries.ends - entries.begins
         default = default_shape(entries, rows, width * rows.own.element_size())
@@ -77,17 +77,17 @@ class Work:
 
 
 def _pieces(lengths: torch.Tensor, longest: int) -> torch.Tensor:
-    """How many pieces rows are cut into, as ``Entries`` does it."""
+    """How many pieces rows are cut into, as ``RowEntries`` does it."""
     each = (-(-lengths // _MOST_PIECES)).clamp(min=longest)
     return torch.where(lengths > longest, -(-lengths // each), 0).sum()
 
 
-def _gpu(device: torch.device) -> Gpu | None:
+def _gpu(device: torch.device) -> WarpLimits | None:
     if device.type != "cuda":
         return None
     known = torch.cuda.get_device_properties(device)
     registers = int(getattr(known, "regs_per_multiprocessor", 1 << 16))
-    return Gpu(known.multi_processor_count, known.max_threads_per_multi_processor, registers)
+    return WarpLimits(known.multi_processor_count, known.max_threads_per_multi_processor, registers)
 
 
 @dataclass(frozen=True)
@@ -103,16 +103,16 @@ class Space:
         left_out: sentences about numbers that have one value.
     """
 
-    start: Shape
+    start: LaunchShape
     values: Mapping[str, Sequence[int]]
-    works: Sequence[Sequence[Work]]
+    works: Sequence[Sequence[LaunchWork]]
     width: int
     dtype: torch.dtype
     room: float
     left_out: tuple[str, ...]
 
     @classmethod
-    def of(cls, works: Sequence[Sequence[Work]], width: int, dtype: torch.dtype, free: float) -> Space:
+    def of(cls, works: Sequence[Sequence[LaunchWork]], width: int, dtype: torch.dtype, free: float) -> Space:
         """That of launches on devices of which each has ``free`` bytes."""
         main = max((work for part in works for work in part), key=lambda work: work.entries)
         longest = max(work.longest for part in works for work in part)
@@ -132,7 +132,7 @@ class Space:
             said.append(f"no list has more than {longest} entries, so that none is cut")
         return cls(start, values, works, width, dtype, free / _PARTIALS, tuple(said))
 
-    def allows(self, shape: Shape) -> bool:
+    def allows(self, shape: LaunchShape) -> bool:
         """Whether launches can have it: a task's lanes are in one warp, and partial sums fit."""
         if shape == self.start:
             return True
@@ -141,24 +141,24 @@ class Space:
         held = self._partials(shape)
         return held <= self.room or held <= self._partials(self.start)
 
-    def shapes(self) -> Iterator[Shape]:
+    def shapes(self) -> Iterator[LaunchShape]:
         """All that launches can have."""
         for of in product(*(self.values[name] for name in ORDER)):
             shape = self.start._replace(**dict(zip(ORDER, of, strict=True)))
             if self.allows(shape):
                 yield shape
 
-    def worth(self, shape: Shape) -> bool:
+    def worth(self, shape: LaunchShape) -> bool:
         """Whether a shape is allowed and not predicted poor."""
         return shape == self.start or (self.allows(shape) and self.predicted(shape) <= self.most_predicted)
 
-    def line(self, shape: Shape, name: str) -> list[Shape]:
+    def line(self, shape: LaunchShape, name: str) -> list[LaunchShape]:
         """A shape with each value of one number for which it is worth trying. Where a task's lanes would be more than a warp's,
         there are fewer entries at a time, or a narrower tile: the two share the lanes."""
         found = [self._fitting(shape._replace(**{name: value}), name) for value in self.values[name]]
         return [one for one in found if one is not None and (one == shape or self.worth(one))]
 
-    def _fitting(self, shape: Shape, name: str) -> Shape | None:
+    def _fitting(self, shape: LaunchShape, name: str) -> LaunchShape | None:
         """The shape with the most lanes that are a warp's at most, and that number as it is."""
         other = {"tile": "entries", "entries": "tile"}.get(name)
         fewer = self.values[other][::-1] if other else ()
@@ -172,25 +172,25 @@ class Space:
         """Seconds above which a shape is not tried."""
         return SHAPES_TRIED * min(map(self.predicted, self.shapes()))
 
-    def changes(self, shape: Shape) -> dict[str, int]:
+    def changes(self, shape: LaunchShape) -> dict[str, int]:
         """In what it is not the default, which each launch has of its own."""
         return {name: value for name, value in shape._asdict().items() if value != getattr(self.start, name)}
 
-    def predicted(self, shape: Shape) -> float:
+    def predicted(self, shape: LaunchShape) -> float:
         """Seconds of the part that has most to do; 0 on a CPU, which has no model."""
         changed = self.changes(shape)
         return max(sum(self._seconds(work, work.default._replace(**changed)) for work in part) for part in self.works)
 
-    def _form(self, shape: Shape) -> _Form:
+    def _form(self, shape: LaunchShape) -> _Form:
         size = self.dtype.itemsize
         return _form(self.width, size, self.width * size & 15, shape.tile)
 
-    def _partials(self, shape: Shape) -> int:
+    def _partials(self, shape: LaunchShape) -> int:
         """Bytes of partial sums and of what says where pieces lie, of the launch that has most."""
         changed, row = self.changes(shape), compute_type(self.dtype).itemsize * self.width + 64
         return max(work.pieces[work.default._replace(**changed).longest] for part in self.works for work in part) * row
 
-    def _seconds(self, work: Work, shape: Shape) -> float:
+    def _seconds(self, work: LaunchWork, shape: LaunchShape) -> float:
         if work.gpu is None:
             return 0.0
         form, size = self._form(shape), self.dtype.itemsize
@@ -205,7 +205,7 @@ class Space:
         path = min(shape.longest, work.longest) / (at_once * ahead) * _LATENCY
         return max((read + between + work.rows * self.width * size) / min(_OWN, under_way / _LATENCY), path)
 
-    def _warps(self, gpu: Gpu, form: _Form, ahead: int, threads: int) -> int:
+    def _warps(self, gpu: WarpLimits, form: _Form, ahead: int, threads: int) -> int:
         """Of a multiprocessor, by a thread's registers: some, its sums', and half of what is under way (so ptxas has it)."""
         sums = form.wide * form.chunks * compute_type(self.dtype).itemsize // 4
         of_warp = (28 + sums + ahead * form.chunks * form.wide * self.dtype.itemsize // 8) * _WARP

@@ -16,7 +16,7 @@ from ..graph import arrays
 from ..graph.graph import Graph, require_graph
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.thresholds import LONG_CHUNK
 
 BALANCES = ("auto", "contiguous", "dealt")
@@ -25,7 +25,7 @@ _HUBS_PER_SHARE = 20  # a hub's list is more than this fraction of a part's edge
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Split(Shown):
+class Split(Repr):
     """Which part owns which rows.
 
     Attributes:
@@ -62,11 +62,11 @@ class Split(Shown):
         known = graph.numbering
         if known is None:
             return self.order, self.numbers
-        if self.order is known.outer:
+        if self.order is known.original_ids:
             return None, None
         if self.order is None or self.numbers is None:
-            return known.inner, known.outer
-        return known.inner[self.order], self.numbers[known.outer]
+            return known.internal_ids, known.original_ids
+        return known.internal_ids[self.order], self.numbers[known.original_ids]
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ def split(graph: Graph, parts: int, balance: str = "auto", *, hubs: bool = True)
     if balance != "dealt":
         found = _contiguous(edges, own, parts)
         if balance == "contiguous" or _is_even(found, edges):
-            return found if known is None else replace(found, order=known.outer, numbers=known.inner)
+            return found if known is None else replace(found, order=known.original_ids, numbers=known.internal_ids)
     if known is not None:
-        edges, own = graph.to_outer(edges), known.outer[own].sort().values
+        edges, own = graph.to_original(edges), known.original_ids[own].sort().values
         found = _contiguous(edges, own, parts)
         if balance == "auto" and _is_even(found, edges):
             return found

@@ -12,7 +12,7 @@ from ..runtime import devices
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import struct
-from .rows import PLACES, Rows, instance, source_name
+from .aggregate_launch import PLACES, PartRows, instance, source_name
 
 _THREADS = _core.TAKE_THREADS
 _WARP = 32
@@ -28,11 +28,11 @@ KERNELS = KernelFile(
             ("uint32_t", f"OwnersRows<{_core.ROW_BITS[0]}>"),
         )
     ),
-    apart=True,
+    separate_module=True,
 )
 
 
-def bring(rows: Rows, places: Tensor, to: Tensor, address: int, count: int, blocks: int | None = None) -> None:
+def fetch_rows(rows: PartRows, places: Tensor, to: Tensor, address: int, count: int, blocks: int | None = None) -> None:
     """:func:`take` of one owner's rows, which begin at ``address`` and are ``count``: where all are wanted, as one copy, which
     takes no multiprocessor."""
     if to.is_cuda and places.size(0) == count and rows.own.stride(0) == to.shape[1]:
@@ -41,7 +41,7 @@ def bring(rows: Rows, places: Tensor, to: Tensor, address: int, count: int, bloc
         take(rows, places, to, blocks)
 
 
-def take(rows: Rows, places: Tensor, to: Tensor, blocks: int | None = None, begin: int = 0) -> Tensor:
+def take(rows: PartRows, places: Tensor, to: Tensor, blocks: int | None = None, begin: int = 0) -> Tensor:
     """``to[i]``: the row of place i.
 
     Args:

@@ -28,13 +28,13 @@ from ..machine import cache
 from ..runtime import arguments
 from ..runtime.checksums import checksum
 from ..runtime.errors import ConfigError, StorageError
-from ..runtime.shown import Shown, type_name
+from ..runtime.repr import Repr, type_name
 from ..runtime.warned import warn_once
 from .aggregate import REDUCES, aggregate
+from .aggregate_launch import LaunchShape, RowEntries, compute_type, dense
 from .partitioned import PartitionedGraph, identity
 from .plan import choose, repeats, room_of, seconds
-from .rows import Entries, Shape, compute_type, dense
-from .space import ORDER, Space, Work
+from .space import ORDER, LaunchWork, Space
 from .strategies import STRATEGIES
 
 STEPS = 11  # shapes that are timed; the last step is between two of them
@@ -46,14 +46,14 @@ class Trial(NamedTuple):
     """A shape that was tried: what a step of the operation took the slowest process, and what trying it took this one, the
     cutting of lists anew, compiling and all repetitions included; and what the model says of its kernels, 0 on a CPU."""
 
-    shape: Shape
+    shape: LaunchShape
     seconds: float
     spent: float
     predicted: float
 
 
 @dataclass(frozen=True, repr=False)
-class Tuned(Shown):
+class Tuned(Repr):
     """What was found for an operation.
 
     Attributes:
@@ -68,7 +68,7 @@ class Tuned(Shown):
 
     what: str
     strategy: str
-    shape: Shape
+    shape: LaunchShape
     table: tuple[Trial, ...]
     left_out: tuple[str, ...]
     partitioned: float
@@ -109,7 +109,7 @@ class Tuned(Shown):
         return f"; it pays after {_steps(cost / gain)}" if gain > 0 else ""
 
 
-def _named(shape: Shape) -> str:
+def _named(shape: LaunchShape) -> str:
     return ", ".join(f"{name} {value}" for name, value in shape._asdict().items())
 
 
@@ -161,7 +161,7 @@ class _Bench:
     strategy: str
     key: tuple[str, int, torch.dtype]
     run: Callable[[], Any]
-    entries: list[Entries]
+    entries: list[RowEntries]
     space: Space
     repeats: int = 0
 
@@ -190,7 +190,7 @@ class _Bench:
         what = f"{what} of {width} x {type_name(dtype)}"
         return cls(p, what, strategy, (kernel, width, dtype), partial(by, strategy), entries, space)
 
-    def use(self, shape: Shape) -> None:
+    def use(self, shape: LaunchShape) -> None:
         """Has the operation's launches be of a shape."""
         changes = self.space.changes(shape)
         for entries in self.entries:
@@ -209,7 +209,7 @@ class _Bench:
                 entries.tuned = tuned
                 entries.forget_pieces(cuts)
 
-    def tried(self, shape: Shape) -> Trial:
+    def tried(self, shape: LaunchShape) -> Trial:
         self.use(shape)
         begin = time.perf_counter()
         if not self.repeats:
@@ -219,9 +219,9 @@ class _Bench:
 
     def searched(self) -> Tuned:
         """Searches, and keeps on disk what is found."""
-        space, table = self.space, dict[Shape, Trial]()
+        space, table = self.space, dict[LaunchShape, Trial]()
 
-        def cost(shape: Shape) -> float:
+        def cost(shape: LaunchShape) -> float:
             trial, before = self.tried(shape), table.get(shape)
             least = trial.seconds if before is None else min(trial.seconds, before.seconds)
             table[shape] = Trial(shape, least, trial.spent + (before.spent if before is not None else 0), trial.predicted)
@@ -237,7 +237,7 @@ class _Bench:
         self._keep(result)
         return result
 
-    def _tuned(self, shape: Shape, table: tuple[Trial, ...], cached: bool = False) -> Tuned:
+    def _tuned(self, shape: LaunchShape, table: tuple[Trial, ...], cached: bool = False) -> Tuned:
         took = max(self.p.world.gathered([self.p.seconds] * len(self.p.parts)))
         return Tuned(self.what, self.strategy, shape, table, self.space.left_out, took, cached)
 
@@ -253,7 +253,7 @@ class _Bench:
 
     def _keep(self, found: Tuned) -> None:
         table = [[*trial.shape, *trial[1:]] for trial in found.table]
-        about = {"what": found.what, "strategy": found.strategy, "columns": [*Shape._fields, *Trial._fields[1:]]}
+        about = {"what": found.what, "strategy": found.strategy, "columns": [*LaunchShape._fields, *Trial._fields[1:]]}
         try:
             cache.write(self._file, {**about, "version": _VERSION, "shape": list(found.shape), "table": table})
         except (ConfigError, StorageError) as error:
@@ -268,15 +268,15 @@ class _Bench:
 
 def _launches(
     p: PartitionedGraph, x: Sequence[Tensor], strategy: str, weights: torch.dtype | None
-) -> tuple[list[Entries], list[list[Work]]]:
+) -> tuple[list[RowEntries], list[list[LaunchWork]]]:
     """What the launches of a strategy read in this process, and what those of all parts do."""
-    entries: list[Entries] = []
-    works: list[list[Work]] = [[] for _ in x]
+    entries: list[RowEntries] = []
+    works: list[list[LaunchWork]] = [[] for _ in x]
     with p.world.turn([]):
         for stage in STRATEGIES[strategy](p, x, weights):
             for i, (read, rows) in enumerate(stage.reads):
                 with p.world.on(i):
-                    works[i].append(Work.of(read, rows, x[i].shape[1]))
+                    works[i].append(LaunchWork.of(read, rows, x[i].shape[1]))
                 entries.append(read)
     return entries, p.world.gathered(works)
 
@@ -286,7 +286,7 @@ def _partition(p: PartitionedGraph) -> dict[str, Any]:
 
     def made() -> dict[str, Any]:
         split, known = p.split, p._graph.numbering
-        arrays = {"order": split.order, "hubs": split.hubs, "numbers": None if known is None else known.outer}
+        arrays = {"order": split.order, "hubs": split.hubs, "numbers": None if known is None else known.original_ids}
         sums = {name: checksum(array.cpu()) for name, array in arrays.items() if array is not None and array.numel()}
         facts = {name: str(value) for name, value in identity(p._graph).items()}
         return {"bounds": list(split.bounds), **sums, **facts}
@@ -298,24 +298,24 @@ def _partition(p: PartitionedGraph) -> dict[str, Any]:
     return p.kept("partition", all_made)
 
 
-def _read(content: Mapping[str, Any] | None) -> tuple[list[Trial], Shape] | None:
+def _read(content: Mapping[str, Any] | None) -> tuple[list[Trial], LaunchShape] | None:
     """The table and the best of a file; None where it is none of this version."""
     try:
         if content is None or content["version"] != _VERSION:
             return None
-        table = [Trial(Shape(*map(int, row[:4])), *map(float, row[4:])) for row in content["table"]]
-        shape = Shape(*map(int, content["shape"]))
+        table = [Trial(LaunchShape(*map(int, row[:4])), *map(float, row[4:])) for row in content["table"]]
+        shape = LaunchShape(*map(int, content["shape"]))
     except (KeyError, TypeError, ValueError, IndexError):
         return None
     return (table, shape) if any(trial.shape == shape for trial in table) else None
 
 
-def search(space: Space, cost: Callable[[Shape], float], most: int = STEPS) -> dict[Shape, float]:
+def search(space: Space, cost: Callable[[LaunchShape], float], most: int = STEPS) -> dict[LaunchShape, float]:
     """What was tried of a space, and its cost, from its start on along one number after another; ``most`` shapes at most."""
     best = space.start
     found, before = {best: cost(best)}, None
 
-    def costs(shape: Shape) -> float:
+    def costs(shape: LaunchShape) -> float:
         """Infinite where there are no steps left."""
         if shape not in found and len(found) < most:
             found[shape] = cost(shape)
@@ -328,7 +328,12 @@ def search(space: Space, cost: Callable[[Shape], float], most: int = STEPS) -> d
     return found
 
 
-def _lowest(line: Sequence[Shape], best: Shape, costs: Callable[[Shape], float], predicted: Callable[[Shape], float]) -> Shape:
+def _lowest(
+    line: Sequence[LaunchShape],
+    best: LaunchShape,
+    costs: Callable[[LaunchShape], float],
+    predicted: Callable[[LaunchShape], float],
+) -> LaunchShape:
     """The lowest of a line that falls and then rises, from one of it on, whose cost is known."""
     low, at, high = -1, line.index(best), len(line)  # the lowest lies between low and high
     while low + 1 < at or at + 1 < high:
@@ -342,7 +347,7 @@ def _lowest(line: Sequence[Shape], best: Shape, costs: Callable[[Shape], float],
     return line[at]
 
 
-def settled(start: Shape, found: Mapping[Shape, float]) -> Shape:
+def settled(start: LaunchShape, found: Mapping[LaunchShape, float]) -> LaunchShape:
     """The best, or the start where that is hardly slower."""
     best = min(found, key=lambda shape: found[shape])
     return best if found[best] < (1 - _GAIN) * found[start] else start

@@ -26,8 +26,8 @@ from ..memory.peers import copy_from, enable_access, unlinked
 from ..runtime.devices import on as on_device
 from ..runtime.devices import torch_stream
 from ..runtime.errors import ConfigError, DeviceError
-from .rows import Rows
-from .take import bring, take
+from .aggregate_launch import PartRows
+from .take import fetch_rows, take
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Halos:
     Attributes:
         wanted: for each part of this process and each of all parts, numbers of that part's rows: int64 on its own device.
         served: what :meth:`World.traded` made of that: which of its rows each of all parts wants.
-        places: for each part of this process, what it wants as owners and rows (``OwnersRows`` in fullgraph/rows.hpp).
+        places: for each part of this process, what it wants as owners and rows (``OwnersRows`` in fullgraph/part_rows.hpp).
         ranks: which parts this process's are.
         sizes: rows of each of all parts.
     """
@@ -78,10 +78,10 @@ class Halos:
 
         Args:
             own: its own rows, where others read them.
-            table: the addresses of all parts' rows, as ``Rows`` takes them.
+            table: the addresses of all parts' rows, as ``PartRows`` takes them.
         """
         places = self.places[i]
-        rows = Rows(own, None, table, self.ranks[i], places.dtype == torch.int64)
+        rows = PartRows(own, None, table, self.ranks[i], places.dtype == torch.int64)
         return take(rows, places, own.new_empty(len(places), own.shape[1]), begin=self.begins[i])
 
     @functools.cached_property
@@ -291,12 +291,12 @@ class Together(World):
     ) -> Callable[[int], None]:
         """What brings a part's halo, an owner's rows in each turn: read where they are where the reader can, else packed."""
         places = halos.places[i]
-        rows = Rows(x[i], owners=table, reader=i, is_wide=places.dtype == torch.int64)
+        rows = PartRows(x[i], owners=table, reader=i, is_wide=places.dtype == torch.int64)
 
         def turn(number: int) -> None:
             owner, some, wanted = halos.turns[i][number]
             if self.reads_others:
-                bring(rows, wanted, to[some], x[owner].data_ptr(), halos.sizes[owner], blocks)
+                fetch_rows(rows, wanted, to[some], x[owner].data_ptr(), halos.sizes[owner], blocks)
             elif wanted.numel():
                 here, there = torch_stream(self.devices[i]), self._stream(owner)
                 there.wait_stream(here)

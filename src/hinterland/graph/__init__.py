@@ -16,7 +16,7 @@ from .leiden import leiden, verify_leiden
 from .louvain import CommunitiesResult, louvain, verify_communities
 from .msbfs import MultiBfsResult, multi_source_bfs
 from .pagerank import PagerankResult, pagerank, verify_pagerank
-from .prepare import Prepared, prepare
+from .prepare import ResidentGraph, prepare
 from .reorder import reorder
 from .scan import Scan
 from .scc import strongly_connected_components, verify_strong_components
@@ -51,7 +51,7 @@ __all__ = [
     "JaccardResult",
     "MultiBfsResult",
     "PagerankResult",
-    "Prepared",
+    "ResidentGraph",
     "Scan",
     "SsspResult",
     "SswpResult",

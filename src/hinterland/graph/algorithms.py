@@ -22,7 +22,7 @@ class Algorithm:
 
     name: str  # of the command, and by which prepare() knows it
     state_bytes: Callable[[Graph], int]  # GPU memory that it takes besides a graph at least, its result included
-    searching: bool = False  # it looks for one neighbour in the lists of in-neighbours, so their heads help
+    searching: bool = False  # it looks for one neighbour in the lists of in-neighbours, so their prefixes help
     incoming_only: bool = False  # it reads the lists of in-neighbours only, all of them and several times in one run
     ample_bytes: Callable[[Graph], int] | None = None  # with which the result stays there; None where state_bytes is that
     beside: bool = False  # it runs beside others, as a sampler does beside training, and leaves them memory

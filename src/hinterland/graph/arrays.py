@@ -19,7 +19,7 @@ from ..table import StorageArray, UnifiedTensor, as_table
 Array = UnifiedTensor | torch.Tensor | StorageArray
 
 NAMES = ("indptr", "indices", "weights")
-PLACEMENTS = ("gpu", "host", "mapped", "registered", "heap")
+PLACEMENTS = ("gpu", "host", "managed", "pinned", "pageable")
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 
@@ -53,19 +53,19 @@ def index_dtype(num_vertices: int) -> torch.dtype:
 
 
 def placements(placement: str | Mapping[str, str], in_place: bool = False) -> dict[str, str]:
-    """Each array's placement by name; arrays that a mapping leaves out go to ``host``. Without a GPU ``gpu`` is ``heap``.
+    """Each array's placement by name; arrays that a mapping leaves out go to ``host``. Without a GPU ``gpu`` is ``pageable``.
 
     ``in_place``: they are those of a file, where neighbours and weights may stay (``storage``). Offsets never do.
     """
     if not isinstance(placement, str | Mapping):
-        raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {arguments.shown(placement)}")
+        raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {arguments.repr_of(placement)}")
     given = dict.fromkeys(NAMES, placement) if isinstance(placement, str) else dict(placement)
     if in_place and placement == "storage":
         del given["indptr"]
     chosen = dict.fromkeys(NAMES, "host") | given
     for name, place in chosen.items():
         if name not in NAMES:
-            raise ConfigError(f"placement names {arguments.shown(name)}, but a graph's arrays are {', '.join(NAMES)}")
+            raise ConfigError(f"placement names {arguments.repr_of(name)}, but a graph's arrays are {', '.join(NAMES)}")
         if place == "storage" and in_place and name == "indptr":
             raise ConfigError("placement 'storage' of indptr: offsets are read all the time and stay in memory; leave them out")
         if place == "storage" and in_place:
@@ -76,15 +76,15 @@ def placements(placement: str | Mapping[str, str], in_place: bool = False) -> di
                 "save_graph(graph, 'x.hl'), and read it with load_graph('x.hl', placement='storage')"
             )
         if not isinstance(place, str) or place not in PLACEMENTS:
-            raise ConfigError(f"placement {arguments.shown(place)} of {name} is none of {', '.join(PLACEMENTS)}")
+            raise ConfigError(f"placement {arguments.repr_of(place)} of {name} is none of {', '.join(PLACEMENTS)}")
         if place == "gpu" and not devices.keeps_on_gpu(f"placement 'gpu' of {name}"):
-            chosen[name] = "heap"
+            chosen[name] = "pageable"
     return chosen
 
 
 def host_place(placement: str) -> str:
-    """Where host memory is taken for an array of this placement: what goes to a GPU is made on the heap first."""
-    return "heap" if placement == "gpu" else placement
+    """Where host memory is taken for an array of this placement: what goes to a GPU is made in pageable memory first."""
+    return "pageable" if placement == "gpu" else placement
 
 
 def host_places(places: Mapping[str, str]) -> dict[str, str]:

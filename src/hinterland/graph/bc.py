@@ -11,20 +11,31 @@ import torch
 
 from .. import _core
 from ..runtime import arguments, devices
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.params import struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.thresholds import HISTORY_SHARE
 from . import passes
 from .algorithms import Algorithm, register
+from .device_graph import allocated
+from .edge_list import edge_list
 from .graph import Graph
-from .msbfs import check_sources, to_inner
-from .prepare import Prepared, graph_of, prepared_for
-from .rows import edge_list
-from .traversal import Clock, ScratchLayout, broken_list, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import Run, summarise_all, with_stats
-from .view import allocated
+from .msbfs import check_sources, to_internal
+from .prepare import ResidentGraph, graph_of, prepared_for
+from .traversal import (
+    ScratchLayout,
+    Stopwatch,
+    broken_list,
+    clear,
+    finish,
+    kernel_file,
+    original_bytes,
+    runner,
+    scratch_for,
+    to_original,
+)
+from .traversal_stats import TraversalRun, summarise_all, with_stats
 
 KERNELS = kernel_file("graph/bc")
 _PARAMS, _LISTS = struct("graph::BcParams"), struct("BcListsParams")
@@ -34,7 +45,7 @@ _SHORT, _SHORT_OF_THREAD = 1 << 20, 1 << 18
 
 
 @dataclass(frozen=True, repr=False)
-class BetweennessResult(Shown):
+class BetweennessResult(Repr):
     """How many shortest paths lead through each vertex.
 
     Attributes:
@@ -45,11 +56,11 @@ class BetweennessResult(Shown):
 
     scores: torch.Tensor
     sources: torch.Tensor
-    stats: Asked[dict[str, Any]] = None
+    stats: IfRequested[dict[str, Any]] = None
 
 
 @dataclass(frozen=True, repr=False)
-class EdgeBetweennessResult(Shown):
+class EdgeBetweennessResult(Repr):
     """How many shortest paths lead over each edge.
 
     Attributes:
@@ -63,7 +74,7 @@ class EdgeBetweennessResult(Shown):
 
 
 def betweenness_centrality(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     sources: int | Iterable[int] | torch.Tensor | None = None,
     normalized: bool = True,
     seed: int = 1,
@@ -103,7 +114,7 @@ def betweenness_centrality(
     stats = arguments.switch("stats", stats)
     threads = None if stats else _for_threads(prepared, chosen)
     if threads is not None:
-        scores = to_outer(threads.order_on(threads.device), _search_by_lists(threads, chosen)).to(prepared.device)
+        scores = to_original(threads.order_on(threads.device), _search_by_lists(threads, chosen)).to(prepared.device)
         report = None
     else:
         scores, report = with_stats(functools.partial(_run, prepared, chosen), stats, prepared, "auto", summarise_all)
@@ -143,9 +154,9 @@ def edge_betweenness_centrality(
             scores = _search_by_lists(threads, chosen, of_edges=True).to(on)
         else:
             scores, searches = passes.full(graph.num_edges, 0, torch.float64, on), _Searches(prepared, keeps=True)
-            for source, inner in zip(chosen, to_inner(graph, chosen), strict=True):
+            for source, internal in zip(chosen, to_internal(graph, chosen), strict=True):
                 searches.begin_again()
-                searches.search(source, inner)
+                searches.search(source, internal)
                 levels, sigma, c = searches.levels, searches.sigma, searches.scores
                 scores += torch.where(levels[dst] == levels[src] + 1, sigma[src] * c[dst], 0)
         if not graph.directed:
@@ -173,7 +184,7 @@ def choose_sources(graph: Graph, sources: int | Iterable[int] | torch.Tensor | N
         seed = arguments.whole_number("seed", seed, -(2**63), 2**64 - 1)
         if not 1 <= sources <= vertices:
             raise ConfigError(
-                f"{arguments.shown(sources)} sources cannot be drawn from {vertices} vertices; leave out sources for all"
+                f"{arguments.repr_of(sources)} sources cannot be drawn from {vertices} vertices; leave out sources for all"
             )
         return _draw(vertices, sources, seed)
     listed = check_sources(graph, sources)
@@ -203,7 +214,7 @@ def _state_bytes(graph: Graph) -> int:
     layout = ScratchLayout.of(_core.bc_layout, graph, _history_size(graph, torch.device("cuda")))
     arrays = (4 * graph.num_vertices, 8 * graph.num_vertices, layout.bytes)
     search = sum(allocated(size) for size in arrays)
-    return allocated(8 * graph.num_vertices) + max(search, outer_bytes(graph, 8))
+    return allocated(8 * graph.num_vertices) + max(search, original_bytes(graph, 8))
 
 
 ALGORITHM = register(
@@ -235,7 +246,7 @@ class _Searches:
     in ``scores`` is the header's c then, 0 where nothing was reached.
     """
 
-    def __init__(self, prepared: Prepared, counts: bool = False, keeps: bool = False) -> None:
+    def __init__(self, prepared: ResidentGraph, counts: bool = False, keeps: bool = False) -> None:
         graph, device = prepared.graph, prepared.device
         self._prepared, self._counts, self._keeps = prepared, counts, keeps
         self._history_size = _history_size(graph, device)
@@ -252,15 +263,15 @@ class _Searches:
         for sums in (self.sigma, self.scores):
             passes.fill(sums, 0)
 
-    def search(self, source: int, inner: int) -> Run:
-        """From the vertex ``inner``, which the user calls ``source``."""
-        prepared, clock = self._prepared, Clock(self._prepared.device)
+    def search(self, source: int, internal: int) -> TraversalRun:
+        """From the vertex ``internal``, which the user calls ``source``."""
+        prepared, clock = self._prepared, Stopwatch(self._prepared.device)
         with clock:
             clear(self._scratch, self._layout)
             self._run(
                 _PARAMS(
                     graph=prepared.out.words_for(self._counts),
-                    source=inner,
+                    source=internal,
                     undirected=not prepared.graph.directed,
                     levels=self.levels.data_ptr(),
                     sigma=self.sigma.data_ptr(),
@@ -273,7 +284,7 @@ class _Searches:
         finished = finish(prepared, self._scratch, self._layout)
         if self._scratch[self._layout.left : self._layout.left + 8].view(torch.int64).item():  # a mark
             raise _too_many_paths(source)
-        return Run(finished, clock)
+        return TraversalRun(finished, clock)
 
 
 def _too_many_paths(source: int) -> GraphError:
@@ -283,7 +294,7 @@ def _too_many_paths(source: int) -> GraphError:
     )
 
 
-def _for_threads(prepared: Prepared, sources: list[int]) -> Prepared | None:
+def _for_threads(prepared: ResidentGraph, sources: list[int]) -> ResidentGraph | None:
     """The graph on the CPU, if searches are a thread's each: where they are short, and all threads have some; beside a GPU,
     too, where a level takes as long as thousands of a thread's edges, and so does a launch."""
     graph, on_cpu, threads = prepared.graph, prepared.device.type == "cpu", _core.num_threads()
@@ -294,14 +305,14 @@ def _for_threads(prepared: Prepared, sources: list[int]) -> Prepared | None:
     return prepared if on_cpu else prepared_for(graph, "bc", None, "cpu")
 
 
-def _search_by_lists(prepared: Prepared, sources: list[int], of_edges: bool = False) -> torch.Tensor:
+def _search_by_lists(prepared: ResidentGraph, sources: list[int], of_edges: bool = False) -> torch.Tensor:
     """The sums of all sources' shares: of vertices, or of edges, as the lists have them. On the CPU."""
     graph = prepared.graph
     scores = passes.full(graph.num_edges if of_edges else graph.num_vertices, 0, torch.float64, prepared.device)
-    inner, found = torch.tensor(to_inner(graph, sources), dtype=torch.int64), torch.full((2,), _core.NO_VERTEX)
+    internal, found = torch.tensor(to_internal(graph, sources), dtype=torch.int64), torch.full((2,), _core.NO_VERTEX)
     params = _LISTS(
         graph=prepared.out.words,
-        sources=inner.data_ptr(),
+        sources=internal.data_ptr(),
         count=len(sources),
         undirected=not graph.directed,
         of_edges=of_edges,
@@ -318,13 +329,13 @@ def _search_by_lists(prepared: Prepared, sources: list[int], of_edges: bool = Fa
     return scores
 
 
-def _run(prepared: Prepared, sources: list[int], counts: bool) -> tuple[torch.Tensor, list[Run]]:
+def _run(prepared: ResidentGraph, sources: list[int], counts: bool) -> tuple[torch.Tensor, list[TraversalRun]]:
     searches = _Searches(prepared, counts)
-    inner = to_inner(prepared.graph, sources)
-    runs = [searches.search(source, at) for source, at in zip(sources, inner, strict=True)]
+    internal = to_internal(prepared.graph, sources)
+    runs = [searches.search(source, at) for source, at in zip(sources, internal, strict=True)]
     scores = searches.scores
     del searches
-    return to_outer(prepared.order_on(prepared.device), scores), runs
+    return to_original(prepared.order_on(prepared.device), scores), runs
 
 
 def _rescale(scores: torch.Tensor, sources: list[int], normalized: bool, directed: bool) -> None:

@@ -11,28 +11,28 @@ import torch
 
 from .. import _core
 from ..runtime import arguments
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.params import struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from . import passes
 from .algorithms import Algorithm, register
+from .device_graph import allocated
 from .graph import Graph
-from .prepare import Prepared, graph_of, prepared_for
+from .prepare import ResidentGraph, graph_of, prepared_for
 from .traversal import (
     NUMBERED_FORMS,
-    Clock,
     ScratchLayout,
+    Stopwatch,
     finish,
     id_bytes,
     kernel_file,
-    outer_bytes,
+    original_bytes,
     runner,
     scratch_for,
-    to_outer,
+    to_original,
 )
-from .traversal_stats import Run, with_stats
-from .view import allocated
+from .traversal_stats import TraversalRun, with_stats
 
 MODES = ("auto", "top-down")
 
@@ -41,7 +41,7 @@ _PARAMS = struct("graph::BfsParams")
 
 
 @dataclass(frozen=True, repr=False)
-class BfsResult(Shown):
+class BfsResult(Repr):
     """What a breadth-first search found, on the device that ran it; on the CPU where a ``gpu_budget`` has no room for it.
 
     Attributes:
@@ -54,11 +54,11 @@ class BfsResult(Shown):
 
     levels: torch.Tensor
     parents: torch.Tensor
-    stats: Asked[dict[str, Any]] = None
+    stats: IfRequested[dict[str, Any]] = None
 
 
 def bfs(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     source: int,
     mode: str = "auto",
     gpu_budget: int | str | None = None,
@@ -94,9 +94,9 @@ def bfs(
     """
     arguments.one_of("mode", mode, MODES)
     given = graph_of(graph)
-    inner = int(given.to_inner(check_source(given, source)))
+    internal = int(given.to_internal(check_source(given, source)))
     prepared = prepared_for(graph, "bfs", gpu_budget, device)
-    (levels, parents), report = with_stats(functools.partial(_run, prepared, inner, mode), stats, prepared, mode)
+    (levels, parents), report = with_stats(functools.partial(_run, prepared, internal, mode), stats, prepared, mode)
     return BfsResult(levels, parents, report)
 
 
@@ -105,10 +105,10 @@ def check_source(graph: Graph, source: int) -> int:
     try:
         vertex = operator.index(source)
     except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        raise ConfigError(f"source {arguments.shown(source)} is not a vertex number") from None
+        raise ConfigError(f"source {arguments.repr_of(source)} is not a vertex number") from None
     if not 0 <= vertex < graph.num_vertices:
         raise IndexOutOfRange(
-            f"source {arguments.shown(vertex)} is not a vertex: the graph has {graph.num_vertices} vertices, numbered from 0"
+            f"source {arguments.repr_of(vertex)} is not a vertex: the graph has {graph.num_vertices} vertices, numbered from 0"
         )
     return vertex
 
@@ -122,7 +122,7 @@ def _ample_bytes(graph: Graph) -> int:
     """The same, or without the scratch what it takes besides to renumber the result on the GPU and to widen the parents."""
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     widened = allocated(8 * vertices) if width == 4 else 0
-    return max(_state_bytes(graph), _found_bytes(graph) + max(widened, outer_bytes(graph, width)))
+    return max(_state_bytes(graph), _found_bytes(graph) + max(widened, original_bytes(graph, width)))
 
 
 def _found_bytes(graph: Graph) -> int:
@@ -161,7 +161,9 @@ def _unset(vertices: int, width: int, device: torch.device) -> tuple[torch.Tenso
     return passes.full(vertices, -1, torch.int32, device), passes.full(vertices, -1, id_type, device)
 
 
-def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, torch.Tensor], Run]:
+def _run(
+    prepared: ResidentGraph, source: int, mode: str, counts: bool
+) -> tuple[tuple[torch.Tensor, torch.Tensor], TraversalRun]:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout = ScratchLayout(*_core.bfs_layout(vertices, graph.num_edges))
@@ -169,7 +171,7 @@ def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tupl
     search = runner(prepared, on_cpu, KERNELS, f"uint{8 * width}_t", counts=counts)
     incoming = prepared.incoming
     pulls = mode == "auto" and incoming is not None and incoming.lists.is_sorted
-    clock = Clock(device)
+    clock = Stopwatch(device)
     with clock:
         levels, parents = _unset(vertices, width, device)
         scratch = scratch_for(layout, device)
@@ -188,8 +190,8 @@ def _run(prepared: Prepared, source: int, mode: str, counts: bool) -> tuple[tupl
     home = device if prepared.reserved >= _ample_bytes(graph) else torch.device("cpu")
     with clock:
         order = prepared.order_on(home)
-        levels = to_outer(order, levels.to(home))
-        parents = to_outer(order, parents.to(home), vertices=True)
+        levels = to_original(order, levels.to(home))
+        parents = to_original(order, parents.to(home), vertices=True)
         del order
         parents = parents.to(torch.int64)
-    return (levels, parents), Run(finished, clock)
+    return (levels, parents), TraversalRun(finished, clock)

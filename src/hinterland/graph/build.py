@@ -71,8 +71,8 @@ def build(
     remove_duplicates, sort_neighbors = arguments.switches(remove_duplicates=remove_duplicates, sort_neighbors=sort_neighbors)
     final = arrays.placements(placement)
     host = arrays.host_places(final)
-    # What will be copied once more, without its duplicates, is on the heap first, too.
-    first = dict.fromkeys(arrays.NAMES, "heap") if remove_duplicates else host
+    # What will be copied once more, without its duplicates, is in pageable memory first, too.
+    first = dict.fromkeys(arrays.NAMES, "pageable") if remove_duplicates else host
 
     held = {"indptr": UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement=first["indptr"])}
     offsets = _address(held["indptr"])
@@ -99,12 +99,12 @@ def build(
         _check_placed(held["indptr"], entries)
         kept = None
         if remove_duplicates:
-            kept = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement="heap")
+            kept = UnifiedTensor.empty((num_vertices + 1,), torch.int64, placement="pageable")
         _core.sort_rows(offsets, num_vertices, *neighbors, *weights_to, 0 if kept is None else _address(kept))
         if kept is not None:
             held = _compact(held, kept, host)
     else:
-        slots = UnifiedTensor.empty((entries,), torch.int64, placement="heap")
+        slots = UnifiedTensor.empty((entries,), torch.int64, placement="pageable")
         _core.scatter_order(edges, rules, num_vertices, offsets, _address(slots))
         _check_placed(held["indptr"], entries)
         _core.sort_rows(offsets, num_vertices, _address(slots), slots.dtype.itemsize, 0, 0, 0, 0)

@@ -10,30 +10,30 @@ import torch
 
 from .. import _core
 from ..runtime import arguments
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from . import passes
 from .algorithms import Algorithm, register
 from .checks import require_each, require_result
+from .device_graph import allocated, checked_view, edge_at
 from .graph import Graph
-from .prepare import Prepared, prepared_for
+from .prepare import ResidentGraph, prepared_for
 from .reorder import restored
 from .traversal import (
     NUMBERED_FORMS,
-    Clock,
     ScratchLayout,
+    Stopwatch,
     finish,
     id_bytes,
     kernel_file,
     renumbering_bytes,
     runner,
     scratch_for,
-    smallest_outer,
+    smallest_original,
 )
-from .traversal_stats import Run, with_stats
-from .view import allocated, checked_view, edge_at
+from .traversal_stats import TraversalRun, with_stats
 
 MODES = ("auto", "all-lists")
 
@@ -42,7 +42,7 @@ _PARAMS, _CONTROL = struct("graph::ComponentsParams"), struct("graph::Components
 
 
 @dataclass(frozen=True, repr=False)
-class ComponentsResult(Shown):
+class ComponentsResult(Repr):
     """The connected components of a graph; weak ones if it is directed.
 
     Attributes:
@@ -53,11 +53,11 @@ class ComponentsResult(Shown):
 
     labels: torch.Tensor
     count: int
-    stats: Asked[dict[str, Any]] = None
+    stats: IfRequested[dict[str, Any]] = None
 
 
 def connected_components(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     mode: str = "auto",
     gpu_budget: int | str | None = None,
     device: torch.device | str | int | None = None,
@@ -135,7 +135,7 @@ ALGORITHM = register(
 )
 
 
-def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, int], Run]:
+def _run(prepared: ResidentGraph, mode: str, counts: bool) -> tuple[tuple[torch.Tensor, int], TraversalRun]:
     graph, device = prepared.graph, prepared.device
     vertices, width = graph.num_vertices, id_bytes(graph.num_vertices)
     layout, half, on_gpu = ScratchLayout.of(_core.components_layout, graph), _half_bytes(vertices), device.type == "cuda"
@@ -143,8 +143,8 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
     run = runner(prepared, on_cpu, KERNELS, f"uint{8 * width}_t", counts=counts)
     incoming = prepared.incoming if mode == "auto" else None
     # Over the link, the first lines of all lists are read once, not once for each neighbour that is linked.
-    reread = prepared.out.heads is not None or not prepared.out.over_link
-    clock = Clock(device)
+    reread = prepared.out.adjacency_prefix is not None or not prepared.out.over_link
+    clock = Stopwatch(device)
     with clock:
         memory = passes.empty(2 * half, torch.uint8, device)
         labels = memory[: width * vertices].view(torch.int64 if width == 8 else torch.int32)
@@ -166,12 +166,12 @@ def _run(prepared: Prepared, mode: str, counts: bool) -> tuple[tuple[torch.Tenso
     with clock:
         if prepared.order is not None:
             room = torch.empty_like(labels) if second is None else second[: width * vertices].view(labels.dtype)
-            labels.copy_(smallest_outer(prepared.order, labels, room))
+            labels.copy_(smallest_original(prepared.order, labels, room))
         if prepared.plan.left >= allocated(8 * vertices):
             labels = labels.to(torch.int64)  # one pass in place of several, where there is room
         elif width == 4:
             labels = passes.widened(labels, memory[: 8 * vertices].view(torch.int64))
-    return (labels, count), Run(finished, clock)
+    return (labels, count), TraversalRun(finished, clock)
 
 
 def verify_components(graph: Graph, result: ComponentsResult) -> None:

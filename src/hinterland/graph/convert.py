@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..runtime.arguments import shown
+from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError, GraphError
 from .edges import from_edges
 from .export import module_of
@@ -38,7 +38,7 @@ def from_networkx(graph: Any, weight: str | None = None, placement: str | Mappin
     """
     networkx = module_of("networkx")
     if weight is not None and not isinstance(weight, Hashable):
-        raise ConfigError(f"weight is the name of an edge attribute, not {shown(weight)}")
+        raise ConfigError(f"weight is the name of an edge attribute, not {repr_of(weight)}")
     if not isinstance(graph, networkx.Graph):
         raise ConfigError(f"from_networkx takes a networkx graph, not {type(graph).__name__}")
     nodes = list(graph)
@@ -128,7 +128,7 @@ def from_igraph(graph: Any, weight: str | None = None, placement: str | Mapping[
     if weight is not None:
         if not isinstance(weight, str) or weight not in graph.es.attributes():
             raise ConfigError(
-                f"the edges have no attribute {shown(weight)}; they have {', '.join(graph.es.attributes()) or 'none'}"
+                f"the edges have no attribute {repr_of(weight)}; they have {', '.join(graph.es.attributes()) or 'none'}"
             )
         weights = _weights(graph.es[weight], weight, lambda i: tuple(ends[i].tolist()))
     src, dst = (torch.from_numpy(np.ascontiguousarray(side)) for side in ends.T)
@@ -161,7 +161,7 @@ def _real(i: int, value: Any, name: str, edge: Any) -> float:
         except OverflowError:
             fault = "is beyond 1.8e308, the most for float64; make weights smaller"
     u, v = edge(i)
-    raise GraphError(f"edge ({shown(u)}, {shown(v)}) has {name} {shown(value)}, which {fault}")
+    raise GraphError(f"edge ({repr_of(u)}, {repr_of(v)}) has {name} {repr_of(value)}, which {fault}")
 
 
 def _tensor(array: np.ndarray) -> torch.Tensor:

@@ -9,15 +9,15 @@ import torch
 
 from .. import _core
 from ..runtime.errors import VerificationError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from .checks import require_each, require_result
+from .edge_list import edge_list
 from .edges import from_edges
 from .graph import Graph, require_graph
-from .rows import edge_list
 
 
 @dataclass(frozen=True, repr=False)
-class CoresResult(Shown):
+class CoresResult(Repr):
     """What :func:`core_numbers` found.
 
     Attributes:

@@ -1,4 +1,5 @@
-// Generated edges on the GPU: how many entries each row gets, the entries of a range of rows as sortable keys, and their weights.
+// Generated edges on the GPU: how many entries each row gets, the entries of a range of rows as sortable keys, and their
+// weights.
 #include "hinterland/core/atomic.hpp"
 #include "hinterland/core/warp.hpp"
 #include "hinterland/graph/generate.hpp"

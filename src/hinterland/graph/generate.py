@@ -15,7 +15,7 @@ from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.params import address
-from ..runtime.shown import type_name
+from ..runtime.repr import type_name
 from ..table import UnifiedTensor
 from . import arrays
 from .build import build
@@ -95,7 +95,7 @@ def random_weights(
     place = arrays.placements(placement)["weights"]
     held = UnifiedTensor.empty((graph.num_edges,), drawn, placement=arrays.host_place(place))
     indptr, indices, _ = graph.checked_rows()
-    names = (graph.num_edges, address(graph.outer), seed)
+    names = (graph.num_edges, address(graph.original_ids), seed)
     _core.generate_weights(*arrays.rows_of(indptr, indices), *names, *arrays.weights_of(held.cpu()))
     return graph.with_weights(arrays.placed(held.cpu(), drawn, "gpu") if place == "gpu" else held)
 
@@ -105,7 +105,7 @@ def _weight_dtype(name: str | torch.dtype | bool) -> torch.dtype:
     known = isinstance(name, str | torch.dtype)
     found = names.get("int32" if name is True else str(name).removeprefix("torch.") if known else "")
     if found is None:
-        raise ConfigError(f"random weights are {', '.join(names)}, not {arguments.shown(name)}")
+        raise ConfigError(f"random weights are {', '.join(names)}, not {arguments.repr_of(name)}")
     return found
 
 

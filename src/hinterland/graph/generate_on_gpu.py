@@ -32,7 +32,7 @@ _KERNELS = KernelFile(
         *(f"{kernel}<{name}>" for name in CLASSES.values() for kernel in ("count_rows", "row_keys")),
         *(f"key_weights<{name}>" for name in WEIGHT_CLASSES.values()),
     ),
-    apart=True,
+    separate_module=True,
 )
 _COUNT, _LIST, _WEIGH = (struct(f"graph::{name}") for name in ("CountRowsParams", "RowKeysParams", "KeyWeightsParams"))
 _BLOCK = 256
@@ -69,7 +69,7 @@ def _piece_size(recipe: Recipe, weights: torch.dtype | None, place: Mapping[str,
     room = free - free // LEFT_SHARE - 2 * here - (8 * recipe.vertices if place["indptr"] == "gpu" else 0)
     if room < offsets:
         return None
-    # Beside mapped memory, which counts as if it were the GPU's; where both do not fit, half of what there is is left to that.
+    # Beside managed memory, which counts as if it were the GPU's; where both do not fit, half of what there is is left to that.
     most, least = (min(MOST_SORTED, max(SORTED_ENTRIES, entries // passes)) for passes in (MOST_PASSES, 2 * MOST_PASSES))
     beside, alone = (room - there) // _SORT_BYTES, room // 2 // _SORT_BYTES
     if beside >= min(LEAST_SORTED, entries) and beside >= min(least, entries):
@@ -86,7 +86,7 @@ def _in_pieces(
     if ends is None:
         return None
     total = int(ends[-1])
-    room = torch.empty(min(piece, total) * _SORT_BYTES, dtype=torch.uint8, device=device)  # that mapped memory leaves free
+    room = torch.empty(min(piece, total) * _SORT_BYTES, dtype=torch.uint8, device=device)  # that managed memory leaves free
     indptr = _Filling((recipe.vertices + 1), torch.int64, place["indptr"], device)
     indices = _Filling(total, arrays.index_dtype(recipe.vertices), place["indices"], device)
     edge_weights = None if weights is None else _Filling(total, weights, place["weights"], device)
@@ -139,14 +139,14 @@ def _row_ends(recipe: Recipe, piece: int, grid: int, device: torch.device) -> to
         launch(_KERNELS, recipe.kernel("count_rows"), device, grid, _BLOCK, counting)
     if int(ends.max()) > piece:
         return None
-    held = UnifiedTensor.empty((recipe.vertices + 1,), torch.int64, placement="heap").cpu()
+    held = UnifiedTensor.empty((recipe.vertices + 1,), torch.int64, placement="pageable").cpu()
     return held.copy_(ends.cumsum(0))
 
 
 class _Filling:
     """An array that is filled from its beginning on, with what a GPU makes, and is at last as long as that.
 
-    In host memory its pages are there once they are filled, so what is not needed takes none (but of registered memory).
+    In host memory its pages are there once they are filled, so what is not needed takes none (but of pinned memory).
     """
 
     def __init__(self, most: int, dtype: torch.dtype, place: str, device: torch.device) -> None:
@@ -170,7 +170,7 @@ class _Filling:
     def whole(self) -> arrays.Array:
         if self._held is not None:
             made = self._held.view((self.filled,))
-            if made.mapped_bytes >= LEAST_MEASURED:
-                check_rate(made.view((made.mapped_bytes,), torch.uint8).cuda())
+            if made.managed_bytes >= LEAST_MEASURED:
+                check_rate(made.view((made.managed_bytes,), torch.uint8).cuda())
             return made
         return self._into if self.filled == self._into.numel() else self._into[: self.filled].clone()

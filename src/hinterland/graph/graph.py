@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from ..runtime import arguments
-from ..runtime.asked import Asked
-from ..runtime.shown import Shown, Size, type_name
+from ..runtime.annotations import IfRequested
+from ..runtime.repr import Repr, Size, type_name
 from ..runtime.units import format_bytes
 from . import arrays, export
 from .arrays import Array
@@ -24,7 +24,7 @@ _turning = threading.Lock()  # two threads that ask for a transpose get the same
 os.register_at_fork(after_in_child=_turning._at_fork_reinit)  # type: ignore[attr-defined]  # who had it is not in the child
 
 
-class Graph(OverLists, Shown):
+class Graph(OverLists, Repr):
     """A graph in CSR form: the neighbours of v are ``indices[indptr[v]:indptr[v + 1]]``.
 
     An undirected graph stores each edge in the rows of both its ends (a self loop once), and ``num_edges`` counts what is
@@ -36,9 +36,9 @@ class Graph(OverLists, Shown):
         weights: one for each neighbour, ``[num_edges]``, any integer or floating type; kept as it is.
         directed: False promises that every edge is there in both directions, with the same weight.
         placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor; on a machine
-            without a GPU ``"heap"``, so that the same program runs there), or ``"host"``, ``"mapped"``, ``"registered"`` or
-            ``"heap"`` (host memory; see UnifiedTensor). Tensors are copied there. A UnifiedTensor whose type fits is taken as
-            it is, wherever it lies.
+            without a GPU ``"pageable"``, so that the same program runs there), or ``"host"``, ``"managed"``, ``"pinned"`` or
+            ``"pageable"`` (host memory; see UnifiedTensor). Tensors are copied there. A UnifiedTensor whose type fits is taken
+            as it is, wherever it lies.
 
     Attributes:
         directed: as given.
@@ -68,7 +68,7 @@ class Graph(OverLists, Shown):
         self.neighbor_lists = NeighborLists.checked(indptr, indices, weights, placement, mirrored=not directed)
         self.directed = directed
         self.numbering: Order | None = None
-        self.labels: Asked[Sequence[Hashable]] = None
+        self.labels: IfRequested[Sequence[Hashable]] = None
         self._transposed: Callable[[], Graph | None] = _no_graph
 
     @classmethod
@@ -127,39 +127,39 @@ class Graph(OverLists, Shown):
         return self.neighbor_lists.is_compressed
 
     @property
-    def order(self) -> Asked[torch.Tensor]:
+    def order(self) -> IfRequested[torch.Tensor]:
         """int64 ``[num_vertices]`` on the CPU: each vertex's number before the graph was reordered; None if it was not.
 
         A copy, made at the first call and kept: changing it changes nothing here.
         """
-        return None if self.numbering is None else self.numbering.shown
+        return None if self.numbering is None else self.numbering.copied
 
     @property
-    def outer(self) -> torch.Tensor | None:
+    def original_ids(self) -> torch.Tensor | None:
         """``order`` itself, for those who only read it."""
-        return None if self.numbering is None else self.numbering.outer
+        return None if self.numbering is None else self.numbering.original_ids
 
-    def outer_lists(self) -> NeighborLists:
+    def original_lists(self) -> NeighborLists:
         """The lists under the numbers that users know; those of a reordered graph are made at each call, in pageable memory."""
         if self.numbering is None:
             return self.neighbor_lists
-        return reordered(self.neighbor_lists, Order(self.numbering.inner), "heap")
+        return reordered(self.neighbor_lists, Order(self.numbering.internal_ids), "pageable")
 
-    def to_inner(self, vertices: torch.Tensor | int) -> torch.Tensor:
+    def to_internal(self, vertices: torch.Tensor | int) -> torch.Tensor:
         """Vertices of the graph before it was reordered as this graph numbers them: int64, of the same shape and device.
 
         Raises:
             IndexOutOfRange: one of them is no vertex.
         """
-        return renumber(vertices, None if self.numbering is None else self.numbering.inner, self.num_vertices)
+        return renumber(vertices, None if self.numbering is None else self.numbering.internal_ids, self.num_vertices)
 
-    def to_outer(self, values: torch.Tensor, *, vertices: bool = False) -> torch.Tensor:
+    def to_original(self, values: torch.Tensor, *, vertices: bool = False) -> torch.Tensor:
         """Per-vertex values ``[..., num_vertices]`` of this graph in the order of the graph before it was reordered.
 
         With ``vertices=True`` the values are themselves vertex numbers (parents, labels) and are renumbered too; negative
         ones, which stand for none, stay. Where the graph was not reordered, the result is ``values`` itself.
         """
-        return values if self.numbering is None else self.numbering.to_outer(values, vertices)
+        return values if self.numbering is None else self.numbering.to_original(values, vertices)
 
     @property
     def placement(self) -> dict[str, str]:
@@ -171,7 +171,7 @@ class Graph(OverLists, Shown):
         """Bytes of all arrays together, without ``order``, which no traversal reads."""
         return self.neighbor_lists.nbytes
 
-    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> Asked[torch.Tensor]:
+    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> IfRequested[torch.Tensor]:
         """``indptr``, ``indices`` or ``weights`` as ``device`` addresses it; None where there are no weights.
 
         Host memory is not copied, whatever the device. An array that lies on a GPU is copied for any other device, and one on
@@ -265,15 +265,15 @@ class Graph(OverLists, Shown):
 
         Its nodes are ``labels``, or the vertex numbers; the edge attribute ``weight`` takes the weights, if there are any.
         """
-        return export.to_networkx(self.outer_lists(), self.directed, self.labels, weight)
+        return export.to_networkx(self.original_lists(), self.directed, self.labels, weight)
 
     def to_scipy(self) -> Any:
         """The adjacency matrix as a ``scipy.sparse.csr_array`` of its own memory; an edge without a weight is an int64 1."""
-        return export.to_scipy(self.outer_lists())
+        return export.to_scipy(self.original_lists())
 
     def to_igraph(self, weight: str = "weight") -> Any:
         """An ``igraph.Graph``; weights become the edge attribute ``weight``, ``labels`` the vertex attribute ``name``."""
-        return export.to_igraph(self.outer_lists(), self.directed, self.labels, weight)
+        return export.to_igraph(self.original_lists(), self.directed, self.labels, weight)
 
     def _form(self) -> str:
         return ", compressed" * self.is_compressed + ", reordered" * (self.numbering is not None)

@@ -11,28 +11,39 @@ import torch
 
 from .. import _core
 from ..runtime import arguments
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from . import passes
 from .algorithms import Algorithm, register
 from .bc import choose_sources
 from .bfs import MODES
 from .checks import require_result
+from .device_graph import allocated
 from .graph import Graph
-from .msbfs import MOST_SOURCES, multi_source_bfs, to_inner
-from .prepare import Prepared, graph_of, prepared_for
-from .traversal import FORMS, Clock, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import Run, summarise_all, with_stats
-from .view import allocated
+from .msbfs import MOST_SOURCES, multi_source_bfs, to_internal
+from .prepare import ResidentGraph, graph_of, prepared_for
+from .traversal import (
+    FORMS,
+    ScratchLayout,
+    Stopwatch,
+    clear,
+    finish,
+    kernel_file,
+    original_bytes,
+    runner,
+    scratch_for,
+    to_original,
+)
+from .traversal_stats import TraversalRun, summarise_all, with_stats
 
 KERNELS = kernel_file("graph/harmonic", FORMS)
 _PARAMS = struct("graph::HarmonicParams")
 
 
 @dataclass(frozen=True, repr=False)
-class HarmonicResult(Shown):
+class HarmonicResult(Repr):
     """How near to all others each vertex lies.
 
     Attributes:
@@ -43,11 +54,11 @@ class HarmonicResult(Shown):
 
     scores: torch.Tensor
     sources: torch.Tensor
-    stats: Asked[dict[str, Any]] = None
+    stats: IfRequested[dict[str, Any]] = None
 
 
 def harmonic_centrality(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     sources: int | Iterable[int] | torch.Tensor | None = None,
     seed: int = 1,
     mode: str = "auto",
@@ -88,20 +99,20 @@ def harmonic_centrality(
 def _state_bytes(graph: Graph) -> int:
     """GPU memory of a search: scores, and besides them scratch, or what it takes to renumber them. About 26 bytes a vertex."""
     scratch = allocated(ScratchLayout.of(_core.msbfs_layout, graph).bytes) + allocated(8 * MOST_SOURCES)
-    return allocated(8 * graph.num_vertices) + max(scratch, outer_bytes(graph, 8))
+    return allocated(8 * graph.num_vertices) + max(scratch, original_bytes(graph, 8))
 
 
-def _run(prepared: Prepared, sources: list[int], mode: str, counts: bool) -> tuple[torch.Tensor, list[Run]]:
+def _run(prepared: ResidentGraph, sources: list[int], mode: str, counts: bool) -> tuple[torch.Tensor, list[TraversalRun]]:
     """Sums over the sources, and the searches."""
     graph, device = prepared.graph, prepared.device
     layout = ScratchLayout.of(_core.msbfs_layout, graph)
     search = runner(prepared, _core.harmonic, KERNELS, counts=counts)
     incoming = prepared.incoming if mode == "auto" else None
     scores, scratch = passes.full(graph.num_vertices, 0, torch.float64, device), scratch_for(layout, device)
-    runs: list[Run] = []
-    inner = to_inner(graph, sources)
-    for first in range(0, len(inner), MOST_SOURCES):
-        some, clock = torch.tensor(inner[first : first + MOST_SOURCES]).to(device), Clock(device)
+    runs: list[TraversalRun] = []
+    internal = to_internal(graph, sources)
+    for first in range(0, len(internal), MOST_SOURCES):
+        some, clock = torch.tensor(internal[first : first + MOST_SOURCES]).to(device), Stopwatch(device)
         with clock:
             clear(scratch, layout)
             search(
@@ -114,9 +125,9 @@ def _run(prepared: Prepared, sources: list[int], mode: str, counts: bool) -> tup
                     scratch=scratch.data_ptr(),
                 )
             )
-        runs.append(Run(finish(prepared, scratch, layout), clock))
+        runs.append(TraversalRun(finish(prepared, scratch, layout), clock))
     del scratch
-    return to_outer(prepared.order_on(device), scores), runs
+    return to_original(prepared.order_on(device), scores), runs
 
 
 def _scaled(sums: torch.Tensor, sources: torch.Tensor) -> torch.Tensor:

@@ -9,18 +9,18 @@ import torch
 
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.thresholds import PAIRS_CHECKED
 from .checks import require_result
+from .edge_list import edge_list
 from .edges import from_edges
 from .export import module_of
 from .graph import Graph, require_graph
 from .order import renumber
-from .rows import edge_list
 
 
 @dataclass(frozen=True, repr=False)
-class JaccardResult(Shown):
+class JaccardResult(Repr):
     """How alike the vertices of each pair are.
 
     Attributes:

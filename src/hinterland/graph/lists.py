@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 
 from ..runtime import arguments, devices
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
 from ..table.device import StoredArrays
@@ -173,7 +173,7 @@ class NeighborLists:
         """Bytes of all arrays together."""
         return sum(array.nbytes for array in self.arrays.values())
 
-    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> Asked[torch.Tensor]:
+    def array(self, name: str, device: torch.device | str | int | None = "cpu") -> IfRequested[torch.Tensor]:
         """An array as ``device`` addresses it; see :meth:`.Graph.array`."""
         device = devices.as_device(device)
         arguments.one_of("array", name, ARRAYS)
@@ -257,7 +257,7 @@ class OverLists:
         return self.neighbor_lists.indices
 
     @property
-    def weights(self) -> Asked[torch.Tensor]:
+    def weights(self) -> IfRequested[torch.Tensor]:
         """Edge weights ``[num_edges]`` or None: a view, on the CPU unless they are placed on a GPU."""
         return self.neighbor_lists.weights
 
@@ -266,7 +266,7 @@ def _moved(array: Array, placement: str) -> Array:
     """``array`` where ``placement`` says; itself if it lies there already."""
     array = arrays.in_memory(array)
     lies = arrays.place_of(array)
-    best = ("mapped", "split", "registered") if devices.cuda_available() else ("mapped", "split", "registered", "heap")
+    best = ("managed", "split", "pinned") if devices.cuda_available() else ("managed", "split", "pinned", "pageable")
     if lies == placement or (placement == "host" and lies in best):
         return array
     tensor = arrays.tensor_of(array)

@@ -13,10 +13,10 @@ from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from .checks import require_each, require_result, require_smallest
+from .edge_list import edge_list
 from .graph import Graph, require_graph
-from .rows import edge_list
 
 _PARAMS, _MERGES, _ROWS = struct("LouvainParams"), struct("LeidenParams"), struct("WeightedRows")
 _EXPONENT = 400  # of weights that are taken as they are: their sum has a square within the floats' range
@@ -25,7 +25,7 @@ Edges = tuple[np.ndarray, np.ndarray, np.ndarray]  # of numpy, which wakes no th
 
 
 @dataclass(frozen=True, repr=False)
-class CommunitiesResult(Shown):
+class CommunitiesResult(Repr):
     """A partition of a graph's vertices.
 
     Attributes:

@@ -12,19 +12,30 @@ import torch
 from .. import _core
 from ..memory.copies import copy
 from ..runtime import arguments, devices
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..table import UnifiedTensor
 from . import passes
 from .algorithms import Algorithm, register
 from .bfs import MODES, check_source
+from .device_graph import WORDS_BYTES, allocated
 from .graph import Graph
-from .prepare import Prepared, graph_of, prepared_for
-from .traversal import FORMS, Clock, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import Run, summarise_all, with_stats
-from .view import WORDS_BYTES, allocated
+from .prepare import ResidentGraph, graph_of, prepared_for
+from .traversal import (
+    FORMS,
+    ScratchLayout,
+    Stopwatch,
+    clear,
+    finish,
+    kernel_file,
+    original_bytes,
+    runner,
+    scratch_for,
+    to_original,
+)
+from .traversal_stats import TraversalRun, summarise_all, with_stats
 
 MOST_SOURCES = _core.MSBFS_SOURCES
 KERNELS = kernel_file("graph/msbfs", (f"{form}, uint{8 * mask_bytes}_t" for form in FORMS for mask_bytes in (4, 8)))
@@ -32,7 +43,7 @@ _PARAMS, _CONTROL = struct("graph::MsBfsParams"), struct("graph::MsBfsControl")
 
 
 @dataclass(frozen=True, repr=False)
-class MultiBfsResult(Shown):
+class MultiBfsResult(Repr):
     """What searches from several sources found; row i belongs to source i.
 
     Attributes:
@@ -45,15 +56,15 @@ class MultiBfsResult(Shown):
         stats: what the searches did (see :func:`multi_source_bfs`), or None unless asked for.
     """
 
-    levels: Asked[torch.Tensor]
+    levels: IfRequested[torch.Tensor]
     reached: torch.Tensor
     distance_sum: torch.Tensor
     eccentricity: torch.Tensor
-    stats: Asked[dict[str, Any]] = None
+    stats: IfRequested[dict[str, Any]] = None
 
 
 def multi_source_bfs(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     sources: Iterable[int] | torch.Tensor,
     levels: bool = True,
     mode: str = "auto",
@@ -84,9 +95,9 @@ def multi_source_bfs(
     """
     arguments.one_of("mode", mode, MODES)
     given = graph_of(graph)
-    inner = to_inner(given, check_sources(given, sources))
+    internal = to_internal(given, check_sources(given, sources))
     prepared = prepared_for(graph, "msbfs", gpu_budget, device)
-    run = functools.partial(_run, prepared, inner, arguments.switch("levels", levels), mode)
+    run = functools.partial(_run, prepared, internal, arguments.switch("levels", levels), mode)
     found, report = with_stats(run, stats, prepared, mode, summarise_all)
     return MultiBfsResult(*found, report)
 
@@ -95,19 +106,19 @@ def check_sources(graph: Graph, sources: Iterable[int] | torch.Tensor) -> list[i
     """``sources`` as ints, if all are vertices of the graph."""
     listed = arguments.dense("sources", sources).tolist() if isinstance(sources, torch.Tensor) else sources
     if isinstance(listed, str) or not isinstance(listed, Iterable):
-        raise ConfigError(f"sources are a list or a tensor of vertex numbers, not {arguments.shown(sources)}")
+        raise ConfigError(f"sources are a list or a tensor of vertex numbers, not {arguments.repr_of(sources)}")
     return [check_source(graph, source) for source in listed]
 
 
-def to_inner(graph: Graph, sources: list[int]) -> list[int]:
+def to_internal(graph: Graph, sources: list[int]) -> list[int]:
     """The user's vertices as the graph numbers them."""
-    return graph.to_inner(torch.tensor(sources, dtype=torch.int64)).tolist()
+    return graph.to_internal(torch.tensor(sources, dtype=torch.int64)).tolist()
 
 
 def _state_bytes(graph: Graph) -> int:
     """GPU memory of a search without levels: 17.6 bytes a vertex, and 1/128 of a byte for each edge."""
     scratch = ScratchLayout.of(_core.msbfs_layout, graph).bytes
-    return max(allocated(scratch), outer_bytes(graph, 4)) + allocated(8 * MOST_SOURCES)
+    return max(allocated(scratch), original_bytes(graph, 4)) + allocated(8 * MOST_SOURCES)
 
 
 ALGORITHM = register(
@@ -134,8 +145,8 @@ ALGORITHM = register(
 
 
 def _run(
-    prepared: Prepared, sources: list[int], wants_levels: bool, mode: str, counts: bool
-) -> tuple[tuple[torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor], list[Run]]:
+    prepared: ResidentGraph, sources: list[int], wants_levels: bool, mode: str, counts: bool
+) -> tuple[tuple[torch.Tensor | None, torch.Tensor, torch.Tensor, torch.Tensor], list[TraversalRun]]:
     graph, device = prepared.graph, prepared.device
     layout = ScratchLayout.of(_core.msbfs_layout, graph)
     mask_bytes = 4 if len(sources) <= 32 else 8
@@ -145,11 +156,11 @@ def _run(
     written, levels = _room_for_levels(prepared, len(sources)) if wants_levels else (None, None)
     scratch = scratch_for(layout, device)
     totals: list[torch.Tensor] = []
-    runs: list[Run] = []
+    runs: list[TraversalRun] = []
     for first in range(0, len(sources), MOST_SOURCES):
         some = torch.tensor(sources[first : first + MOST_SOURCES]).to(device)
         rows = 0
-        clock = Clock(device)
+        clock = Stopwatch(device)
         with clock:
             clear(scratch, layout)
             if written is not None:
@@ -168,17 +179,17 @@ def _run(
         found = _CONTROL.read(scratch, layout.left)
         each = (found.reached, found.distance_sum, found.eccentricity)
         totals.append(torch.stack([torch.frombuffer(one, dtype=torch.int64)[: len(some)] for one in each]))
-        runs.append(Run(finished, clock))
+        runs.append(TraversalRun(finished, clock))
     del scratch
-    if levels is not None and graph.outer is not None:
+    if levels is not None and graph.original_ids is not None:
         order = prepared.order_on(levels.device)
         for row in levels:
-            copy(row, to_outer(order, row))
+            copy(row, to_original(order, row))
     reached, distance_sum, eccentricity = torch.cat([torch.empty((3, 0), dtype=torch.int64), *totals], dim=1)
     return (levels, reached, distance_sum, eccentricity.int()), runs
 
 
-def _room_for_levels(prepared: Prepared, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _room_for_levels(prepared: ResidentGraph, count: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Levels ``[count, num_vertices]`` as the device writes them and as the caller gets them: on the device, or in host memory
     where the budget or the GPU has no room for them besides the search's state."""
     shape, device = (count, prepared.graph.num_vertices), prepared.device

@@ -21,92 +21,95 @@ _UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # which torch neither cl
 
 
 class Order:
-    """A permutation of the vertices: ``outer[i]`` is the user's number of vertex i of the graph, int64 on the CPU."""
+    """A permutation of the vertices: ``original_ids[i]`` is the user's number of vertex i of the graph, int64 on the CPU."""
 
-    def __init__(self, outer: torch.Tensor) -> None:
-        self.outer = outer
-
-    @cached_property
-    def shown(self) -> torch.Tensor:
-        """A copy of ``outer`` for users, who may change it; ``outer`` itself indexes arrays, and must stay a permutation."""
-        return self.outer.clone()
+    def __init__(self, original_ids: torch.Tensor) -> None:
+        self.original_ids = original_ids
 
     @cached_property
-    def inner(self) -> torch.Tensor:
-        """The way back: ``inner[v]`` is the graph's own number of the user's vertex v, int64 on the CPU."""
-        numbers = np.empty_like(self.outer.numpy())  # of numpy, which wakes no threads for short loops
-        numbers[self.outer.numpy()] = np.arange(len(numbers))
+    def copied(self) -> torch.Tensor:
+        """A copy of ``original_ids`` for users, who may change it; ``original_ids`` itself indexes arrays, and must stay a
+        permutation."""
+        return self.original_ids.clone()
+
+    @cached_property
+    def internal_ids(self) -> torch.Tensor:
+        """The way back: ``internal_ids[v]`` is the graph's own number of the user's vertex v, int64 on the CPU."""
+        numbers = np.empty_like(self.original_ids.numpy())  # of numpy, which wakes no threads for short loops
+        numbers[self.original_ids.numpy()] = np.arange(len(numbers))
         return torch.from_numpy(numbers)
 
-    def outer_on(self, device: torch.device, lookups: int) -> torch.Tensor:
-        """``outer`` for ``lookups`` of its numbers on ``device``: a GPU reads few of them in host memory, and otherwise gets a
-        copy."""
-        return self._outer_table.cuda(device) if self._stays(device, lookups) else moved(self.outer, device)
+    def original_ids_on(self, device: torch.device, lookups: int) -> torch.Tensor:
+        """``original_ids`` for ``lookups`` of its numbers on ``device``: a GPU reads few of them in host memory, and otherwise
+        gets a copy."""
+        return self._original_table.cuda(device) if self._stays(device, lookups) else moved(self.original_ids, device)
 
-    def inner_on(self, device: torch.device, lookups: int) -> torch.Tensor:
-        """``inner`` in the same way."""
-        return self._inner_table.cuda(device) if self._stays(device, lookups) else moved(self.inner, device)
+    def internal_ids_on(self, device: torch.device, lookups: int) -> torch.Tensor:
+        """``internal_ids`` in the same way."""
+        return self._internal_table.cuda(device) if self._stays(device, lookups) else moved(self.internal_ids, device)
 
     def _stays(self, device: torch.device, lookups: int) -> bool:
         # A lookup over the link is a request of 32 bytes, a number that is copied 8.
-        return device.type != "cpu" and 4 * lookups < len(self.outer)
+        return device.type != "cpu" and 4 * lookups < len(self.original_ids)
 
     @cached_property
-    def _outer_table(self) -> UnifiedTensor:
-        table = UnifiedTensor.from_tensor(self.outer)
-        self.outer = table.cpu()  # the only copy
+    def _original_table(self) -> UnifiedTensor:
+        table = UnifiedTensor.from_tensor(self.original_ids)
+        self.original_ids = table.cpu()  # the only copy
         return table
 
     @cached_property
-    def _inner_table(self) -> UnifiedTensor:
-        table = UnifiedTensor.from_tensor(self.inner)
-        self.inner = table.cpu()
+    def _internal_table(self) -> UnifiedTensor:
+        table = UnifiedTensor.from_tensor(self.internal_ids)
+        self.internal_ids = table.cpu()
         return table
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Order, (self.outer,)
+        return Order, (self.original_ids,)
 
     def after(self, before: Order | None) -> Order:
         """The order of a graph that was reordered ``before`` and then once more, by this one."""
-        return self if before is None else Order(before.outer[self.outer])
+        return self if before is None else Order(before.original_ids[self.original_ids])
 
-    def to_outer(self, values: torch.Tensor, vertices: bool) -> torch.Tensor:
+    def to_original(self, values: torch.Tensor, vertices: bool) -> torch.Tensor:
         """Per-vertex values ``[..., V]`` in the user's order; with ``vertices``, values from 0 on are renumbered too."""
-        if arguments.dense("values", values).ndim == 0 or values.shape[-1] != len(self.outer):
+        if arguments.dense("values", values).ndim == 0 or values.shape[-1] != len(self.original_ids):
             raise ConfigError(
-                f"values have shape {tuple(values.shape)}, but the last extent must be the graph's {len(self.outer)} vertices"
+                f"values have shape {tuple(values.shape)}, but the last extent must be the graph's {len(self.original_ids)} "
+                f"vertices"
             )
         if vertices:
             if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
                 raise ConfigError(f"values are {values.dtype}, but with vertices=True they are vertex numbers, as int64")
             values = values.long() if values.dtype in _UNSIGNED else values
             most = int(values.max()) if values.numel() else -1
-            if most >= len(self.outer):
-                raise IndexOutOfRange(f"values name vertex {most}, but there are {len(self.outer)}, numbered from 0")
-            numbers = self.outer.to(values.device)[values.clamp(min=0).long()].to(values.dtype)
+            if most >= len(self.original_ids):
+                raise IndexOutOfRange(f"values name vertex {most}, but there are {len(self.original_ids)}, numbered from 0")
+            numbers = self.original_ids.to(values.device)[values.clamp(min=0).long()].to(values.dtype)
             values = torch.where(values < 0, values, numbers)
-        return values[..., self.inner.to(values.device)]
+        return values[..., self.internal_ids.to(values.device)]
 
 
-def checked(outer: torch.Tensor, num_vertices: int) -> Order:
+def checked(original_ids: torch.Tensor, num_vertices: int) -> Order:
     """The order, once it is known to be a permutation; GraphError otherwise."""
-    if tuple(outer.shape) != (num_vertices,):
-        raise GraphError(f"the order holds {tuple(outer.shape)} numbers, but the graph has {num_vertices} vertices")
-    at = _core.first_wrong_neighbor(outer.data_ptr(), outer.element_size(), num_vertices, num_vertices)
+    if tuple(original_ids.shape) != (num_vertices,):
+        raise GraphError(f"the order holds {tuple(original_ids.shape)} numbers, but the graph has {num_vertices} vertices")
+    at = _core.first_wrong_neighbor(original_ids.data_ptr(), original_ids.element_size(), num_vertices, num_vertices)
     seen = np.zeros(num_vertices, np.bool_)
     if at < 0:
-        seen[outer.numpy()] = True
+        seen[original_ids.numpy()] = True
     if not seen.all():
         raise GraphError(
-            f"order[{at}] is {int(outer[at])}, which is no vertex"
+            f"order[{at}] is {int(original_ids[at])}, which is no vertex"
             if at >= 0
             else f"the order is no permutation: it leaves out vertex {int(seen.argmin())}"
         )
-    return Order(outer)
+    return Order(original_ids)
 
 
 def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, str] | None) -> NeighborLists:
-    """The lists in which vertex i is vertex ``order.outer[i]`` of these: plain, sorted, by default placed as these are. Raises
+    """The lists in which vertex i is vertex ``order.original_ids[i]`` of these: plain, sorted, by default placed as these are.
+    Raises
     GraphError: the arrays were changed since the lists were made; OutOfMemory: the new arrays do not fit beside the old
     ones."""
     indptr, indices, weights = lists.checked_rows()
@@ -119,14 +122,14 @@ def reordered(lists: NeighborLists, order: Order, placement: str | Mapping[str, 
     }
     starts = held["indptr"].cpu()
     starts[0] = 0
-    np.cumsum(np.diff(indptr.numpy())[order.outer.numpy()], out=starts.numpy()[1:])
+    np.cumsum(np.diff(indptr.numpy())[order.original_ids.numpy()], out=starts.numpy()[1:])
     arrays.check_offsets(starts, edges)  # wrong if others are changing the graph's just now
     if weights is not None:
         held["weights"] = UnifiedTensor.empty((edges,), weights.dtype, placement=host["weights"])
     new_weights = arrays.weights_of(held["weights"].cpu() if "weights" in held else None)
     old = (indptr.data_ptr(), indices.data_ptr(), indices.element_size(), *arrays.weights_of(weights), edges)
     rows = arrays.rows_of(starts, held["indices"].cpu())
-    if not _core.renumber_rows(*old, order.outer.data_ptr(), order.inner.data_ptr(), *rows, *new_weights):
+    if not _core.renumber_rows(*old, order.original_ids.data_ptr(), order.internal_ids.data_ptr(), *rows, *new_weights):
         arrays.check_neighbors(indices, vertices)
     _core.sort_rows(*rows, *new_weights, 0)
     return NeighborLists(held, is_sorted=True).moved(places)
@@ -139,7 +142,7 @@ def renumber(vertices: torch.Tensor | int, numbers: torch.Tensor | None, num_ver
     except (TypeError, ValueError, RuntimeError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"vertices are whole numbers of 64 bits, not {arguments.shown(vertices)}") from None
+        raise ConfigError(f"vertices are whole numbers of 64 bits, not {arguments.repr_of(vertices)}") from None
     if asked.numel() == 0:
         asked = asked.long()  # an empty list is one of floats to torch
     if asked.is_floating_point() or asked.is_complex() or asked.dtype == torch.bool:

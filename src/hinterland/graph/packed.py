@@ -23,7 +23,7 @@ class PackedLists(NamedTuple):
     stream: torch.Tensor  # the lists, uint8
     num_edges: int  # neighbours of all lists together
 
-    def unpacked(self, placement: str = "heap") -> UnifiedTensor:
+    def unpacked(self, placement: str = "pageable") -> UnifiedTensor:
         """The neighbours, ``[num_edges]``. Raises GraphError: names the offset that is wrong, or the vertex whose list is."""
         arrays.check_offsets(self.offsets, self.num_edges)
         dtype = arrays.index_dtype(self._num_vertices)
@@ -33,9 +33,9 @@ class PackedLists(NamedTuple):
 
     def first_neighbors(self, count: int) -> torch.Tensor:
         """The first ``count`` neighbours of each vertex, ``[count, num_vertices]``; -1 for none. GraphError as ``unpacked``."""
-        heads = torch.empty((count, self._num_vertices), dtype=arrays.index_dtype(self._num_vertices))
-        _refuse(_core.unpack_heads(*self._rows(), heads.data_ptr(), heads.element_size(), count))
-        return heads
+        adjacency_prefix = torch.empty((count, self._num_vertices), dtype=arrays.index_dtype(self._num_vertices))
+        _refuse(_core.unpack_prefix(*self._rows(), adjacency_prefix.data_ptr(), adjacency_prefix.element_size(), count))
+        return adjacency_prefix
 
     def check(self, weights: torch.Tensor | None = None, directed: bool = True) -> None:
         """Raises GraphError unless the lists are what their offsets promise. Each edge of an undirected graph has its reverse

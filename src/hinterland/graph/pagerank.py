@@ -12,20 +12,20 @@ import torch
 
 from .. import _core
 from ..runtime import arguments
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError, VerificationError
 from ..runtime.params import Params, address, struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..table import UnifiedTensor
 from . import passes
 from .algorithms import Algorithm, register
 from .checks import require_close, require_each, require_result
+from .device_graph import allocated, checked_view, edge_at
 from .graph import Graph
-from .prepare import Prepared, graph_of, prepared_for
+from .prepare import ResidentGraph, graph_of, prepared_for
 from .reorder import restored
-from .traversal import FORMS, Clock, ScratchLayout, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
-from .traversal_stats import Run, with_stats
-from .view import allocated, checked_view, edge_at
+from .traversal import FORMS, ScratchLayout, Stopwatch, finish, kernel_file, original_bytes, runner, scratch_for, to_original
+from .traversal_stats import TraversalRun, with_stats
 
 MODES = ("auto", "power-iteration")
 # The least tolerance that scores of a type resolve: rounding alone changes their sum by about a tenth of it.
@@ -42,7 +42,7 @@ _PARAMS, _OPTIONS, _CONTROL = (struct(f"graph::Pagerank{name}") for name in ("Pa
 
 
 @dataclass(frozen=True, repr=False)
-class PagerankResult(Shown):
+class PagerankResult(Repr):
     """Scores of a graph's vertices.
 
     Attributes:
@@ -58,11 +58,11 @@ class PagerankResult(Shown):
     iterations: int
     error: float
     converged: bool
-    stats: Asked[dict[str, Any]] = None
+    stats: IfRequested[dict[str, Any]] = None
 
 
 def pagerank(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     damping: float = 0.85,
     tolerance: float = 1e-4,
     max_iterations: int = 100,
@@ -125,7 +125,7 @@ def _check_numbers(damping: float, tolerance: float, max_iterations: int, dtype:
     if not 0 <= damping < 1:
         raise ConfigError(f"damping {damping} is not in [0, 1)")
     if not isinstance(dtype, torch.dtype) or dtype not in LEAST_TOLERANCE:
-        raise ConfigError(f"scores are float32 or float64, not {arguments.shown(dtype)}")
+        raise ConfigError(f"scores are float32 or float64, not {arguments.repr_of(dtype)}")
     if not tolerance >= LEAST_TOLERANCE[dtype]:
         wide = dtype == torch.float32 and tolerance >= LEAST_TOLERANCE[torch.float64]
         remedy = "; ask for dtype=torch.float64" if wide else ""
@@ -163,7 +163,7 @@ def _state_bytes(graph: Graph, dtype: torch.dtype) -> int:
     or what it takes to renumber the scores."""
     real = allocated(dtype.itemsize * graph.num_vertices)
     scratch = ScratchLayout.of(_core.pagerank_layout, graph).bytes
-    return real + max((1 if graph.directed else 2) * real + allocated(scratch), outer_bytes(graph, dtype.itemsize))
+    return real + max((1 if graph.directed else 2) * real + allocated(scratch), original_bytes(graph, dtype.itemsize))
 
 
 ALGORITHM = register(
@@ -198,14 +198,14 @@ register(Algorithm(_NAMES[torch.float64], functools.partial(_state_bytes, dtype=
 
 
 def _run(
-    prepared: Prepared,
+    prepared: ResidentGraph,
     options: Params,
     max_iterations: int,
     personal: torch.Tensor | None,
     dtype: torch.dtype,
     mode: str,
     counts: bool,
-) -> tuple[tuple[torch.Tensor, int, float], Run]:
+) -> tuple[tuple[torch.Tensor, int, float], TraversalRun]:
     graph, device = prepared.graph, prepared.device
     assert prepared.incoming is not None
     layout = ScratchLayout.of(_core.pagerank_layout, graph)
@@ -214,10 +214,10 @@ def _run(
     relaxed = mode == "auto" and prepared.incoming is prepared.out
     shares: torch.Tensor | None = None
     if personal is not None:
-        personal = personal if graph.outer is None else personal[graph.outer]
+        personal = personal if graph.original_ids is None else personal[graph.original_ids]
         held = UnifiedTensor.from_tensor(personal.to(dtype))
         shares = held.cuda(device) if device.type == "cuda" else held.cpu()
-    clock = Clock(device)
+    clock = Stopwatch(device)
     with clock:
         contributions = passes.empty(graph.num_vertices, dtype, device)
         # A GPU that does not relax overwrites contributions in place.
@@ -243,8 +243,8 @@ def _run(
     iterations, error = control.iterations, control.final_error
     del scratch, contributions, others
     with clock:
-        scores = to_outer(prepared.order_on(device), scores)
-    return (scores, iterations, error), Run(finished, clock)
+        scores = to_original(prepared.order_on(device), scores)
+    return (scores, iterations, error), TraversalRun(finished, clock)
 
 
 def verify_pagerank(

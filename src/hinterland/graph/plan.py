@@ -6,7 +6,8 @@ In the order in which memory is given out:
 2. the offsets, which every list that is read needs: 4 bytes a vertex, or 8 where the last is 2^32 or more;
    then lines of a cache, where lists lie on storage, which takes all that is left if it is larger than that;
    then, of a reordered graph, the order (8 bytes a vertex), by which the results of many runs are renumbered;
-3. *heads*, the first neighbours of each vertex: an algorithm that looks for one neighbour among many (bottom-up search,
+3. *adjacency prefixes*, the first neighbours of each vertex: an algorithm that looks for one neighbour among many (bottom-up
+    search,
    Afforest) finds it there most of the time, and reads no list;
 4. *hot pages* of the edge array, with their weights: those whose lists are longest, because hubs are reached first, in every
    search, and again whenever a distance improves. Or by scores that say how often lists are read, as counts of mini-batch
@@ -24,13 +25,13 @@ from typing import Any
 import torch
 
 from ..runtime import devices
-from ..runtime.budget import Explained, Part, share
+from ..runtime.budget import BudgetItem, Explained, share
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .algorithms import Algorithm
-from .view import Kept, View, allocated
+from .device_graph import DeviceGraph, Kept, allocated
 
-MOST_HEADS = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
+LONGEST_PREFIX = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
 
 class GraphPlan(Explained):
@@ -48,12 +49,12 @@ class GraphPlan(Explained):
     def __init__(self, room: int, weighted: bool = False) -> None:
         self.budget = self.left = room
         self.weighted = weighted
-        self.kept: dict[View, Kept] = {}
+        self.kept: dict[DeviceGraph, Kept] = {}
         self.order = False
         self.said: list[str] = []
-        self._spent: list[Part] = []
+        self._spent: list[BudgetItem] = []
 
-    def of(self, view: View) -> Kept:
+    def of(self, view: DeviceGraph) -> Kept:
         """What is kept of a view's lists, by now."""
         return self.kept.setdefault(view, Kept(weighted=self.weighted))
 
@@ -62,7 +63,7 @@ class GraphPlan(Explained):
         """Bytes that are given out."""
         return self.budget - self.left
 
-    def take(self, part: Part) -> bool:
+    def take(self, part: BudgetItem) -> bool:
         """Gives out a part's bytes; False where there is no room for them."""
         if part.nbytes > self.left:
             return False
@@ -70,21 +71,21 @@ class GraphPlan(Explained):
         self._spent.append(part)
         return True
 
-    def _keep(self, view: View, what: str, said: str = "all", **more: Any) -> bool:
+    def _keep(self, view: DeviceGraph, what: str, said: str = "all", **more: Any) -> bool:
         """Keeps more of a view's lists than is kept by now, if there is room for it."""
         kept = self.of(view)
         nbytes = view.kept_bytes(replace(kept, **more))
-        if not self.take(Part(f"{what} of {view.name}", said, nbytes - kept.nbytes)):
+        if not self.take(BudgetItem(f"{what} of {view.name}", said, nbytes - kept.nbytes)):
             return False
         vars(kept).update(more, nbytes=nbytes)
         return True
 
-    def keep_offsets(self, view: View) -> None:
+    def keep_offsets(self, view: DeviceGraph) -> None:
         """The offsets, if they lie in host memory and there is room."""
         if view.offsets_bytes:
             self._keep(view, "offsets", offsets=True)
 
-    def keep_lines(self, views: Sequence[View], room: int) -> None:
+    def keep_lines(self, views: Sequence[DeviceGraph], room: int) -> None:
         """Lines of a cache for what lies on storage, all of it in one file: for all, or as many as ``room`` bytes hold, as far
         as there is as much. They count as the first view's."""
         stored = [view for view in views if view.stored]
@@ -92,25 +93,25 @@ class GraphPlan(Explained):
             lines = min(self.left, room, sum(view.stored.most_bytes for view in stored))
             self._keep(stored[0], "lines of storage", format_bytes(lines), lines=lines)
 
-    def keep_heads(self, view: View, room: int | None = None) -> None:
+    def keep_prefix(self, view: DeviceGraph, room: int | None = None) -> None:
         """The first neighbours of every vertex, as many as there is room for, or as ``room`` bytes of it hold."""
         room = self.left if room is None else room
-        count = max((k for k in range(MOST_HEADS + 1) if view.heads_bytes(k) <= room), default=0)
+        count = max((k for k in range(LONGEST_PREFIX + 1) if view.prefix_bytes(k) <= room), default=0)
         if count and view.lists.num_lists and not view.stored:
-            self._keep(view, "heads", f"{count} of each", heads=count)
+            self._keep(view, "prefixes", f"{count} of each", prefix_length=count)
 
-    def keep_edges(self, view: View) -> None:
+    def keep_edges(self, view: DeviceGraph) -> None:
         """All edges that lie in host memory, or as many pages of them as there is room for."""
         if view.lists.on_gpu or view.stored or not view.lists.num_edges:
             return
         if not self.keep_all_edges(view):
             self.keep_pages(view, view.pages_within(self.left, self.weighted))
 
-    def keep_all_edges(self, view: View) -> bool:
+    def keep_all_edges(self, view: DeviceGraph) -> bool:
         """All edges; False where there is no room for them."""
         return self._keep(view, "edges", "all edges", whole=True)
 
-    def keep_pages(self, view: View, count: int) -> None:
+    def keep_pages(self, view: DeviceGraph, count: int) -> None:
         """So many pages of the edges, if there is room for them."""
         if count:
             unit = "bytes" if view.lists.is_compressed else "edges"
@@ -118,7 +119,7 @@ class GraphPlan(Explained):
             self._keep(view, "edges", said, pages=count)
 
     def apply(self, scores: torch.Tensor | None = None) -> None:
-        """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`View.keep`."""
+        """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`DeviceGraph.keep`."""
         for view, kept in self.kept.items():
             view.keep(kept, scores)
         lines = next((view.through for view, kept in self.kept.items() if kept.lines), None)
@@ -129,9 +130,12 @@ class GraphPlan(Explained):
         """The lists."""
         return "; ".join(f"{view.name} of {view.lists.num_lists:,} vertices" for view in self.kept)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[BudgetItem]:
         """What is kept, in the order in which it was asked for; then the lists of which nothing is."""
-        return [*self._spent, *(Part(view.name, "read where they lie") for view, kept in self.kept.items() if not kept.nbytes)]
+        return [
+            *self._spent,
+            *(BudgetItem(view.name, "read where they lie") for view, kept in self.kept.items() if not kept.nbytes),
+        ]
 
     def notes(self) -> list[str]:
         """That an algorithm's state comes first, which arrays are not all mapped in large pages, and more."""
@@ -141,8 +145,8 @@ class GraphPlan(Explained):
 
 def plan_graph(
     room: int,
-    out: View,
-    incoming: View | None,
+    out: DeviceGraph,
+    incoming: DeviceGraph | None,
     order: torch.Tensor | None,
     algorithms: Sequence[Algorithm],
     weighted: bool,
@@ -173,12 +177,12 @@ def plan_graph(
     plan.left += least
     plan.keep_lines(known, plan.left if lines is None else lines)
     if many_runs and order is not None:
-        plan.order = plan.take(Part("order of the vertices", "all", allocated(order.nbytes)))
+        plan.order = plan.take(BudgetItem("order of the vertices", "all", allocated(order.nbytes)))
     if many_runs or any(a.incoming_only for a in algorithms):
         if incoming is not None and searching:
             # They pay beside all edges, too, but not in their place.
             beside = plan.left - sum(view.edge_bytes(weighted) for view in read if not view.lists.on_gpu)
-            plan.keep_heads(incoming, beside if beside >= 0 else None)
+            plan.keep_prefix(incoming, beside if beside >= 0 else None)
         for view in read:
             plan.keep_edges(view)
     return plan

@@ -10,24 +10,24 @@ import torch
 from ..memory.copies import copied, moved
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown, Size
+from ..runtime.repr import Repr, Size
 from ..runtime.thresholds import BESIDE
 from ..runtime.units import format_bytes, parse_bytes
 from ..runtime.warned import warn_once
 from ..table.device import Through
 from .algorithms import named
 from .arrays import index_dtype
+from .device_graph import WORDS_BYTES, DeviceGraph, all_through, allocated
 from .graph import Graph, require_graph
 from .lists import NeighborLists
 from .plan import GraphPlan, plan_graph, room_within
-from .room import is_little
-from .view import WORDS_BYTES, View, all_through, allocated
+from .spare_memory import is_little
 
 _CLOSED = "the prepared graph has been closed; prepare it again"
 _CONVERT = "hinterland convert IN.hl OUT.hl --placement storage writes lists of in-neighbours into a file"
 
 
-class Prepared(Shown):
+class ResidentGraph(Repr):
     """A graph with what a device keeps of it, for many runs of the algorithms that it was prepared for (:func:`prepare`).
 
     Attributes:
@@ -70,7 +70,7 @@ class Prepared(Shown):
         elif known is None and any(algorithm.searching for algorithm in wanted):
             taken = _transpose_bytes(graph)
             on_gpu = taken if graph.neighbor_lists.on_gpu else 0
-            if many_runs and on_gpu <= room and is_little(taken, "heap"):
+            if many_runs and on_gpu <= room and is_little(taken, "pageable"):
                 known, room = graph.transpose(), room - on_gpu
                 said.append(f"in-neighbours' lists of {format_bytes(taken)} were built, to search in both directions")
             else:
@@ -79,26 +79,26 @@ class Prepared(Shown):
                     f"a directed graph without its transpose is searched along out-edges only; graph.transpose() builds it, "
                     f"{format_bytes(taken)}{lacks}, and a search then looks at a fraction of the edges"
                 )
-        self.out = View(graph.neighbor_lists, device)
+        self.out = DeviceGraph(graph.neighbor_lists, device)
         self.incoming = self.out if known is graph else None
         if known is not None and known is not graph:
             lists, other = known.neighbor_lists, graph.neighbor_lists
             if (lists.is_compressed, lists.listed_type) == (other.is_compressed, other.listed_type):  # a kernel reads both
-                self.incoming = View(lists, device, "in-neighbours' lists")
+                self.incoming = DeviceGraph(lists, device, "in-neighbours' lists")
         room = max(0, room - sum(view.held for view in self._views))  # arrays that lie on another GPU have come over whole
         shares = budget is None and any(algorithm.beside for algorithm in wanted)
         most = max(lines, room // BESIDE) if shares else None
-        self.plan = plan_graph(room, self.out, self.incoming, graph.outer, wanted, weighted, many_runs, most)
+        self.plan = plan_graph(room, self.out, self.incoming, graph.original_ids, wanted, weighted, many_runs, most)
         self.plan.said += said
         with devices.on(device):
-            self._order = copied(graph.outer, device) if self.plan.order and graph.outer is not None else None
+            self._order = copied(graph.original_ids, device) if self.plan.order and graph.original_ids is not None else None
             self.plan.apply(scores)
 
     def _facts(self) -> dict[str, Any]:
         return {"graph": self.graph, "device": str(self.device), "held": Size(self.held)}
 
     @property
-    def _views(self) -> set[View]:
+    def _views(self) -> set[DeviceGraph]:
         return {view for view in (self.out, self.incoming) if view is not None}
 
     @property
@@ -114,7 +114,7 @@ class Prepared(Shown):
 
     def order_on(self, device: torch.device) -> torch.Tensor | None:
         """``graph.order`` on ``device``; the one that is kept there, if there is one."""
-        order, kept, device = self.graph.outer, self._order, devices.as_device(device)
+        order, kept, device = self.graph.original_ids, self._order, devices.as_device(device)
         if order is None or device.type == "cpu":
             return order
         return moved(order, device) if kept is None else kept
@@ -122,13 +122,13 @@ class Prepared(Shown):
     @property
     def order(self) -> torch.Tensor | None:
         """``graph.order`` where it lies: on the device if it is kept there, or else on the CPU."""
-        return self.graph.outer if self._order is None else self._order
+        return self.graph.original_ids if self._order is None else self._order
 
     def order_for(self, lookups: int) -> torch.Tensor | None:
         """``graph.order`` on the prepared device, for ``lookups`` of its numbers: the one that is kept there, or what
-        :meth:`.Order.outer_on` gives."""
+        :meth:`.Order.original_ids_on` gives."""
         order, kept = self.graph.numbering, self._order
-        return kept if order is None or kept is not None else order.outer_on(self.device, lookups)
+        return kept if order is None or kept is not None else order.original_ids_on(self.device, lookups)
 
     def explain(self) -> str:
         """What is kept where, for people."""
@@ -142,9 +142,9 @@ class Prepared(Shown):
         """Whether :meth:`close` has been called."""
         return self.out is None
 
-    def opened(self) -> Prepared:
+    def opened(self) -> ResidentGraph:
         """This as it is now, for one run: :meth:`close` takes nothing from it. ConfigError if it has been closed."""
-        run = Prepared.__new__(Prepared)
+        run = ResidentGraph.__new__(ResidentGraph)
         run.__dict__ = self.__dict__.copy()  # in one step, as other threads see it
         if run.out is None:
             raise ConfigError(_CLOSED)
@@ -159,7 +159,7 @@ class Prepared(Shown):
             "what a device keeps of a graph belongs to one process; send or copy its .graph, and prepare that there"
         )
 
-    def __enter__(self) -> Prepared:
+    def __enter__(self) -> ResidentGraph:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -173,7 +173,7 @@ def prepare(
     algorithms: str | Iterable[str] = ("bfs",),
     weighted: bool = False,
     scores: torch.Tensor | None = None,
-) -> Prepared:
+) -> ResidentGraph:
     """Copies to the GPU what saves the most traffic over the link, for many runs of ``algorithms`` on ``graph``.
 
     Args:
@@ -188,7 +188,7 @@ def prepare(
             keeps the longest lists.
 
     Returns:
-        A :class:`Prepared`, which every algorithm takes in place of the graph. It is a context manager.
+        A :class:`ResidentGraph`, which every algorithm takes in place of the graph. It is a context manager.
 
     Raises:
         GraphError: arrays that were changed since the graph was made: a neighbour to be kept is no vertex.
@@ -200,31 +200,33 @@ def prepare(
     try:
         names = (algorithms,) if isinstance(algorithms, str) else tuple(algorithms)
     except (TypeError, RuntimeError):  # the last is a tensor's
-        what = arguments.shown(algorithms)
+        what = arguments.repr_of(algorithms)
         raise ConfigError(f"algorithms is a name or several, such as ('bfs', 'cc'), not {what}") from None
     if not all(isinstance(name, str) for name in names):
-        raise ConfigError(f"algorithms are named by words, as 'bfs', not by {arguments.shown(algorithms)}")
-    inner = None if scores is None else list_scores(graph, scores)
-    return Prepared(graph, devices.as_device(device), _budget(gpu_budget), names, weighted, many_runs=True, scores=inner)
+        raise ConfigError(f"algorithms are named by words, as 'bfs', not by {arguments.repr_of(algorithms)}")
+    internal = None if scores is None else list_scores(graph, scores)
+    return ResidentGraph(
+        graph, devices.as_device(device), _budget(gpu_budget), names, weighted, many_runs=True, scores=internal
+    )
 
 
 def list_scores(graph: Graph, scores: torch.Tensor) -> torch.Tensor:
-    """Scores of the vertices that a user knows as :meth:`View.keep` takes them; ConfigError if they cannot be used."""
+    """Scores of the vertices that a user knows as :meth:`DeviceGraph.keep` takes them; ConfigError if they cannot be used."""
     if tuple(arguments.dense("scores", scores).shape) != (graph.num_vertices,) or scores.is_complex():
         raise ConfigError(
-            f"scores are {arguments.shown(scores)}, but must be a tensor with one number for each of {graph.num_vertices} "
+            f"scores are {arguments.repr_of(scores)}, but must be a tensor with one number for each of {graph.num_vertices} "
             "vertices"
         )
     found = scores.to("cpu", torch.float64)
     if not bool(found.isfinite().all()):
         at = int((~found.isfinite()).nonzero()[0])
         raise ConfigError(f"scores[{at}] is {float(found[at])}; replace it, as in scores.nan_to_num(0)")
-    return found if graph.outer is None else found[graph.outer]
+    return found if graph.original_ids is None else found[graph.original_ids]
 
 
-def graph_of(graph: Graph | Prepared) -> Graph:
+def graph_of(graph: Graph | ResidentGraph) -> Graph:
     """The graph that an algorithm was given, prepared or not. ConfigError if it is neither, or was prepared and closed."""
-    if isinstance(graph, Prepared):
+    if isinstance(graph, ResidentGraph):
         if graph.closed:
             raise ConfigError(_CLOSED)
         return graph.graph
@@ -234,33 +236,33 @@ def graph_of(graph: Graph | Prepared) -> Graph:
 
 
 def prepared_for(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     algorithm: str,
     gpu_budget: int | str | None,
     device: torch.device | str | int | None,
     weighted: bool = False,
-) -> Prepared:
+) -> ResidentGraph:
     """``graph`` for one run of ``algorithm``, prepared for it if it is not yet."""
     return kept_for(graph, algorithm, gpu_budget, device, weighted).opened()
 
 
 def kept_for(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     algorithm: str,
     gpu_budget: int | str | None,
     device: torch.device | str | int | None,
     weighted: bool = False,
-) -> Prepared:
+) -> ResidentGraph:
     """``graph`` itself if it is prepared, or prepared for ``algorithm``; each run takes it ``opened()``."""
     graph_of(graph)
-    if isinstance(graph, Prepared):
+    if isinstance(graph, ResidentGraph):
         if gpu_budget is not None or (device is not None and devices.as_device(device) != graph.device):
             raise ConfigError("the graph is prepared, with a budget and a device of its own; leave out gpu_budget and device")
         return graph
-    return Prepared(graph, devices.as_device(device), _budget(gpu_budget), (algorithm,), weighted, many_runs=False)
+    return ResidentGraph(graph, devices.as_device(device), _budget(gpu_budget), (algorithm,), weighted, many_runs=False)
 
 
-def view_for(lists: NeighborLists, device: torch.device, state_bytes: int, shares: int = 1) -> View:
+def view_for(lists: NeighborLists, device: torch.device, state_bytes: int, shares: int = 1) -> DeviceGraph:
     """Lists of no graph for one run that takes so much GPU memory: their offsets are kept where there is room for them, too.
     OutOfMemory where the state exceeds the free GPU memory.
 
@@ -269,7 +271,7 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int, share
     """
     lines = 0 if device.type == "cpu" else lists.stored.least_bytes
     room = lines + room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES) + lines, lists.num_lists)
-    view = View(lists, device, shares=shares)
+    view = DeviceGraph(lists, device, shares=shares)
     plan = GraphPlan(max(0, room - view.held))
     if plan.budget:
         plan.keep_lines([view], max(lines, plan.left // (BESIDE * shares)))

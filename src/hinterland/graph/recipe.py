@@ -10,7 +10,7 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params, struct
 
-CLASSES = {"kronecker": "Kronecker", "uniform": "Uniform", "grid": "Grid", "ring": "Ring", "web": "Web"}
+CLASSES = {"kronecker": "Kronecker", "uniform": "Uniform", "grid": "Grid", "ring": "VertexRing", "web": "Web"}
 KINDS = tuple(CLASSES)
 
 _SIZES: dict[str, list[set[str]]] = {"kronecker": [{"scale"}], "grid": [{"scale"}, {"rows", "cols"}]}
@@ -78,7 +78,7 @@ def recipe(
 ) -> Recipe:
     """The recipe for what a user asks :func:`hinterland.generate` for, or ConfigError."""
     if not isinstance(kind, str) or kind not in KINDS:
-        raise ConfigError(f"no generator is called {arguments.shown(kind)}; there are {', '.join(KINDS)}")
+        raise ConfigError(f"no generator is called {arguments.repr_of(kind)}; there are {', '.join(KINDS)}")
     seed, edge_factor = check_seed(seed), arguments.whole_number("edge_factor", edge_factor)
     if not 0 <= edge_factor <= 1 << 16:
         raise ConfigError(f"edge_factor {edge_factor} is not from 0 to {1 << 16}")

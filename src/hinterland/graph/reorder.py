@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from .. import _core
-from ..runtime.arguments import shown
+from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError
 from . import arrays
 from .edges import simplify
@@ -52,7 +52,7 @@ def reorder(
         own = arrays.tensor_of(arrays.integers("order", order)).to("cpu", torch.int64, copy=True)
         chosen = checked(own, graph.num_vertices)
     elif not isinstance(by, str) or by not in ORDERS:
-        raise ConfigError(f"reorder by {shown(by)} is none of {', '.join(ORDERS)}")
+        raise ConfigError(f"reorder by {repr_of(by)} is none of {', '.join(ORDERS)}")
     else:
         by_degree = by == "degree"
         chosen = Order(_by_length(graph.indptr.cpu(), descending=True) if by_degree else _by_queue(graph, by == "rcm"))
@@ -65,14 +65,14 @@ def renumbered(graph: Graph, order: torch.Tensor) -> Graph:
     """The graph in which vertex i is what the user knows as ``order[i]`` of ``graph``, int64 ``[num_vertices]`` on the CPU, and
     which knows of no other numbers: for who renumbers all that belongs to the graph. ``reorder`` leads results back."""
     chosen = checked(order, graph.num_vertices)
-    labels = None if graph.labels is None else [graph.labels[v] for v in chosen.outer.tolist()]
-    return Graph.of(reordered(graph.neighbor_lists, Order(graph.to_inner(order)), None), graph.directed, None, labels)
+    labels = None if graph.labels is None else [graph.labels[v] for v in chosen.original_ids.tolist()]
+    return Graph.of(reordered(graph.neighbor_lists, Order(graph.to_internal(order)), None), graph.directed, None, labels)
 
 
 def restored(graph: Graph) -> Graph:
     """The graph under the numbers that it had before it was reordered, with sorted neighbours, in pageable memory; a graph that
     was not reordered as it is."""
-    return graph if graph.numbering is None else Graph.of(graph.outer_lists(), graph.directed, None, graph.labels)
+    return graph if graph.numbering is None else Graph.of(graph.original_lists(), graph.directed, None, graph.labels)
 
 
 def _by_length(indptr: torch.Tensor, descending: bool) -> torch.Tensor:
@@ -82,7 +82,7 @@ def _by_length(indptr: torch.Tensor, descending: bool) -> torch.Tensor:
 
 
 def _by_queue(graph: Graph, cuthill_mckee: bool) -> torch.Tensor:
-    both_ways = simplify(graph, symmetrize=True, sort_neighbors=False, placement="heap") if graph.directed else graph
+    both_ways = simplify(graph, symmetrize=True, sort_neighbors=False, placement="pageable") if graph.directed else graph
     indptr, indices, _ = both_ways.checked_rows()
     roots = _by_length(indptr, descending=not cuthill_mckee)
     order = torch.empty(graph.num_vertices, dtype=torch.int64)

@@ -6,7 +6,7 @@ import torch
 
 from .. import _core
 from ..runtime.params import struct
-from .prepare import Prepared
+from .prepare import ResidentGraph
 from .traversal import ScratchLayout, finish, kernel_file, runner, scratch_for
 from .traversal_stats import met
 
@@ -20,7 +20,7 @@ class Scan:
     ``stats``: also counts the bytes, which takes time.
     """
 
-    def __init__(self, prepared: Prepared, stats: bool = False) -> None:
+    def __init__(self, prepared: ResidentGraph, stats: bool = False) -> None:
         self._prepared, self.device = prepared.opened(), prepared.device
         self._stats = stats
         graph = prepared.graph

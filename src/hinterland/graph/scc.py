@@ -8,10 +8,10 @@ from ..runtime.errors import ConfigError, VerificationError
 from .bfs import bfs
 from .cc import ComponentsResult
 from .checks import require_each, require_result, require_smallest
+from .edge_list import edge_list
 from .edges import from_edges
 from .export import module_of
 from .graph import Graph, require_graph
-from .rows import edge_list
 
 _MOST = 2**31 - 1  # vertices and edges that scipy's graph functions count
 

@@ -21,7 +21,7 @@ _BLANKS = " \t\r"  # what else Unicode calls blank is part of a name, as edge li
 def draw_sources(graph: Graph, count: int, seed: int) -> list[int]:
     """``count`` vertex numbers, drawn with Philox; the same for the same graph and ``seed`` on every machine. Raises
     GraphError: no vertex has a neighbour."""
-    candidates = graph.to_outer(graph.degrees().cpu()).nonzero()[:, 0]
+    candidates = graph.to_original(graph.degrees().cpu()).nonzero()[:, 0]
     if len(candidates) == 0:
         raise GraphError(f"none of the graph's {graph.num_vertices} vertices has a neighbour; name where to begin")
     return candidates[torch.tensor(_core.draw_below(len(candidates), count, operator.index(seed) % 2**64))].tolist()

@@ -10,20 +10,20 @@ import torch
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from . import passes
 from .checks import require_close, require_each, require_result
 from .graph import Graph
 from .pagerank import MOST_ITERATIONS
-from .prepare import Prepared, graph_of
-from .spmv import Adjacency, checked_product, unit_for
+from .prepare import ResidentGraph, graph_of
+from .spmv import AdjacencyMatrix, checked_product, unit_for
 
 _ROUNDING = 1e-12  # of sums that verifiers compare
 _Device = torch.device | str | int | None
 
 
 @dataclass(frozen=True, repr=False)
-class CentralityResult(Shown):
+class CentralityResult(Repr):
     """Scores of a graph's vertices.
 
     Attributes:
@@ -40,7 +40,7 @@ class CentralityResult(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class HitsResult(Shown):
+class HitsResult(Repr):
     """Hubs and authorities of a graph.
 
     Attributes:
@@ -56,7 +56,7 @@ class HitsResult(Shown):
 
 
 def hits(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     tolerance: float = 1e-8,
     max_iterations: int = 100,
     start: torch.Tensor | None = None,
@@ -93,11 +93,11 @@ def hits(
         error, hubs, iteration = passes.distance(after, hubs), after, iteration + 1
     if start is not None and passes.total(hubs) == 0 and _weighs(graph_of(graph)):
         raise ConfigError("no hub of start has an edge that weighs something, so there are no authorities; begin with others")
-    return HitsResult(matrix.outer(hubs), matrix.outer(authorities), iteration, error, error < tolerance)
+    return HitsResult(matrix.to_original(hubs), matrix.to_original(authorities), iteration, error, error < tolerance)
 
 
 def katz_centrality(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     alpha: float = 0.1,
     beta: float | torch.Tensor = 1.0,
     tolerance: float = 1e-6,
@@ -128,11 +128,11 @@ def katz_centrality(
         passes.scale(after, alpha / matrix.unit)
         passes.add(after, 1.0, own)
         error, x, iteration = passes.distance(after, x), after, iteration + 1
-    return CentralityResult(matrix.outer(x), iteration, error, error < tolerance)
+    return CentralityResult(matrix.to_original(x), iteration, error, error < tolerance)
 
 
 def eigenvector_centrality(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     tolerance: float = 1e-6,
     max_iterations: int = 100,
     start: torch.Tensor | None = None,
@@ -163,7 +163,7 @@ def eigenvector_centrality(
         length = passes.length(after)
         passes.divide(after, length or 1.0)
         error, x, iteration = passes.distance(after, x), after, iteration + 1
-    return CentralityResult(matrix.outer(x), iteration, error, error < tolerance and (length > 0 or len(x) == 0))
+    return CentralityResult(matrix.to_original(x), iteration, error, error < tolerance and (length > 0 or len(x) == 0))
 
 
 def verify_hits(graph: Graph, result: HitsResult, tolerance: float = 1e-8) -> None:
@@ -235,16 +235,16 @@ def verify_eigenvector(graph: Graph, result: CentralityResult, tolerance: float 
 
 
 def _begun(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     weighted: bool,
     tolerance: float,
     max_iterations: int,
     gpu_budget: int | str | None,
     device: _Device,
-) -> tuple[Adjacency, float, int]:
+) -> tuple[AdjacencyMatrix, float, int]:
     tolerance, weighted = arguments.number("tolerance", tolerance), arguments.switch("weighted", weighted)
     limit = arguments.whole_number("max_iterations", max_iterations, 1, MOST_ITERATIONS)
-    return Adjacency(graph, weighted and graph_of(graph).weight_type is not None, gpu_budget, device), tolerance, limit
+    return AdjacencyMatrix(graph, weighted and graph_of(graph).weight_type is not None, gpu_budget, device), tolerance, limit
 
 
 def _require_one_sign(graph: Graph) -> None:
@@ -263,8 +263,8 @@ def _weighs(graph: Graph) -> bool:
     return graph.num_edges > 0 and (found is None or found.least < 0 or found.most > 0)
 
 
-def _start(matrix: Adjacency, given: torch.Tensor | None, otherwise: float) -> torch.Tensor:
-    return matrix.full(otherwise) if given is None else matrix.inner(_given(given, len(matrix)))
+def _start(matrix: AdjacencyMatrix, given: torch.Tensor | None, otherwise: float) -> torch.Tensor:
+    return matrix.full(otherwise) if given is None else matrix.to_internal(_given(given, len(matrix)))
 
 
 def _given(vector: torch.Tensor, vertices: int) -> torch.Tensor:

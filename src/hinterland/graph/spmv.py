@@ -12,12 +12,12 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from . import arrays, passes
 from .algorithms import Algorithm, register
+from .device_graph import allocated
+from .edge_list import edge_list
 from .graph import Graph
-from .prepare import Prepared, graph_of, prepared_for
-from .rows import edge_list
+from .prepare import ResidentGraph, graph_of, prepared_for
 from .sssp import WEIGHT_CLASSES, WEIGHTED_FORMS, require_weights
-from .traversal import FORMS, ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
-from .view import allocated
+from .traversal import FORMS, ScratchLayout, clear, finish, kernel_file, original_bytes, runner, scratch_for, to_original
 
 _EXPONENT = 900  # of weights that need no other unit: some 2^40 of them, and their reciprocals, are within the floats' range
 _VECTORS = 6  # that a run keeps at once, at most, with torch's own between them
@@ -32,13 +32,13 @@ def _layout(graph: Graph) -> ScratchLayout:
 def _state_bytes(graph: Graph) -> int:
     """GPU memory of a run: vectors and scratch, or what it takes to renumber the result."""
     each = allocated(8 * graph.num_vertices)
-    return max(_VECTORS * each + allocated(_layout(graph).bytes), each + outer_bytes(graph, 8))
+    return max(_VECTORS * each + allocated(_layout(graph).bytes), each + original_bytes(graph, 8))
 
 
 register(Algorithm("spmv", _state_bytes, incoming_only=True))
 
 
-class Adjacency:
+class AdjacencyMatrix:
     """The matrix A of a graph, with A(v, u) the weight of the edge from v to u, and vectors for it: float64
     ``[num_vertices]``, numbered as the graph is inside, on the device that multiplies.
 
@@ -57,7 +57,7 @@ class Adjacency:
 
     def __init__(
         self,
-        graph: Graph | Prepared,
+        graph: Graph | ResidentGraph,
         weighted: bool,
         gpu_budget: int | str | None = None,
         device: torch.device | str | int | None = None,
@@ -83,14 +83,14 @@ class Adjacency:
         """A new vector, all ``value``."""
         return passes.full(len(self), value, torch.float64, self.device)
 
-    def inner(self, values: torch.Tensor) -> torch.Tensor:
+    def to_internal(self, values: torch.Tensor) -> torch.Tensor:
         """The user's values, a real ``[num_vertices]`` on any device, as a new vector."""
-        outer, found = self.prepared.graph.outer, values.detach().to("cpu", torch.float64, copy=True)
-        return (found if outer is None else found[outer]).to(self.device)
+        original, found = self.prepared.graph.original_ids, values.detach().to("cpu", torch.float64, copy=True)
+        return (found if original is None else found[original]).to(self.device)
 
-    def outer(self, values: torch.Tensor) -> torch.Tensor:
+    def to_original(self, values: torch.Tensor) -> torch.Tensor:
         """A vector in the order of the graph before it was reordered."""
-        return to_outer(self.prepared.order_on(self.device), values)
+        return to_original(self.prepared.order_on(self.device), values)
 
     def scaled(self, x: torch.Tensor) -> torch.Tensor:
         """x times ``unit``: a new vector, or x itself where that is 1."""
@@ -114,7 +114,7 @@ class Adjacency:
 
 
 def unit_for(graph: Graph) -> float:
-    """The unit of the graph's weights (:class:`Adjacency`), 1 without any. Raises ConfigError: a weight is infinite."""
+    """The unit of the graph's weights (:class:`AdjacencyMatrix`), 1 without any. Raises ConfigError: a weight is infinite."""
     found = graph.weight_range
     if found is None:
         return 1.0

@@ -11,29 +11,29 @@ import torch
 
 from .. import _core
 from ..runtime import arguments
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.jit import KernelFile
 from ..runtime.params import struct
-from ..runtime.shown import Shown, type_name
+from ..runtime.repr import Repr, type_name
 from . import arrays, passes
 from .algorithms import Algorithm, register
 from .bfs import check_source
+from .device_graph import allocated
 from .graph import Graph
-from .prepare import Prepared, graph_of, prepared_for
+from .prepare import ResidentGraph, graph_of, prepared_for
 from .traversal import (
-    Clock,
     ScratchLayout,
+    Stopwatch,
     csr_type,
     finish,
     kernel_file,
-    outer_bytes,
+    original_bytes,
     runner,
     scratch_for,
-    to_outer,
+    to_original,
 )
-from .traversal_stats import Run, with_stats
-from .view import allocated
+from .traversal_stats import TraversalRun, with_stats
 
 MODES = ("auto", "bellman-ford")
 _INTEGERS = {torch.uint8: "uint8_t", torch.int32: "int32_t", torch.int64: "int64_t"}
@@ -59,7 +59,7 @@ _PARAMS, _CONTROL = struct("graph::PathParams"), struct("graph::PathControl")
 
 
 @dataclass(frozen=True, repr=False)
-class SsspResult(Shown):
+class SsspResult(Repr):
     """What :func:`sssp` found, on the device that ran it.
 
     Attributes:
@@ -69,11 +69,11 @@ class SsspResult(Shown):
     """
 
     distances: torch.Tensor
-    stats: Asked[dict[str, Any]] = None
+    stats: IfRequested[dict[str, Any]] = None
 
 
 def sssp(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     source: int,
     mode: str = "auto",
     delta: float | None = None,
@@ -211,7 +211,7 @@ class Paths(NamedTuple):
 
 
 def search(
-    paths: Paths, prepared: Prepared, source: int, mode: str, width: BucketWidth, stats: bool
+    paths: Paths, prepared: ResidentGraph, source: int, mode: str, width: BucketWidth, stats: bool
 ) -> tuple[torch.Tensor, dict[str, Any] | None]:
     """The values ``[num_vertices]`` of paths from the user's vertex ``source``, and the stats if they are asked for."""
     (values, buckets), report = with_stats(functools.partial(_run, paths, prepared, source, width), stats, prepared, mode)
@@ -222,8 +222,8 @@ def search(
 
 
 def _run(
-    paths: Paths, prepared: Prepared, source: int, width: BucketWidth, counts: bool
-) -> tuple[tuple[torch.Tensor, int], Run]:
+    paths: Paths, prepared: ResidentGraph, source: int, width: BucketWidth, counts: bool
+) -> tuple[tuple[torch.Tensor, int], TraversalRun]:
     """Values, and how many buckets there were."""
     graph, device, view = prepared.graph, prepared.device, prepared.out
     if view.slots is not None and view.hot_weights is None and not graph.is_compressed:
@@ -236,15 +236,15 @@ def _run(
     kernel = functools.partial(runner, prepared, on_cpu, paths.kernels, weight=WEIGHT_CLASSES[dtype], counts=counts)
     runs = [kernel("false"), kernel("true")] if device.type == "cuda" else [kernel()]
     light = bucket_edges(vertices, device) if width.adapts else -1
-    inner = int(graph.to_inner(source))
-    clock = Clock(device)
+    internal = int(graph.to_internal(source))
+    clock = Stopwatch(device)
     with clock:
         key_type = torch.int64 if dtype.itemsize == 8 else torch.int32
         keys = passes.full(vertices, paths.unset(dtype), key_type, device)
         scratch = scratch_for(layout, device)
         params = _PARAMS(
             graph=view.words_for(counts),
-            source=inner,
+            source=internal,
             keys=keys.data_ptr(),
             scratch=scratch.data_ptr(),
             delta=width.delta,
@@ -256,8 +256,8 @@ def _run(
     buckets = 1 + _CONTROL.read(scratch, layout.left).buckets
     del scratch
     with clock:
-        values = paths.values(to_outer(prepared.order_on(device), keys), dtype)
-    return (values, buckets), Run(finished, clock)
+        values = paths.values(to_original(prepared.order_on(device), keys), dtype)
+    return (values, buckets), TraversalRun(finished, clock)
 
 
 def mean_degree(graph: Graph) -> float:
@@ -280,7 +280,7 @@ def path_state_bytes(graph: Graph) -> int:
     result = allocated(8 * vertices) + allocated(vertices) if wide or not dtype.is_floating_point else allocated(4 * vertices)
     scratch = allocated(ScratchLayout.of(_core.path_layout, graph).bytes)
     key_bytes = 8 if wide else 4
-    return allocated(key_bytes * vertices) + max(scratch, result, outer_bytes(graph, key_bytes))
+    return allocated(key_bytes * vertices) + max(scratch, result, original_bytes(graph, key_bytes))
 
 
 def unset_key(weights: torch.dtype) -> int:

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 
 from .. import _core
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import GraphError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from . import arrays, passes
 from .algorithms import Algorithm, register
 from .bfs import check_source
 from .graph import Graph
-from .prepare import Prepared, graph_of, prepared_for
+from .prepare import ResidentGraph, graph_of, prepared_for
 from .sssp import (
     MODES,
     PATH_FORMS,
@@ -39,7 +39,7 @@ _MOST_BUCKETS, _TIMES_PAID, _FEW_NEIGHBORS = 4096, 8, 5
 
 
 @dataclass(frozen=True, repr=False)
-class SswpResult(Shown):
+class SswpResult(Repr):
     """What :func:`sswp` found, on the device that ran it.
 
     Attributes:
@@ -49,11 +49,11 @@ class SswpResult(Shown):
     """
 
     widths: torch.Tensor
-    stats: Asked[dict[str, Any]] = None
+    stats: IfRequested[dict[str, Any]] = None
 
 
 def sswp(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     source: int,
     mode: str = "auto",
     delta: float | None = None,
@@ -95,7 +95,7 @@ def sswp(
     return SswpResult(*search(_PATHS, prepared, source, mode, width, stats))
 
 
-def _first_width(prepared: Prepared, span: int) -> float:
+def _first_width(prepared: ResidentGraph, span: int) -> float:
     """The width to begin with; ``span``: from the key of the largest weight to that of the least."""
     graph, device = prepared.graph, prepared.device
     buckets = _MOST_BUCKETS

@@ -12,8 +12,8 @@ import torch
 from .. import _core
 from ..runtime.errors import GraphError
 from . import arrays
+from .device_graph import DeviceGraph
 from .lists import NeighborLists
-from .view import View
 
 
 class Turned:
@@ -24,7 +24,7 @@ class Turned:
     """
 
     def __init__(self, lists: NeighborLists, budget: int) -> None:
-        self._view, self._weight_type = View(lists, torch.device("cpu")), lists.weight_type
+        self._view, self._weight_type = DeviceGraph(lists, torch.device("cpu")), lists.weight_type
         self.offsets = torch.zeros(lists.num_lists + 1, dtype=torch.int64)
         with self._view.reading():
             bad = _core.count_listed(self._view.words, self.offsets[1:].data_ptr())

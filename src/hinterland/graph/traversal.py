@@ -17,9 +17,9 @@ from ..runtime.params import Params, leaves, struct
 from ..runtime.thresholds import LONG_CHUNK
 from ..table.device import reading
 from . import passes
+from .device_graph import allocated
 from .graph import Graph
-from .prepare import Prepared
-from .view import allocated
+from .prepare import ResidentGraph
 
 BLOCK = 512  # threads of a block, as in the kernels' launch bounds
 RECORDS = _core.STEP_RECORDS + 1  # the last is shared by all steps after the others
@@ -51,7 +51,7 @@ def id_bytes(num_vertices: int) -> int:
     return 8 if num_vertices >= _ID_WIDE_FROM else 4
 
 
-def graph_type(prepared: Prepared, weight: str | None = None, metered: bool = False) -> str:
+def graph_type(prepared: ResidentGraph, weight: str | None = None, metered: bool = False) -> str:
     """The C++ type through which kernels see the graph. ``metered``: it counts what it reads, which costs registers."""
     family = "memory::Metered" if metered else None
     if prepared.through:
@@ -81,7 +81,7 @@ NUMBERED_FORMS = tuple(
 
 def kernel_file(path: str, types: Iterable[str] = FORMS) -> KernelFile:
     """The file ``PATH.cu``, with its kernel ``NAME_kernel`` for each of ``types``."""
-    return KernelFile(f"{path}.cu", tuple(_instance(path, of) for of in types), apart=True)
+    return KernelFile(f"{path}.cu", tuple(_instance(path, of) for of in types), separate_module=True)
 
 
 def _instance(path: str, types: str) -> str:
@@ -104,10 +104,10 @@ def clear(scratch: torch.Tensor, layout: ScratchLayout) -> None:
         passes.fill(zeroed.view(torch.int64), 0)
 
 
-def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = False) -> torch.Tensor:
+def to_original(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = False) -> torch.Tensor:
     """Per-vertex values ``[num_vertices]`` of a run, in the order of the graph before it was reordered; ``vertices``: which are
-    vertex numbers, from 0 on, and renumbered too. ``order`` is int64 on their device (``Prepared.order_on``); with None they
-    are the result. ``Graph.to_outer`` does the same, but takes more memory."""
+    vertex numbers, from 0 on, and renumbered too. ``order`` is int64 on their device (``ResidentGraph.order_on``); with None
+    they are the result. ``Graph.to_original`` does the same, but takes more memory."""
     if order is None:
         return values
     found = torch.empty_like(values)
@@ -119,7 +119,7 @@ def to_outer(order: torch.Tensor | None, values: torch.Tensor, vertices: bool = 
     return found
 
 
-def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor, room: torch.Tensor | None = None) -> torch.Tensor:
+def smallest_original(order: torch.Tensor | None, labels: torch.Tensor, room: torch.Tensor | None = None) -> torch.Tensor:
     """Labels that are vertices, equal within a component, as the smallest vertex of each component before the reordering. They
     are overwritten; ``room``, of their length and type, is for the result. ``order`` may be on any device: a part of it is
     copied at a time."""
@@ -138,25 +138,25 @@ def smallest_outer(order: torch.Tensor | None, labels: torch.Tensor, room: torch
 
 
 def renumbering_bytes(graph: Graph, width: int) -> int:
-    """GPU memory that ``smallest_outer`` takes besides labels of ``width`` bytes and, if they have four, as much room again. 0
-    for graphs that were not reordered."""
-    if graph.outer is None:
+    """GPU memory that ``smallest_original`` takes besides labels of ``width`` bytes and, if they have four, as much room again.
+    0 for graphs that were not reordered."""
+    if graph.original_ids is None:
         return 0
     room = allocated(8 * graph.num_vertices) if width == 8 else 0
     return room + 5 * allocated(8 * min(graph.num_vertices, LONG_CHUNK))
 
 
-def outer_bytes(graph: Graph, width: int) -> int:
-    """GPU memory that ``to_outer`` takes besides values of ``width`` bytes: the order, the result, and what it renumbers at
+def original_bytes(graph: Graph, width: int) -> int:
+    """GPU memory that ``to_original`` takes besides values of ``width`` bytes: the order, the result, and what it renumbers at
     once. 0 for graphs that were not reordered."""
     vertices = graph.num_vertices
-    if graph.outer is None:
+    if graph.original_ids is None:
         return 0
     return allocated(8 * vertices) + allocated(width * vertices) + 5 * allocated(8 * min(vertices, LONG_CHUNK))
 
 
 def runner(
-    prepared: Prepared,
+    prepared: ResidentGraph,
     on_cpu: Callable[[int], None],
     kernels: KernelFile,
     *types: str,
@@ -200,7 +200,7 @@ class Finished(NamedTuple):
     records: torch.Tensor  # int64 [steps, len(FIELDS)]
 
 
-def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> Finished:
+def finish(prepared: ResidentGraph, scratch: torch.Tensor, layout: ScratchLayout) -> Finished:
     """Waits for a run and reads its control block. GraphError where a neighbour list that it met is broken."""
     control = _CONTROL.read(scratch, layout.control)
     depth, bad, end_ns = control.depth, control.bad, control.end_ns
@@ -219,14 +219,14 @@ def finish(prepared: Prepared, scratch: torch.Tensor, layout: ScratchLayout) -> 
 
 def broken_list(graph: Graph, vertex: int) -> GraphError:
     """What to raise for the list of a vertex, as the graph numbers it."""
-    known = vertex if graph.outer is None else int(graph.outer[vertex])
+    known = vertex if graph.original_ids is None else int(graph.original_ids[vertex])
     return GraphError(
         f"the neighbour list of vertex {known} is broken: its offsets do not lie in order within the {graph.num_edges} edges, "
         f"or it names a vertex outside [0, {graph.num_vertices}); check the file they came from"
     )
 
 
-class Clock:
+class Stopwatch:
     """Adds up the time of with-blocks: on a GPU that of the current stream."""
 
     def __init__(self, device: torch.device) -> None:

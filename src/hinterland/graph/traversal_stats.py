@@ -10,8 +10,8 @@ from ..memory.count import COUNTS, METERED, TIERS, Metered, no_requests
 from ..memory.gather_stats import amplification, link
 from ..runtime import arguments, devices
 from ..table.device import moved
-from .prepare import Prepared
-from .traversal import FIELDS, Clock, Finished
+from .prepare import ResidentGraph
+from .traversal import FIELDS, Finished, Stopwatch
 
 _READ = FIELDS.index(f"home_{METERED[0]}")  # from there on a record has what was read
 _HEAVY = 0.9  # the heavy levels are the fewest that move this share of all bytes: a definition
@@ -19,11 +19,11 @@ _HEAVY = 0.9  # the heavy levels are the fewest that move this share of all byte
 Result = TypeVar("Result")
 
 
-class Run(NamedTuple):
+class TraversalRun(NamedTuple):
     """What a run left, and what knows how long it took."""
 
     finished: Finished
-    clock: Clock
+    clock: Stopwatch
 
 
 def link_ceiling() -> float | None:
@@ -32,7 +32,9 @@ def link_ceiling() -> float | None:
     return None if link is None else link.h2d
 
 
-def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepared, mode: str) -> dict[str, Any]:
+def summarise_all(
+    runs: Sequence[TraversalRun], counted: Sequence[TraversalRun], prepared: ResidentGraph, mode: str
+) -> dict[str, Any]:
     """The ``stats`` of several searches: totals, and those of each (``searches``)."""
     searches = [summarise(timed, before, prepared, mode) for timed, before in zip(runs, counted, strict=True)]
     fields = ("seconds", "edges", "bytes", "cached")
@@ -42,7 +44,7 @@ def summarise_all(runs: Sequence[Run], counted: Sequence[Run], prepared: Prepare
     return {"device": str(prepared.device), "mode": mode, **total, **where, "searches": searches}
 
 
-def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str, Any]:
+def summarise(run: TraversalRun, counted: TraversalRun, prepared: ResidentGraph, mode: str) -> dict[str, Any]:
     """The ``stats`` of a traversal.
 
     ``run`` was timed, and steps past the last record share it; ``counted`` counted what it read. Where that had more steps
@@ -104,7 +106,7 @@ def summarise(run: Run, counted: Run, prepared: Prepared, mode: str) -> dict[str
 def with_stats(
     run: Callable[[bool], tuple[Result, Any]],
     asked: bool,
-    prepared: Prepared,
+    prepared: ResidentGraph,
     mode: str,
     summary: Callable[..., dict[str, Any]] = summarise,
 ) -> tuple[Result, dict[str, Any] | None]:
@@ -122,7 +124,7 @@ def with_stats(
 def _with_storage(
     run: Callable[[bool], tuple[Result, Any]],
     asked: bool,
-    prepared: Prepared,
+    prepared: ResidentGraph,
     mode: str,
     summary: Callable[..., dict[str, Any]],
 ) -> tuple[Result, dict[str, Any] | None]:

@@ -9,17 +9,17 @@ import torch
 
 from .. import _core
 from ..runtime.errors import ConfigError, VerificationError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.thresholds import ROWS_MULTIPLIED
 from .checks import require_result
+from .edge_list import edge_list
 from .edges import from_edges
 from .export import module_of
 from .graph import Graph, require_graph
-from .rows import edge_list
 
 
 @dataclass(frozen=True, repr=False)
-class TrianglesResult(Shown):
+class TrianglesResult(Repr):
     """Triangles of a graph.
 
     Attributes:

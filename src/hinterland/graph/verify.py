@@ -16,10 +16,10 @@ from ..runtime.errors import ConfigError, VerificationError
 from .bc import BetweennessResult, scales
 from .bfs import BfsResult
 from .checks import require_result, require_source
+from .device_graph import DeviceGraph, checked_view, edge_at
 from .graph import Graph
 from .msbfs import MultiBfsResult, check_sources, multi_source_bfs
 from .reorder import restored
-from .view import View, checked_view, edge_at
 
 
 def verify_bfs(graph: Graph, source: int, result: BfsResult) -> None:
@@ -119,7 +119,7 @@ def verify_betweenness(graph: Graph, result: BetweennessResult, normalized: bool
     wrong = (~(sums >= 0)).nonzero()
     if len(wrong):
         raise VerificationError(f"rule 1: vertex {int(wrong[0])} has score {float(scores[wrong[0]])}")
-    ends = graph.to_outer(graph.degrees().cpu()) == 0
+    ends = graph.to_original(graph.degrees().cpu()) == 0
     wrong = ((sums > 0) & ends).nonzero()
     if len(wrong):
         raise VerificationError(f"rule 2: vertex {int(wrong[0])} has no out-edge, but score {float(scores[wrong[0]])}")
@@ -130,7 +130,7 @@ def verify_betweenness(graph: Graph, result: BetweennessResult, normalized: bool
         raise VerificationError(f"rule 3: paths lead through {found} vertices by the scores, but {expected} by the distances")
 
 
-def _sentence(rule: int, at: int, view: View, levels: torch.Tensor, parents: torch.Tensor | None) -> str:
+def _sentence(rule: int, at: int, view: DeviceGraph, levels: torch.Tensor, parents: torch.Tensor | None) -> str:
     if rule in (_core.BFS_RULES["graph"], _core.BFS_RULES["closed"], _core.BFS_RULES["edge_level"]):
         u, v, edge = edge_at(view, at)
         if rule == _core.BFS_RULES["graph"]:

@@ -9,11 +9,11 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from . import arrays
 from .checks import require_each, require_result, require_source
+from .device_graph import DeviceGraph, checked_view, edge_at
 from .graph import Graph
 from .reorder import restored
 from .sssp import SsspResult, require_weights
 from .sswp import SswpResult
-from .view import View, checked_view, edge_at
 
 
 def verify_sssp(graph: Graph, source: int, result: SsspResult) -> None:
@@ -72,7 +72,7 @@ def _verify(graph: Graph, source: int, found: torch.Tensor, widest: bool) -> Non
         raise VerificationError(_sentence(rule, at, view, found, name))
 
 
-def _sentence(rule: int, at: int, view: View, found: torch.Tensor, name: str) -> str:
+def _sentence(rule: int, at: int, view: DeviceGraph, found: torch.Tensor, name: str) -> str:
     rules = _core.PATH_RULES
     if rule in (rules["graph"], rules["edge"]):
         u, v, edge = edge_at(view, at)
@@ -90,7 +90,7 @@ def _sentence(rule: int, at: int, view: View, found: torch.Tensor, name: str) ->
     return f"rule 4: vertex {at} has {name} {value}, but no path from the source has it"
 
 
-def _weight_at(view: View, at: int) -> float | int:
+def _weight_at(view: DeviceGraph, at: int) -> float | int:
     weights = view.lists.arrays["weights"]
     if (file := arrays.file_of(weights)) is None:
         return arrays.tensor_of(weights)[at].item()

@@ -11,15 +11,15 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, VerificationError
 from . import passes
 from .checks import require_close, require_each, require_result
+from .edge_list import edge_list
 from .graph import Graph
 from .pagerank import MOST_ITERATIONS, PagerankResult, Personalization, distribution
-from .prepare import Prepared, graph_of
-from .rows import edge_list
-from .spmv import Adjacency
+from .prepare import ResidentGraph, graph_of
+from .spmv import AdjacencyMatrix
 
 
 def weighted_pagerank(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     damping: float = 0.85,
     tolerance: float = 1e-4,
     max_iterations: int = 100,
@@ -61,11 +61,11 @@ def weighted_pagerank(
     vertices = given.num_vertices
     shares = {"personalization": personalization, "dangling": dangling, "start": start}
     jumps, leaves, scores = (None if value is None else distribution(value, vertices, name) for name, value in shares.items())
-    matrix = Adjacency(graph, given.weight_type is not None, gpu_budget, device)
+    matrix = AdjacencyMatrix(graph, given.weight_type is not None, gpu_budget, device)
     equal = 1 / max(vertices, 1)
-    p = matrix.full(equal) if jumps is None else matrix.inner(jumps)
-    stuck_to = p if leaves is None else matrix.inner(leaves)
-    x = matrix.full(equal) if scores is None else matrix.inner(scores)
+    p = matrix.full(equal) if jumps is None else matrix.to_internal(jumps)
+    stuck_to = p if leaves is None else matrix.to_internal(leaves)
+    x = matrix.full(equal) if scores is None else matrix.to_internal(scores)
     totals = matrix.times(matrix.full(matrix.unit))
     along = passes.shares(damping, totals)
     _require_shares(given, matrix, totals, along)
@@ -78,10 +78,10 @@ def weighted_pagerank(
         passes.add(after, 1 - damping, p)
         error = passes.distance(after, x)
         x, iteration = after, iteration + 1
-    return PagerankResult(matrix.outer(x), iteration, error, error < tolerance)
+    return PagerankResult(matrix.to_original(x), iteration, error, error < tolerance)
 
 
-def _require_shares(graph: Graph, matrix: Adjacency, totals: torch.Tensor, along: torch.Tensor) -> None:
+def _require_shares(graph: Graph, matrix: AdjacencyMatrix, totals: torch.Tensor, along: torch.Tensor) -> None:
     """ConfigError where a vertex's weights are so small beside others' that float64 lacks their sum, or its reciprocal."""
     if math.isfinite(passes.length(along)) and (
         matrix.unit >= 1 or not bool(((totals == 0) & (matrix.times(matrix.full(1)) != 0)).any())

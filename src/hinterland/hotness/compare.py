@@ -9,10 +9,10 @@ import torch
 
 from ..graph import Graph
 from ..runtime import devices
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from .corrected import corrected_probability
 from .hits import hit_rate
-from .presample import Sampler, presample
+from .presample import SeedSampler, presample
 from .scores import degree, inclusion_probability, reverse_pagerank, weighted_reverse_pagerank
 
 PRESAMPLED = (1, 2)  # K of PreSC#K
@@ -21,7 +21,7 @@ ORACLE = "oracle"
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(Shown):
+class Comparison(Repr):
     """What each score promised, and what was fetched.
 
     Attributes:
@@ -41,7 +41,7 @@ class Comparison(Shown):
 
 def compare(
     graph: Graph,
-    sampler: Sampler,
+    sampler: SeedSampler,
     seeds: torch.Tensor | Sequence[int],
     fanouts: Sequence[int],
     batch_size: int,

@@ -39,7 +39,7 @@ def corrected_probability(probability: torch.Tensor, counts: Sequence[torch.Tens
         ConfigError: other than two counts, or of another shape than the probability.
     """
     if not isinstance(counts, Sequence | torch.Tensor):
-        raise ConfigError(f"counts are a list of two, as presample() makes them, not {arguments.shown(counts)}")
+        raise ConfigError(f"counts are a list of two, as presample() makes them, not {arguments.repr_of(counts)}")
     if len(counts) != 2:
         raise ConfigError(f"counts are of two halves of the epochs, not of {len(counts)}; presample() each of them")
     for name, given in (("probability", probability), ("counts", counts[0]), ("counts", counts[1])):

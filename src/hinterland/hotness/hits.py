@@ -33,7 +33,7 @@ def hit_rate(scores: torch.Tensor, counts: torch.Tensor, shares: Sequence[float]
     try:
         shares = [arguments.number("a share", share) for share in shares]
     except (TypeError, RuntimeError):  # the last is a tensor's
-        raise ConfigError(f"shares are a list of numbers from 0 to 1, not {arguments.shown(shares)}") from None
+        raise ConfigError(f"shares are a list of numbers from 0 to 1, not {arguments.repr_of(shares)}") from None
     scores = scores.double() if scores.is_floating_point() else scores
     if scores.ndim != 1 or scores.shape != counts.shape:
         raise ConfigError(

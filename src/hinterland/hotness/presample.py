@@ -15,7 +15,7 @@ from ..runtime.shuffle import shuffled
 from .seeds import integers
 
 
-class Sampler(Protocol):
+class SeedSampler(Protocol):
     """What samples the neighbourhood of seeds, as ``hinterland.sampling.NeighborSampler`` does."""
 
     @property
@@ -25,7 +25,7 @@ class Sampler(Protocol):
 
 
 def presample(
-    sampler: Sampler,
+    sampler: SeedSampler,
     seeds: torch.Tensor | Sequence[int],
     batch_size: int,
     epochs: int = 2,

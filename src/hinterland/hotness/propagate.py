@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from .. import _core
-from ..graph import Graph, Prepared, prepare
+from ..graph import Graph, ResidentGraph, prepare
 from ..graph.algorithms import Algorithm, register
+from ..graph.device_graph import allocated
 from ..graph.prepare import prepared_for
-from ..graph.traversal import ScratchLayout, clear, finish, kernel_file, outer_bytes, runner, scratch_for, to_outer
-from ..graph.view import allocated
+from ..graph.traversal import ScratchLayout, clear, finish, kernel_file, original_bytes, runner, scratch_for, to_original
 from ..runtime.params import struct
 from ..runtime.thresholds import CHUNK, PULLED_SHARE
 
@@ -27,15 +27,15 @@ def _state_bytes(graph: Graph) -> int:
     """GPU memory of a score, its result included: arrays and scratch, or what it takes to renumber the result."""
     each = allocated(8 * graph.num_vertices)
     seeds = allocated(8 * min(graph.num_vertices, CHUNK))
-    return max(ARRAYS * each + seeds + allocated(_layout(graph).bytes), each + outer_bytes(graph, 8))
+    return max(ARRAYS * each + seeds + allocated(_layout(graph).bytes), each + original_bytes(graph, 8))
 
 
 register(Algorithm("hotness", _state_bytes))
 
 
-def prepared_graph(graph: Graph | Prepared, device: torch.device | str | int | None, steps: int) -> Prepared:
+def prepared_graph(graph: Graph | ResidentGraph, device: torch.device | str | int | None, steps: int) -> ResidentGraph:
     """``graph`` itself if it is prepared; for several steps otherwise with as many of its edges on the GPU as fit."""
-    if isinstance(graph, Prepared) or steps < 2:
+    if isinstance(graph, ResidentGraph) or steps < 2:
         return prepared_for(graph, "hotness", None, device)
     return prepare(graph, device=device, algorithms="hotness")
 
@@ -43,7 +43,7 @@ def prepared_graph(graph: Graph | Prepared, device: torch.device | str | int | N
 class Steps:
     """Steps on one graph, and the arrays around them, all float64 ``[num_vertices]`` on the device that runs them."""
 
-    def __init__(self, prepared: Prepared) -> None:
+    def __init__(self, prepared: ResidentGraph) -> None:
         self.prepared = prepared
         self._layout = _layout(prepared.graph)
         self._scratch = scratch_for(self._layout, prepared.device)
@@ -89,4 +89,4 @@ class Steps:
     def result(self, values: torch.Tensor) -> torch.Tensor:
         """The values in the order of the graph before it was reordered. No steps follow."""
         del self._scratch
-        return to_outer(self.prepared.order_on(self.prepared.device), values)
+        return to_original(self.prepared.order_on(self.prepared.device), values)

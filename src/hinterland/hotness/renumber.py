@@ -79,7 +79,7 @@ def renumber(
     numbers = torch.empty(vertices, dtype=torch.int64)
     numbers[first] = torch.arange(vertices)
     if splits is not None and not isinstance(splits, Mapping):
-        raise ConfigError(f"splits are a dictionary, as {{'train': vertices}}, not {arguments.shown(splits)}")
+        raise ConfigError(f"splits are a dictionary, as {{'train': vertices}}, not {arguments.repr_of(splits)}")
     moved = None if splits is None else {name: _split(name, part, first, numbers) for name, part in splits.items()}
     return Renumbered(renumbered(graph, first), _rows(features, first), _rows(labels, first), moved, first)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..graph import Graph, Prepared
+from ..graph import Graph, ResidentGraph
 from ..graph.prepare import graph_of
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
@@ -23,7 +23,7 @@ _MOST_ITERATIONS = 2**31 - 1
 _Device = torch.device | str | int | None
 
 
-def degree(graph: Graph | Prepared, *, device: _Device = None) -> torch.Tensor:
+def degree(graph: Graph | ResidentGraph, *, device: _Device = None) -> torch.Tensor:
     """In how many lists each vertex is, parallel edges counted: the out-degree of Min 2022, section 4.2.1, whose edges point
     from the vertex that is sampled to the one that samples it.
 
@@ -55,7 +55,7 @@ def degree(graph: Graph | Prepared, *, device: _Device = None) -> torch.Tensor:
 
 
 def reverse_pagerank(
-    graph: Graph | Prepared, iterations: int = 5, damping: float = 0.85, *, device: _Device = None
+    graph: Graph | ResidentGraph, iterations: int = 5, damping: float = 0.85, *, device: _Device = None
 ) -> torch.Tensor:
     """Reverse PageRank (Min 2022, section 4.2.1): whoever is sampled by hot vertices is hot.
 
@@ -81,7 +81,7 @@ def reverse_pagerank(
 
 
 def weighted_reverse_pagerank(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     seeds: torch.Tensor | Sequence[int],
     iterations: int = 5,
     damping: float = 0.85,
@@ -108,7 +108,7 @@ def weighted_reverse_pagerank(
 
 
 def _pagerank(
-    graph: Graph | Prepared, seeds: torch.Tensor | None, iterations: int, damping: float, device: _Device
+    graph: Graph | ResidentGraph, seeds: torch.Tensor | None, iterations: int, damping: float, device: _Device
 ) -> torch.Tensor:
     iterations = arguments.whole_number("iterations", iterations, 1, _MOST_ITERATIONS)
     if not 0 <= (damping := arguments.number("damping", damping)) < 1:
@@ -131,7 +131,7 @@ def _pagerank(
 
 
 def inclusion_probability(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     seeds: torch.Tensor | Sequence[int],
     fanouts: Sequence[int],
     batch_size: int,
@@ -189,9 +189,9 @@ def _checked_fanouts(fanouts: Sequence[int]) -> list[float]:
     try:
         known = [operator.index(fanout) for fanout in fanouts]
     except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        shown = arguments.shown(fanouts)
+        shown = arguments.repr_of(fanouts)
         raise ConfigError(f"fanouts are whole numbers, one for each hop, as [15, 10, 5]; got {shown}") from None
     for hop, fanout in enumerate(known):
         if fanout < -1:
-            raise ConfigError(f"fanout {arguments.shown(fanout)} of hop {hop} is below -1; -1 samples the whole list")
+            raise ConfigError(f"fanout {arguments.repr_of(fanout)} of hop {hop} is below -1; -1 samples the whole list")
     return [math.inf if fanout == -1 or fanout > arguments.MOST else float(fanout) for fanout in known]

@@ -16,7 +16,7 @@ def integers(seeds: torch.Tensor | Sequence[int]) -> torch.Tensor:
     try:
         found = torch.as_tensor(seeds)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"seeds are a row of vertex numbers, not {arguments.shown(seeds)}") from error
+        raise ConfigError(f"seeds are a row of vertex numbers, not {arguments.repr_of(seeds)}") from error
     arguments.dense("seeds", found)
     if found.ndim != 1 or found.numel() == 0:
         raise ConfigError(f"seeds have shape {tuple(found.shape)}, but must be a row of at least one vertex number")
@@ -32,4 +32,4 @@ def checked_seeds(seeds: torch.Tensor | Sequence[int], graph: Graph) -> torch.Te
         ConfigError: there is none, or they are no integers.
         IndexOutOfRange: one of them is no vertex.
     """
-    return graph.to_inner(integers(seeds)).unique()
+    return graph.to_internal(integers(seeds)).unique()

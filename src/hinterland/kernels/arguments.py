@@ -17,11 +17,11 @@ from ..table import StorageArray, Table, as_table
 from .signature import Bfloat16, Float16, Parameter, Signature
 
 NEAR, TIERED, STORED, WRITTEN = 1, 2, 4, 8  # include/hinterland/kernels/array.hpp
-_Array = struct("kernels::ArrayWords")
+_Array = struct("kernels::ArgumentWords")
 
 
 @dataclass
-class Given:
+class CallArguments:
     """The arguments of a call.
 
     Attributes:
@@ -41,7 +41,7 @@ class Given:
     keeps: list[Any] = field(default_factory=list)
 
     @classmethod
-    def of(cls, signature: Signature, passed: Sequence[Any], device: torch.device) -> Given:
+    def of(cls, signature: Signature, passed: Sequence[Any], device: torch.device) -> CallArguments:
         """Those of a call on a device.
 
         Raises:
@@ -56,7 +56,8 @@ class Given:
                 given._add_near(what, parameter, value, value, device)
             elif (table := as_table(value)) is None:
                 raise ConfigError(
-                    f"{what} takes a tensor or a table ({parameter.text}), not {arguments.shown(value)}; a list becomes one by "
+                    f"{what} takes a tensor or a table ({parameter.text}), not {arguments.repr_of(value)}; a list becomes one "
+                    f"by "
                     "torch.tensor(...)"
                 )
             elif (whole := table.tensor_on(device)) is not None:
@@ -147,7 +148,7 @@ def device_of(name: str, passed: Sequence[Any], device: torch.device | str | int
         )
     where = devices.as_device(next(iter(found), device))
     if found and device is not None and devices.as_device(device) != where:
-        raise ConfigError(f"{name}: tensors are on {where}, and device={arguments.shown(device)}; leave it out")
+        raise ConfigError(f"{name}: tensors are on {where}, and device={arguments.repr_of(device)}; leave it out")
     return where
 
 
@@ -162,7 +163,7 @@ def _value(what: str, parameter: Parameter, value: Any) -> Any:
     element = parameter.element
     if element is ctypes.c_bool:
         if not isinstance(value, bool):
-            raise ConfigError(f"{what} is {arguments.shown(value)}; a bool is True or False")
+            raise ConfigError(f"{what} is {arguments.repr_of(value)}; a bool is True or False")
         return value
     if element in (ctypes.c_float, ctypes.c_double):
         return arguments.number(what, value)

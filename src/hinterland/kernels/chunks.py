@@ -13,11 +13,11 @@ import torch
 from ..memory.copies import copied, copy, cuts
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
-from ..runtime.shown import type_name
+from ..runtime.repr import type_name
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
 from ..table import Table, as_table
-from ..table.rows import overlaps, room_for
+from ..table.row_arguments import overlaps, room_for
 from .arguments import device_of
 
 Array = torch.Tensor | Table
@@ -59,7 +59,7 @@ class Chunks:
         """
         if not callable(function):
             raise ConfigError(
-                f"{name} takes a function first, as lambda rows: rows + 1, and then arrays; not {arguments.shown(function)}"
+                f"{name} takes a function first, as lambda rows: rows + 1, and then arrays; not {arguments.repr_of(function)}"
             )
         if not arrays:
             raise ConfigError(f"{name} takes a function, and then the arrays that it is called with; there are none")
@@ -95,7 +95,7 @@ class Chunks:
                 ) from error
             if not isinstance(made, torch.Tensor) or made.shape[:1] != (end - begin,) or made.device != self.device:
                 raise ConfigError(
-                    f"{self.name}: of {end - begin} rows the function gives {arguments.shown(made)}, and must give a tensor "
+                    f"{self.name}: of {end - begin} rows the function gives {arguments.repr_of(made)}, and must give a tensor "
                     f"on {self.device} with an entry for each row, as rows.sum(1) does"
                 )
             yield begin, made

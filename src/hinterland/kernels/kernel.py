@@ -15,13 +15,13 @@ from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, IndexOutOfRange, StorageError
 from ..runtime.launch import launch_packed
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.units import parse_bytes
 from ..storage.layout import is_bare
 from ..storage.on_device import Backing, DeviceStore, Queues, hole_of
 from ..table import StorageArray
 from . import on_cpu, signature
-from .arguments import Given, device_of, layout
+from .arguments import CallArguments, device_of, layout
 from .source import Text
 
 _MOST_THREADS = 1024  # of a block
@@ -38,12 +38,12 @@ def _anew_in_child() -> None:
 os.register_at_fork(after_in_child=_anew_in_child)
 
 
-class Kernel(Shown):
+class Kernel(Repr):
     """A kernel that can be called. :func:`kernel` makes one."""
 
     def __init__(self, source: str, name: str | None, cache: int | str) -> None:
         if not isinstance(source, str):
-            raise ConfigError(f"a kernel is made of a text in CUDA C++, not of {arguments.shown(source)}")
+            raise ConfigError(f"a kernel is made of a text in CUDA C++, not of {arguments.repr_of(source)}")
         if name is not None:
             arguments.instance("name", name, str, "as that of a kernel in the text")
         self._source = source
@@ -93,7 +93,7 @@ class Kernel(Shown):
         block = arguments.whole_number("block", block, 1, _MOST_THREADS)
         where = device_of(self.name, passed, device)
         with devices.on(where):
-            given = Given.of(self.signature, passed, where)
+            given = CallArguments.of(self.signature, passed, where)
             blocks = -(-given.longest // block) if grid is None else grid
             blocks = arguments.whole_number("grid", blocks, 0, _MOST_BLOCKS)
             if blocks == 0:
@@ -106,7 +106,7 @@ class Kernel(Shown):
                     self._run(given, where, blocks, block)
                 self._require_within(given, store.take_beside())
 
-    def _require_within(self, given: Given, beside: tuple[int, int] | None) -> None:
+    def _require_within(self, given: CallArguments, beside: tuple[int, int] | None) -> None:
         """IndexOutOfRange where the kernel wrote an element that its array does not have (``DeviceStore.take_beside``)."""
         if beside is None:
             return
@@ -125,7 +125,7 @@ class Kernel(Shown):
         with self._one_at_a_time:
             self._close()
 
-    def _run(self, given: Given, device: torch.device, grid: int, block: int) -> None:
+    def _run(self, given: CallArguments, device: torch.device, grid: int, block: int) -> None:
         kinds, text = given.kinds, self._text(given.kinds)
         params = given.struct(self._layout)
         if device.type == "cpu":
@@ -141,7 +141,7 @@ class Kernel(Shown):
         return self._texts[kinds]
 
     @contextmanager
-    def _cached(self, given: Given, device: torch.device) -> Iterator[DeviceStore]:
+    def _cached(self, given: CallArguments, device: torch.device) -> Iterator[DeviceStore]:
         """The cache through which the kernel reads and writes arrays on storage, and their words in it. It stays for the next
         call with the same arrays; where they are open for writing it does not, since it would not see what is written."""
         arrays = [array for _, array in given.stored]
@@ -171,7 +171,7 @@ class Kernel(Shown):
                     for array in given.written:
                         array.was_written()
 
-    def _made(self, given: Given, volumes: list[Any], device: torch.device) -> DeviceStore:
+    def _made(self, given: CallArguments, volumes: list[Any], device: torch.device) -> DeviceStore:
         arrays = [array for _, array in given.stored]
         for array in arrays:
             _require_piece(self.name, array)

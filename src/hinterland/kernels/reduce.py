@@ -8,7 +8,7 @@ import torch
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from ..runtime.shown import type_name
+from ..runtime.repr import type_name
 from .chunks import CACHE, TILE, Array, Chunks, Function
 
 HOW = ("sum", "mean", "min", "max", "count", "any", "all")

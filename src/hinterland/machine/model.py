@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.errors import FormatError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 
 VERSION = 3  # of the JSON; a file of another version is measured again
 
@@ -116,10 +116,10 @@ class Cpu:
 
 
 @dataclass(frozen=True, repr=False)
-class Machine(Shown):
+class Machine(Repr):
     """Everything that a probe measured; ``left_out`` says in sentences what it could not, ``doubts`` what is not to be trusted.
 
-    ``mapped_limit`` is what somebody who knows the machine has said: the most bytes of mapped memory (memory/mapping.py).
+    ``managed_limit`` is what somebody who knows the machine has said: the most bytes of managed memory (memory/mapping.py).
     """
 
     date: str
@@ -134,7 +134,7 @@ class Machine(Shown):
     peers: tuple[Peer, ...] = ()
     disk: Disk | None = None
     left_out: tuple[str, ...] = ()
-    mapped_limit: int | None = None
+    managed_limit: int | None = None
     doubts: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from .clock import SlotPlan, plan_slots
 from .copies import copy
 from .count import TierCount
 from .faults import synchronize
-from .mapping import MappingPlan, mapped_limit, plan_mapping, set_mapped_limit
+from .mapping import MappingPlan, managed_limit, plan_mapping, set_managed_limit
 from .order import hottest_first
 from .plan import SortPlan, plan_sort
 from .ranks import Ranks, joined
@@ -22,12 +22,12 @@ __all__ = [
     "copy",
     "hottest_first",
     "joined",
-    "mapped_limit",
+    "managed_limit",
     "pickle_shared",
     "plan_mapping",
     "plan_slots",
     "plan_sort",
     "report",
-    "set_mapped_limit",
+    "set_managed_limit",
     "synchronize",
 ]

@@ -3,11 +3,11 @@
 ==========  =========================================================  ========================================
 mapping     what it is                                                 when
 ==========  =========================================================  ========================================
-mapped      managed memory kept on the host, every GPU mapped to it    the default with CUDA: random rows at the
+managed     managed memory kept on the host, every GPU mapped to it    the default with CUDA: random rows at the
             in large pages                                             link's speed (docs/memory.md)
-registered  shared memory, page-locked and mapped for every GPU        tables that several processes share
-split       mapped from its beginning on, the rest registered          what is more than may be mapped (mapping.py)
-heap        plain pages that no GPU sees                               without CUDA
+pinned      shared memory, page-locked and mapped for every GPU        tables that several processes share
+split       managed from its beginning on, the rest pinned            what is more than may be mapped (mapping.py)
+pageable    plain pages that no GPU sees                               without CUDA
 ==========  =========================================================  ========================================
 """
 
@@ -37,7 +37,7 @@ from .rate import LEAST_MEASURED, check_rate
 
 _TRIES = 8  # for two mappings to lie beside each other: one, unless the address space has holes of just that size
 PART_BYTES = 512  # every part of a block begins at a multiple of it, and is padded to one
-MAPPINGS = ("host", "mapped", "registered", "heap")
+MAPPINGS = ("host", "managed", "pinned", "pageable")
 
 _held: weakref.WeakSet[Buffer] = weakref.WeakSet()
 _lock = threading.RLock()
@@ -45,17 +45,17 @@ os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-d
 
 
 class Buffer:
-    """``nbytes`` bytes of host memory at ``address``, the first ``mapped`` of them managed memory.
+    """``nbytes`` bytes of host memory at ``address``, the first ``managed`` of them managed memory.
 
     Released once, when the last tensor over it is gone. What is left when the interpreter exits is the system's to release:
     until the process is gone, finalizers and daemon threads may read it.
     """
 
-    def __init__(self, address: int, nbytes: int, mapping: str, release: ExitStack, fd: int = -1, mapped: int = 0) -> None:
+    def __init__(self, address: int, nbytes: int, mapping: str, release: ExitStack, fd: int = -1, managed: int = 0) -> None:
         self.address = address
         self.nbytes = nbytes
         self.mapping = mapping
-        self.mapped = mapped
+        self.managed = managed
         self.name = ""
         self._fd = fd
         self._release = weakref.finalize(self, _close, release, os.getpid())
@@ -73,7 +73,7 @@ class Buffer:
         return torch.utils.dlpack.from_dlpack(view).view(dtype).view(shape)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Passes to another process of this machine as the same memory (registered memory only), while this one holds it."""
+        """Passes to another process of this machine as the same memory (pinned memory only), while this one holds it."""
         self._require_shared()
         return _attach, (_Held(os.getpid(), self._fd, os.fstat(self._fd).st_ino), self.nbytes)
 
@@ -83,10 +83,10 @@ class Buffer:
         return _attach, (reduction.DupFd(self._fd), self.nbytes)
 
     def _require_shared(self) -> None:
-        if self.mapping != "registered":
+        if self.mapping != "pinned":
             raise ConfigError(
                 f"{self.mapping} memory belongs to one process; to share a table between processes make it with "
-                "placement='registered'"
+                "placement='pinned'"
             )
 
 
@@ -120,15 +120,15 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
     """``nbytes`` bytes of host memory, their content undefined.
 
     Args:
-        mapping: ``mapped``, ``registered`` or ``heap`` (see the module); ``host`` is ``mapped`` with CUDA, as far as
-            mapped memory is allowed (:func:`.set_mapped_limit`), ``split`` or ``registered`` past that, ``registered`` where
-            GPUs and CPU cannot share managed memory, and ``heap`` without CUDA.
+        mapping: ``managed``, ``pinned`` or ``pageable`` (see the module); ``host`` is ``managed`` with CUDA, as far as
+            managed memory is allowed (:func:`.set_managed_limit`), ``split`` or ``pinned`` past that, ``pinned`` where
+            GPUs and CPU cannot share managed memory, and ``pageable`` without CUDA.
         touch: has all CPU threads touch every page, and measures the mapping's rate; leave it out only where memory is given
             back while this is filled.
 
     Raises:
         OutOfMemory: before anything is allocated, if the memory cannot be had.
-        DeviceError: ``mapped`` without CUDA, or the driver refused.
+        DeviceError: ``managed`` without CUDA, or the driver refused.
         ConfigError: an unknown ``mapping``.
     """
     nbytes, touch = arguments.whole_number("a size in bytes", nbytes, 0), arguments.switch("touch", touch)
@@ -139,17 +139,17 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
                 "what lies on storage has a file: hl.StorageArray.create(path, shape, dtype) makes one, and "
                 "UnifiedTensor.from_file(path, placement='storage') reads one where it is"
             )
-        raise ConfigError(f"placement {arguments.shown(mapping)} is not one of {', '.join(MAPPINGS)}; {remedy}")
+        raise ConfigError(f"placement {arguments.repr_of(mapping)} is not one of {', '.join(MAPPINGS)}; {remedy}")
     with _lock:
         plan = None
-        if mapping in ("host", "mapped"):
+        if mapping in ("host", "managed"):
             mapping, plan = _choose(nbytes, mapping)
         require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
         made = _made(nbytes, mapping, plan, touch)
-        if plan is not None and (taken := replace(plan, mapped=made.mapped)).is_slow:
+        if plan is not None and (taken := replace(plan, managed=made.managed)).is_slow:
             warn_once("mappings", f"{taken.explain()}. {REMEDY}")
-    if touch and made.mapped >= LEAST_MEASURED:
-        check_rate(made.tensor(torch.uint8, torch.Size([made.mapped]), devices.as_device("cuda")))
+    if touch and made.managed >= LEAST_MEASURED:
+        check_rate(made.tensor(torch.uint8, torch.Size([made.managed]), devices.as_device("cuda")))
     return made
 
 
@@ -158,24 +158,24 @@ def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> B
         made = _split(nbytes, plan)
         if made is not None:
             return made
-        mapping = "registered"
-    if mapping == "registered":
-        return _registered(_core.shared_pages(max(nbytes, 1)), nbytes)
+        mapping = "pinned"
+    if mapping == "pinned":
+        return _pinned(_core.shared_pages(max(nbytes, 1)), nbytes)
     if nbytes == 0:
         return Buffer(0, 0, mapping, ExitStack())
-    return _mapped(nbytes, touch) if mapping == "mapped" else _heap(nbytes, touch)
+    return _managed(nbytes, touch) if mapping == "managed" else _pageable(nbytes, touch)
 
 
 def place_again(placement: str) -> str:
-    """The placement to ask for, for other memory to lie where some does: asked for by name, mapped memory is an error where no
+    """The placement to ask for, for other memory to lie where some does: asked for by name, managed memory is an error where no
     more is allowed."""
-    return "host" if placement in ("mapped", "split") else placement
+    return "host" if placement in ("managed", "split") else placement
 
 
 def boundaries() -> list[int]:
     """The addresses at which the second mapping of memory that is held begins."""
     with _lock:
-        return [buffer.address + buffer.mapped for buffer in _held if buffer.mapping == "split"]
+        return [buffer.address + buffer.managed for buffer in _held if buffer.mapping == "split"]
 
 
 def buffer_at(address: int) -> Buffer | None:
@@ -195,115 +195,116 @@ def require_room(nbytes: int) -> None:
 
 
 def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
-    """``mapped`` where its rule allows it (docs/memory.md), else what ``host`` falls back to; and the plan, if there is one."""
+    """``managed`` where its rule allows it (docs/memory.md), else what ``host`` falls back to; and the plan, if there is
+    one."""
     if not devices.cuda_available():
-        if mapping == "mapped":
-            devices.require_cuda("placement='mapped'")
-        return "heap", None
+        if mapping == "managed":
+            devices.require_cuda("placement='managed'")
+        return "pageable", None
     if not cuda.managed_memory_works():
-        if mapping == "mapped":
-            raise DeviceError("this system's GPUs cannot share managed memory with the CPU; use placement='registered'")
-        return "registered", None
-    held = mapped_bytes()
+        if mapping == "managed":
+            raise DeviceError("this system's GPUs cannot share managed memory with the CPU; use placement='pinned'")
+        return "pinned", None
+    held = managed_bytes()
     plan = plan_mapping(nbytes, held)
-    if mapping == "mapped" and plan.mapping != "mapped":
+    if mapping == "managed" and plan.mapping != "managed":
         raise OutOfMemory(
-            f"{format_bytes(nbytes)} of mapped memory asked for with {format_bytes(held)} held, but all of it may be "
+            f"{format_bytes(nbytes)} of managed memory asked for with {format_bytes(held)} held, but all of it may be "
             f"{format_bytes(plan.limit.nbytes)}, by {plan.limit.source}; use placement='host', which maps as much as is "
             "allowed and registers the rest"
         )
     return plan.mapping, plan
 
 
-def mapped_bytes() -> int:
+def managed_bytes() -> int:
     """Managed memory that is held."""
-    return sum(buffer.mapped for buffer in _held)
+    return sum(buffer.managed for buffer in _held)
 
 
-def managed(nbytes: int, undo: ExitStack) -> int:
+def take_managed(nbytes: int, undo: ExitStack) -> int:
     """Managed memory, which ``undo`` frees: its address. All of it comes from here, and is never more than the limit."""
-    plan = plan_mapping(nbytes, mapped_bytes())
-    assert plan.mapped == nbytes, f"{nbytes} bytes beside {plan.held} are more than {plan.limit}"
+    plan = plan_mapping(nbytes, managed_bytes())
+    assert plan.managed == nbytes, f"{nbytes} bytes beside {plan.held} are more than {plan.limit}"
     address = cuda.allocate_managed(nbytes)
     undo.callback(cuda.free_managed, address)
     return address
 
 
-def _mapped(nbytes: int, touch: bool) -> Buffer:
+def _managed(nbytes: int, touch: bool) -> Buffer:
     with ExitStack() as undo:
-        address = managed(nbytes, undo)
+        address = take_managed(nbytes, undo)
         cuda.keep_on_host(address, nbytes)
         if touch:
             _core.touch(address, nbytes)
-        return Buffer(address, nbytes, "mapped", undo.pop_all(), mapped=nbytes)
+        return Buffer(address, nbytes, "managed", undo.pop_all(), managed=nbytes)
 
 
 def _split(nbytes: int, plan: MappingPlan) -> Buffer | None:
-    """Managed memory with registered memory behind it, as one range of addresses; None where there was no place for both."""
-    rest = nbytes - plan.mapped
+    """Managed memory with pinned memory behind it, as one range of addresses; None where there was no place for both."""
+    rest = nbytes - plan.managed
     with ExitStack() as undo:
-        address = _beside(plan.mapped, rest, undo)
+        address = _beside(plan.managed, rest, undo)
         if address is None:
             return None
-        cuda.keep_on_host(address, plan.mapped)
+        cuda.keep_on_host(address, plan.managed)
         fd = _core.shared_pages(rest)
         undo.callback(os.close, fd)
-        _core.map_pages(fd, rest, address + plan.mapped)
+        _core.map_pages(fd, rest, address + plan.managed)
         _core.touch(address, nbytes)
-        cuda.register(address + plan.mapped, rest)
-        undo.callback(cuda.unregister, address + plan.mapped)
-        return Buffer(address, nbytes, "split", undo.pop_all(), mapped=plan.mapped)
+        cuda.register(address + plan.managed, rest)
+        undo.callback(cuda.unregister, address + plan.managed)
+        return Buffer(address, nbytes, "split", undo.pop_all(), managed=plan.managed)
 
 
-def _beside(mapped: int, rest: int, undo: ExitStack) -> int | None:
+def _beside(size: int, rest: int, undo: ExitStack) -> int | None:
     """The address of managed memory right before addresses that are reserved for ``rest`` bytes.
 
-    The driver takes the highest addresses where ``mapped`` bytes are free, as the system does. So room for both is reserved
+    The driver takes the highest addresses where ``size`` bytes are free, as the system does. So room for both is reserved
     where the system likes, and its first part given back: the driver takes that, unless there is a higher hole of just the
     right size. Then the hole is filled for the time, and it is tried again.
     """
     with ExitStack() as holes:
         for _ in range(_TRIES):
             with ExitStack() as attempt:
-                base = _core.reserve_pages(mapped + rest, GRAIN)
-                attempt.callback(_core.unmap_pages, base + mapped, rest)
-                _core.unmap_pages(base, mapped)
-                address = managed(mapped, attempt)
+                base = _core.reserve_pages(size + rest, GRAIN)
+                attempt.callback(_core.unmap_pages, base + size, rest)
+                _core.unmap_pages(base, size)
+                address = take_managed(size, attempt)
                 if address == base:
                     undo.push(attempt.pop_all())
                     return address
-            if _core.reserve_pages_at(address, mapped):
-                holes.callback(_core.unmap_pages, address, mapped)
+            if _core.reserve_pages_at(address, size):
+                holes.callback(_core.unmap_pages, address, size)
     return None
 
 
-def _registered(fd: int, nbytes: int) -> Buffer:
+def _pinned(fd: int, nbytes: int) -> Buffer:
     """Maps shared memory and registers it; owns ``fd`` from now on."""
     with ExitStack() as undo:
         undo.callback(os.close, fd)
         if nbytes == 0:
-            return Buffer(0, 0, "registered", undo.pop_all(), fd)
+            return Buffer(0, 0, "pinned", undo.pop_all(), fd)
         address = _core.map_pages(fd, nbytes)
         undo.callback(_core.unmap_pages, address, nbytes)
         _core.touch(address, nbytes)  # page-locking would fetch the pages one by one
         if devices.cuda_available():
             cuda.register(address, nbytes)
             undo.callback(cuda.unregister, address)
-        return Buffer(address, nbytes, "registered", undo.pop_all(), fd)
+        return Buffer(address, nbytes, "pinned", undo.pop_all(), fd)
 
 
-def _heap(nbytes: int, touch: bool) -> Buffer:
+def _pageable(nbytes: int, touch: bool) -> Buffer:
     with ExitStack() as undo:
         address = _core.map_pages(-1, nbytes)
         undo.callback(_core.unmap_pages, address, nbytes)
         if touch:
             _core.touch(address, nbytes)
-        return Buffer(address, nbytes, "heap", undo.pop_all())
+        return Buffer(address, nbytes, "pageable", undo.pop_all())
 
 
 def _attach(shared: Any, nbytes: int) -> Buffer:
     """A buffer over memory that another process shares; it exists already, so there is no limit to check."""
-    return _registered(shared.detach(), nbytes)
+    return _pinned(shared.detach(), nbytes)
 
 
 def _close(release: ExitStack, owner: int) -> None:

@@ -9,12 +9,12 @@ import torch
 
 from .. import _core
 from ..runtime import arguments, devices
-from ..runtime.budget import Explained, Part, share
+from ..runtime.budget import BudgetItem, Explained, share
 from ..runtime.errors import ConfigError, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.units import format_bytes
 from . import faults
 from .allocator import allocate, padded
@@ -28,7 +28,7 @@ _FILL = {
     for unit in (_UNITS[:-1] if chunks else _UNITS)
 }
 _Ring, _AdmitParams, _FillParams = struct("memory::Clock"), struct("memory::AdmitParams"), struct("memory::FillParams")
-KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()), apart=True)
+KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()), separate_module=True)
 _BLOCK = _core.ADMIT_THREADS
 _CONTROL_BYTES = _core.CLOCK_HAND_AT  # of the team's control block, before the hand
 _STATE_BYTES = padded(_core.CLOCK_STATE_BYTES)
@@ -36,7 +36,7 @@ _MOST = _core.CLOCK_MOST  # positions of a batch that may claim a slot, and slot
 
 
 @dataclass(frozen=True, repr=False)
-class SlotPlan(Explained, Shown):
+class SlotPlan(Explained, Repr):
     """How many slots a cache has for the rows of a table, and what that takes of GPU memory.
 
     Attributes:
@@ -84,13 +84,13 @@ class SlotPlan(Explained, Shown):
         """The table."""
         return f"{self.rows:,} rows of {self.row_bytes} B, {format_bytes(self.rows * self.row_bytes)} in all"
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[BudgetItem]:
         """The id map, the slots' state, and the slots."""
         ids, rows = 4 * self.rows if self.capacity else 0, self.capacity * self.row_bytes
         return [
-            Part("id map", "4 B a row", ids),
-            Part("state", "whose each slot is", self.held_bytes - ids - rows),
-            Part("slots", f"{self.capacity:,} rows {share(self.capacity, self.rows)}", rows),
+            BudgetItem("id map", "4 B a row", ids),
+            BudgetItem("state", "whose each slot is", self.held_bytes - ids - rows),
+            BudgetItem("slots", f"{self.capacity:,} rows {share(self.capacity, self.rows)}", rows),
         ]
 
 
@@ -200,7 +200,7 @@ class Clock:
 
 def _block(nbytes: int, device: torch.device) -> torch.Tensor:
     if device.type == "cpu":
-        return allocate(nbytes, "heap").tensor(torch.uint8, torch.Size((nbytes,)))
+        return allocate(nbytes, "pageable").tensor(torch.uint8, torch.Size((nbytes,)))
     free = devices.free_bytes(device)
     if nbytes > free:
         raise OutOfMemory(

@@ -22,7 +22,9 @@ def copy(to: torch.Tensor, source: torch.Tensor) -> None:
     try:
         source = source.expand(to.shape)
     except RuntimeError:
-        raise ConfigError(f"to is {arguments.shown(to)} and source {arguments.shown(source)}; give them one shape") from None
+        raise ConfigError(
+            f"to is {arguments.repr_of(to)} and source {arguments.repr_of(source)}; give them one shape"
+        ) from None
     edges = {*cuts(to), *cuts(source)} if to.is_cuda or source.is_cuda else set()
     if not edges:
         to.copy_(source)

@@ -47,10 +47,10 @@ def register(address: int, nbytes: int) -> None:
     driver = _started()
     flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
     checked(driver.cuMemHostRegister(address, nbytes, flags), f"register {format_bytes(nbytes)} of host memory")
-    mapped = int(checked(driver.cuMemHostGetDevicePointer(address, 0), "map registered memory"))
+    mapped = int(checked(driver.cuMemHostGetDevicePointer(address, 0), "map pinned memory"))
     if mapped != address:
         unregister(address)
-        raise DeviceError("this system maps registered memory at another address for its GPUs, which is not supported")
+        raise DeviceError("this system maps pinned memory at another address for its GPUs, which is not supported")
 
 
 def unregister(address: int) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from .. import _core
-from ..runtime.arguments import shown
+from ..runtime.arguments import repr_of
 from ..runtime.errors import HinterlandError, IndexOutOfRange
 from ..runtime.params import struct
 
@@ -29,10 +29,10 @@ def out_of_range(first: int, value: int, rows: int, count: int, from_end: bool =
     ones count from the end."""
     more = f" ({count} such positions)" if count > 1 else ""
     return IndexOutOfRange(
-        f"index {shown(value)} at position {first} is outside a table of {rows} rows{more}; row numbers go from "
+        f"index {repr_of(value)} at position {first} is outside a table of {rows} rows{more}; row numbers go from "
         f"{-rows if from_end else 0} to {rows - 1}"
         if rows
-        else f"index {shown(value)} at position {first}: the table has no rows{more}"
+        else f"index {repr_of(value)} at position {first}: the table has no rows{more}"
     )
 
 

@@ -3,15 +3,15 @@
 
 namespace hinterland::memory {
 
-enum class Pass { kRows, kChunks, kReplicas };
+enum class GatherPass { kRows, kChunks, kReplicas };
 
-template <class Placement, int kUnitBytes, Pass kPass>
+template <class Placement, int kUnitBytes, GatherPass kPass>
 __global__ void __launch_bounds__(kCopyThreads) rows_kernel(RowCopy<Placement> copy) {
   const int64_t thread = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const int64_t threads = static_cast<int64_t>(gridDim.x) * blockDim.x;
-  if constexpr (kPass == Pass::kRows) copy_rows<kUnitBytes>(copy, thread, threads);
-  if constexpr (kPass == Pass::kChunks) gather_chunks<kUnitBytes>(copy, thread, threads);
-  if constexpr (kPass == Pass::kReplicas) replicate_rows<kUnitBytes>(copy, thread, threads);
+  if constexpr (kPass == GatherPass::kRows) copy_rows<kUnitBytes>(copy, thread, threads);
+  if constexpr (kPass == GatherPass::kChunks) gather_chunks<kUnitBytes>(copy, thread, threads);
+  if constexpr (kPass == GatherPass::kReplicas) replicate_rows<kUnitBytes>(copy, thread, threads);
 }
 
 }  // namespace hinterland::memory

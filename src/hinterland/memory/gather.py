@@ -10,7 +10,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
-from ..runtime.arguments import shown, whole_number
+from ..runtime.arguments import repr_of, whole_number
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -21,11 +21,11 @@ from .plan import Cut, cut_rows
 PLACEMENTS = ("OneRange", "Tiers")  # of rows that kernels read: include/hinterland/memory/placement.hpp
 _UNITS = (1, 2, 4, 8, 16)
 _PASSES = {
-    (placement, way, unit): f"rows_kernel<{placement}, {unit}, Pass::{way}>"
+    (placement, way, unit): f"rows_kernel<{placement}, {unit}, GatherPass::{way}>"
     for placement, way in (*product(PLACEMENTS, ("kRows", "kChunks")), ("Tiers", "kReplicas"))
     for unit in (_UNITS[:-1] if way == "kChunks" else _UNITS)
 }
-KERNELS = KernelFile("memory/gather.cu", tuple(_PASSES.values()), apart=True)
+KERNELS = KernelFile("memory/gather.cu", tuple(_PASSES.values()), separate_module=True)
 _BULK = KernelFile("memory/bulk.cu", tuple(f"bulk_rows_kernel<{placement}>" for placement in PLACEMENTS))
 _THREADS = _core.COPY_THREADS
 # Bytes of a row that is copied in bulk; shorter ones would need more threads than there are (docs/notes/gather-on-h200.md).
@@ -91,7 +91,7 @@ def copy_rows(
     """
     width = index_bytes(index)
     if not isinstance(check, str) or (check != "sync" and check != "async"):
-        raise ConfigError(f"check={shown(check)} is neither 'sync' nor 'async'")
+        raise ConfigError(f"check={repr_of(check)} is neither 'sync' nor 'async'")
     if max_blocks is not None and (max_blocks := whole_number("max_blocks", max_blocks)) < 1:
         raise ConfigError(f"max_blocks={max_blocks} leaves no block to run; use 1 or more, or None for the default")
     if not index.is_cuda:

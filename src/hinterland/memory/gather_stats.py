@@ -100,7 +100,7 @@ def require_dict(stats: Any) -> None:
         ConfigError: it is no dict.
     """
     if not isinstance(stats, dict):
-        raise ConfigError(f"stats={arguments.shown(stats)} is no dict, which is filled; pass one, as stats={{}} is")
+        raise ConfigError(f"stats={arguments.repr_of(stats)} is no dict, which is filled; pass one, as stats={{}} is")
 
 
 @contextmanager

@@ -33,7 +33,7 @@ import torch
 from .. import _core
 from ..runtime.checksums import checksums
 from ..runtime.errors import FormatError
-from ..runtime.shown import type_name
+from ..runtime.repr import type_name
 
 MAGIC = b"\x89HLG\r\n\x1a\n"
 VERSION = 4
@@ -54,7 +54,7 @@ _TYPES = {
 
 
 @dataclass
-class Header:
+class HlHeader:
     """What the first page says."""
 
     flags: int
@@ -125,7 +125,7 @@ def matches(head: bytes) -> bool:
     return head.startswith(MAGIC)
 
 
-def parse(path: str, page: bytes, size: int) -> Header:
+def parse(path: str, page: bytes, size: int) -> HlHeader:
     """The header in the first page, checked against its checksum and the file's size.
 
     Args:
@@ -163,13 +163,13 @@ def parse(path: str, page: bytes, size: int) -> Header:
         or types[1] not in ((torch.uint8,) if flags & COMPRESSED else (torch.int32, torch.int64))
         or flags & ~_FLAGS
         or (flags & TRANSPOSED and not flags & DIRECTED)
-        or version != Header(flags, vertices, edges, types).version
+        or version != HlHeader(flags, vertices, edges, types).version
         or (flags & NAMED and not _are_names(called_by, called_bytes, vertices))
     ):
         raise FormatError(
             f"{path}: array types {names} and flags {flags} with checksums of {block} bytes are not known to version {version}"
         )
-    header = Header(flags, vertices, edges, types, packed_bytes, incoming_bytes, called_by or torch.uint8, called_bytes)
+    header = HlHeader(flags, vertices, edges, types, packed_bytes, incoming_bytes, called_by or torch.uint8, called_bytes)
     expected = sum(header.sections()[-1])
     if size != expected:
         raise FormatError(

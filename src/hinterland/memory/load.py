@@ -25,7 +25,7 @@ _LOCAL = 30  # bytes of a zip file's local header before the name
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredTensor:
     """A tensor in a file: row-major, from byte ``offset`` on."""
 
     dtype: torch.dtype
@@ -37,7 +37,7 @@ class Stored:
         return math.prod(self.shape) * self.dtype.itemsize
 
 
-def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int) -> Stored:
+def locate(path: str | os.PathLike[str], dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int) -> StoredTensor:
     """The tensor of a file, its size checked against the file's before anybody allocates it.
 
     Args:
@@ -85,7 +85,7 @@ def asked_offset(path: str, offset: int) -> int:
 def check_dtype(path: str, dtype: torch.dtype | None) -> None:
     """Refuses what is no type of a tensor's elements; None is what the file says."""
     if dtype is not None and not isinstance(dtype, torch.dtype):
-        raise ConfigError(f"{path}: dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
+        raise ConfigError(f"{path}: dtype is a torch type such as torch.float32, not {arguments.repr_of(dtype)}")
 
 
 def check_asked(
@@ -102,7 +102,7 @@ def asked_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
         sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         return tuple(arguments.whole_number("a dimension of shape", n, -1) for n in sizes)
     except (TypeError, RuntimeError):  # the last is a tensor's
-        raise ConfigError(f"shape={arguments.shown(shape)}: dimensions are whole numbers") from None
+        raise ConfigError(f"shape={arguments.repr_of(shape)}: dimensions are whole numbers") from None
 
 
 def _agrees(asked: tuple[int, ...] | None, shape: tuple[int, ...]) -> bool:
@@ -111,7 +111,7 @@ def _agrees(asked: tuple[int, ...] | None, shape: tuple[int, ...]) -> bool:
     return len(asked) == len(shape) and all(a in (-1, b) for a, b in zip(asked, shape, strict=True))
 
 
-def check_size(path: str, size: int, stored: Stored) -> Stored:
+def check_size(path: str, size: int, stored: StoredTensor) -> StoredTensor:
     """Refuses a tensor that does not lie within the file's ``size`` bytes."""
     if not stored.shape:
         raise FormatError(f"{path} holds one number and no table; give it a dimension")
@@ -123,7 +123,7 @@ def check_size(path: str, size: int, stored: Stored) -> Stored:
     return stored
 
 
-def raw(path: str, size: int, dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int) -> Stored:
+def raw(path: str, size: int, dtype: torch.dtype | None, shape: tuple[int, ...] | None, offset: int) -> StoredTensor:
     """What ``size`` bytes without a header hold, as the caller says."""
     if dtype is None or shape is None:
         raise ConfigError(
@@ -140,10 +140,10 @@ def raw(path: str, size: int, dtype: torch.dtype | None, shape: tuple[int, ...] 
                 f"({dtype}, shape {shape})"
             )
         shape = tuple(left // row if n == -1 else n for n in shape)
-    return Stored(dtype, shape, offset)
+    return StoredTensor(dtype, shape, offset)
 
 
-def _numpy(path: str, head: bytes, offset: int) -> Stored:
+def _numpy(path: str, head: bytes, offset: int) -> StoredTensor:
     file = io.BytesIO(head)  # so that no length in the header is believed beyond these bytes
     try:
         version = np.lib.format.read_magic(file)
@@ -167,10 +167,10 @@ def _numpy(path: str, head: bytes, offset: int) -> Stored:
     except (TypeError, ValueError) as error:
         remedy = f"save it as array.astype('{dtype.newbyteorder('=')}')" if not dtype.isnative else "save plain numbers"
         raise FormatError(f"{path} holds {dtype.str!r}, which torch has no type for; {remedy}") from error
-    return Stored(kind, tuple(int(n) for n in shape), offset + file.tell())
+    return StoredTensor(kind, tuple(int(n) for n in shape), offset + file.tell())
 
 
-def _torch(path: str) -> Stored:
+def _torch(path: str) -> StoredTensor:
     try:
         tensor = torch.load(path, mmap=True, weights_only=True, map_location="cpu")
         with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
@@ -194,4 +194,4 @@ def _torch(path: str) -> Stored:
     name, extra = int.from_bytes(header[26:28], "little"), int.from_bytes(header[28:30], "little")
     start = records[0].header_offset + _LOCAL + name + extra
     offset = start + int(tensor.storage_offset()) * tensor.dtype.itemsize
-    return Stored(tensor.dtype, tuple(int(n) for n in tensor.shape), offset)
+    return StoredTensor(tensor.dtype, tuple(int(n) for n in tensor.shape), offset)

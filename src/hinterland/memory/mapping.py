@@ -1,9 +1,9 @@
 """How much host memory is mapped for GPUs in large pages, and what is done with the rest.
 
-A GPU reads random rows of mapped (managed) memory ten times as fast as those of registered memory (docs/memory.md). But no more
+A GPU reads random rows of managed memory ten times as fast as those of pinned memory (docs/memory.md). But no more
 of it is taken than a limit allows: by default the GPU's free memory, beyond which a driver may begin to move pages, or stop.
 What is larger has two mappings: as much as is allowed from its beginning on is mapped, so that is where hot rows belong, and
-the rest is registered.
+the rest is pinned.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from typing import overload
 from ..machine import load
 from ..runtime import devices
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.units import format_bytes, parse_bytes
 from .plan import row_rate
 
 GRAIN = 32 << 20  # the boundary between two mappings is at a multiple of it: where CUDA's driver places managed memory
 UNLIMITED = 1 << 62
-_SETTING = "HINTERLAND_MAPPED_LIMIT"
-_LINE = 128  # bytes of the rows that a plan predicts the rate of: the shortest that fill the link from mapped memory
+_SETTING = "HINTERLAND_MANAGED_LIMIT"
+_LINE = 128  # bytes of the rows that a plan predicts the rate of: the shortest that fill the link from managed memory
 _NOTABLY = 0.8
-_SMALL = 1 << 30  # a GPU translates so much of registered memory without misses (docs/memory.md)
+_SMALL = 1 << 30  # a GPU translates so much of pinned memory without misses (docs/memory.md)
 
 _chosen: int | None = None
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Most bytes of mapped memory, and who says so."""
+    """Most bytes of managed memory, and who says so."""
 
     nbytes: int
     source: str
 
 
-def set_mapped_limit(limit: int | str | None) -> None:
-    """Sets the most bytes of mapped memory that this process holds.
+def set_managed_limit(limit: int | str | None) -> None:
+    """Sets the most bytes of managed memory that this process holds.
 
     Args:
         limit: a size as in ``"64GiB"``; what is more than the current GPU's free memory counts as that. ``"unlimited"`` lifts
             both, for those who know their driver, and not on machines that are shared. None is the default:
-            ``HINTERLAND_MAPPED_LIMIT``, else what ``hinterland probe --mapped-limit`` has kept for this machine, else the
+            ``HINTERLAND_MANAGED_LIMIT``, else what ``hinterland probe --managed-limit`` has kept for this machine, else the
             GPU's free memory.
 
     Raises:
@@ -66,11 +66,11 @@ def parse_limit(limit: int | str | None) -> int | None:
     try:
         return parse_bytes(limit)
     except ConfigError as error:
-        raise ConfigError(f"{error}; a limit of mapped memory may also be 'unlimited'") from None
+        raise ConfigError(f"{error}; a limit of managed memory may also be 'unlimited'") from None
 
 
-def mapped_limit() -> Limit:
-    """What holds now (:func:`set_mapped_limit`)."""
+def managed_limit() -> Limit:
+    """What holds now (:func:`set_managed_limit`)."""
     free = devices.free_bytes(devices.as_device("cuda"))
     limit = _said()
     if limit is not None and (limit.nbytes == UNLIMITED or limit.nbytes < free):
@@ -80,59 +80,59 @@ def mapped_limit() -> Limit:
 
 def _said() -> Limit | None:
     if _chosen is not None:
-        return Limit(_chosen, "set_mapped_limit()")
+        return Limit(_chosen, "set_managed_limit()")
     if setting := os.environ.get(_SETTING):
         return Limit(parse_limit(setting), _SETTING)
     machine = load()
-    if machine is not None and machine.mapped_limit is not None:
-        return Limit(machine.mapped_limit, "hinterland probe --mapped-limit")
+    if machine is not None and machine.managed_limit is not None:
+        return Limit(machine.managed_limit, "hinterland probe --managed-limit")
     return None
 
 
 @dataclass(frozen=True, repr=False)
-class MappingPlan(Shown):
+class MappingPlan(Repr):
     """How host memory of ``nbytes`` bytes is mapped for GPUs.
 
     Attributes:
-        mapped: bytes from its beginning on that are mapped in large pages; the others are registered.
-        limit: what mapped memory may be taken, with ``held`` bytes of it held before.
+        managed: bytes from its beginning on that are mapped in large pages; the others are pinned.
+        limit: what managed memory may be taken, with ``held`` bytes of it held before.
     """
 
     nbytes: int
-    mapped: int
+    managed: int
     limit: Limit
     held: int
 
     @property
     def mapping(self) -> str:
-        """``mapped``, ``registered``, or ``split`` where it is both."""
-        if self.mapped == self.nbytes:
-            return "mapped"
-        return "split" if self.mapped else "registered"
+        """``managed``, ``pinned``, or ``split`` where it is both."""
+        if self.managed == self.nbytes:
+            return "managed"
+        return "split" if self.managed else "pinned"
 
     @property
     def is_slow(self) -> bool:
         """Whether random rows are expected to come notably slower than if all of it were mapped in large pages."""
-        best = row_rate("mapped", _LINE, self.nbytes)
-        return row_rate(self.mapping, _LINE, self.nbytes, self.mapped) < _NOTABLY * best
+        best = row_rate("managed", _LINE, self.nbytes)
+        return row_rate(self.mapping, _LINE, self.nbytes, self.managed) < _NOTABLY * best
 
     def explain(self) -> str:
         """What is mapped how, at what rate random rows are expected, and why, in two sentences."""
         return (
-            f"{explain_table(self.mapping, self.nbytes, self.mapped, _LINE)}. Mapped memory may be "
+            f"{explain_table(self.mapping, self.nbytes, self.managed, _LINE)}. Managed memory may be "
             f"{format_bytes(self.limit.nbytes)} in all, by {self.limit.source}, and {format_bytes(self.held)} was held before"
         )
 
 
-def explain_table(mapping: str, nbytes: int, mapped: int, row_bytes: int) -> str:
+def explain_table(mapping: str, nbytes: int, managed: int, row_bytes: int) -> str:
     """Where a table of host memory lies, and the rate that random rows of it are expected at."""
-    if mapping == "heap":
+    if mapping == "pageable":
         return f"{format_bytes(nbytes)} of host memory that no GPU sees"
     if mapping == "split":
-        mapping_said = f"the first {format_bytes(mapped)} mapped in large pages, {format_bytes(nbytes - mapped)} registered"
+        mapping_said = f"the first {format_bytes(managed)} mapped in large pages, {format_bytes(nbytes - managed)} pinned"
     else:
-        mapping_said = "all mapped in large pages" if mapping == "mapped" else "all registered"
-    rate = row_rate(mapping, row_bytes, nbytes, mapped)
+        mapping_said = "all mapped in large pages" if mapping == "managed" else "all pinned"
+    rate = row_rate(mapping, row_bytes, nbytes, managed)
     return (
         f"{format_bytes(nbytes)} of host memory, {mapping_said}; random rows of {row_bytes} B are expected at "
         f"{rate / 1e6:.0f} M/s, {rate * row_bytes / 1e9:.1f} GB/s"
@@ -140,9 +140,9 @@ def explain_table(mapping: str, nbytes: int, mapped: int, row_bytes: int) -> str
 
 
 def plan_mapping(nbytes: int, held: int) -> MappingPlan:
-    """As much mapped memory as may be taken when ``held`` bytes of it are held; of what is small all or nothing, since
-    registered memory of that size is as fast."""
-    limit = mapped_limit()
+    """As much managed memory as may be taken when ``held`` bytes of it are held; of what is small all or nothing, since
+    pinned memory of that size is as fast."""
+    limit = managed_limit()
     left = max(0, limit.nbytes - held)
     if nbytes <= left:
         return MappingPlan(nbytes, nbytes, limit, held)
@@ -152,5 +152,5 @@ def plan_mapping(nbytes: int, held: int) -> MappingPlan:
 REMEDY = (
     "Hot rows belong to its beginning (renumber by heat, reorder_rows, hl.reorder), large gathers are sorted by themselves, "
     "and tiered() or cached() keep rows in GPU memory. More may be mapped once GPU memory is freed, or by "
-    f"hinterland.memory.set_mapped_limit() or {_SETTING}, where the driver is known to bear it"
+    f"hinterland.memory.set_managed_limit() or {_SETTING}, where the driver is known to bear it"
 )

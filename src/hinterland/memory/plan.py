@@ -17,7 +17,7 @@ from .. import _core
 from ..machine import Machine, load
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.units import format_bytes
 
 _GIB = 1 << 30
@@ -28,7 +28,7 @@ _CHUNK = _core.UNIT_BYTES  # of the widest load
 # rows from 256 B on fill the link as they come, at 200 M a second. A GPU translates tables of up to a gibibyte without misses
 # (docs/memory.md).
 _LEAST_SORTED = 1 << 16
-_FILLS_LINK = 256  # bytes of a row in mapped memory
+_FILLS_LINK = 256  # bytes of a row in managed memory
 _REACH = 1 << 30
 _PAGE = 2 << 20  # what the GPU's address translation works in
 _DISK_PAGE, _DISK_READS = 4096, 240e3  # random reads a second of an H200 machine's disk, 64 under way
@@ -60,7 +60,7 @@ def cut_rows(row_bytes: int, table_address: int, packed_address: int, into_table
 
 
 @dataclass(frozen=True, repr=False)
-class SortPlan(Shown):
+class SortPlan(Repr):
     """Whether to sort the row numbers of a gather, and the times in seconds that decide it."""
 
     sort: bool
@@ -68,7 +68,7 @@ class SortPlan(Shown):
     rows: int
     row_bytes: int
     table_bytes: int
-    mapped_bytes: int
+    managed_bytes: int
     as_given: float
     sorted: float
     sorting: float
@@ -83,50 +83,50 @@ class SortPlan(Shown):
         )
 
     def _lying(self) -> str:
-        of = f"({format_bytes(self.mapped_bytes)} mapped, the rest registered) " if self.mapping == "split" else ""
+        of = f"({format_bytes(self.managed_bytes)} managed, the rest pinned) " if self.mapping == "split" else ""
         return f"{format_bytes(self.table_bytes)} {of}of {self.mapping}"
 
 
-def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, mapped_bytes: int = 0) -> SortPlan:
+def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed_bytes: int = 0) -> SortPlan:
     """Weighs a gather of ``rows`` random rows as given against the same with its row numbers sorted.
 
     Args:
-        mapping: where the table lies; only ``"mapped"``, ``"registered"`` and ``"split"`` tables are ever sorted.
+        mapping: where the table lies; only ``"managed"``, ``"pinned"`` and ``"split"`` tables are ever sorted.
         rows: how many rows one call takes.
         row_bytes, table_bytes: sizes in bytes.
-        mapped_bytes: of a split table, how many from its beginning on are mapped.
+        managed_bytes: of a split table, how many from its beginning on are mapped.
     """
     if not isinstance(mapping, str):
-        raise ConfigError(f"mapping is where a table lies, as 'mapped' or 'registered', not {arguments.shown(mapping)}")
+        raise ConfigError(f"mapping is where a table lies, as 'managed' or 'pinned', not {arguments.repr_of(mapping)}")
     rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
     table_bytes = arguments.whole_number("table_bytes", table_bytes, 0)
-    mapped_bytes = min(arguments.whole_number("mapped_bytes", mapped_bytes, 0), table_bytes)
+    managed_bytes = min(arguments.whole_number("managed_bytes", managed_bytes, 0), table_bytes)
     machine = load()
     payload = max(row_bytes, 1) / _link_rate(machine)
     given = ordered = 0.0
-    for part, nbytes in _parts(mapping, table_bytes, mapped_bytes):
+    for part, nbytes in _parts(mapping, table_bytes, managed_bytes):
         count = rows * nbytes / max(table_bytes, 1) if mapping == "split" else rows
         given += count * max(1 / _random_rate(machine, part, nbytes), payload)
         ordered += count * max(1 / _sorted_rate(machine, part, nbytes, round(count)), payload)
     sorting = _sort_seconds(machine, rows)
-    worthwhile = mapping in ("mapped", "registered", "split") and table_bytes > _REACH and rows >= _LEAST_SORTED
+    worthwhile = mapping in ("managed", "pinned", "split") and table_bytes > _REACH and rows >= _LEAST_SORTED
     sort = worthwhile and given > ordered + sorting
-    return SortPlan(sort, mapping, rows, row_bytes, table_bytes, mapped_bytes, given, ordered, sorting)
+    return SortPlan(sort, mapping, rows, row_bytes, table_bytes, managed_bytes, given, ordered, sorting)
 
 
-def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int, mapped_bytes: int = 0) -> bool:
+def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed_bytes: int = 0) -> bool:
     """``plan_sort(...).sort``, at no cost for gathers that are never sorted: of few rows, from a small table, or of rows that
     fill the link as they come."""
-    if rows < _LEAST_SORTED or table_bytes <= _REACH or (mapping == "mapped" and row_bytes >= _FILLS_LINK):
+    if rows < _LEAST_SORTED or table_bytes <= _REACH or (mapping == "managed" and row_bytes >= _FILLS_LINK):
         return False
-    return plan_sort(mapping, rows, row_bytes, table_bytes, mapped_bytes).sort
+    return plan_sort(mapping, rows, row_bytes, table_bytes, managed_bytes).sort
 
 
-def row_rate(mapping: str, row_bytes: int, table_bytes: int, mapped_bytes: int = 0) -> float:
+def row_rate(mapping: str, row_bytes: int, table_bytes: int, managed_bytes: int = 0) -> float:
     """Rows a second at which a GPU reads random rows of a table in host memory as they come, by the same figures."""
     machine = load()
     payload = max(row_bytes, 1) / _link_rate(machine)
-    parts = _parts(mapping, table_bytes, mapped_bytes)
+    parts = _parts(mapping, table_bytes, managed_bytes)
     each = [nbytes * max(1 / _random_rate(machine, part, nbytes), payload) for part, nbytes in parts]
     return sum(nbytes for _, nbytes in parts) / sum(each)
 
@@ -141,10 +141,10 @@ def fetch_rate(row_bytes: int, line_bytes: int) -> tuple[float, str]:
     return reads / (pages * pieces), "by the probe" if disk is not None else "as of an H200 machine's disk (no probe)"
 
 
-def _parts(mapping: str, table_bytes: int, mapped_bytes: int) -> list[tuple[str, int]]:
+def _parts(mapping: str, table_bytes: int, managed_bytes: int) -> list[tuple[str, int]]:
     """A table's mappings, with the bytes of each; reads of one do not hide those of the other, whose threads wait longest."""
     if mapping == "split":
-        return [("mapped", mapped_bytes), ("registered", table_bytes - mapped_bytes)]
+        return [("managed", managed_bytes), ("pinned", table_bytes - managed_bytes)]
     return [(mapping, max(table_bytes, 1))]
 
 
@@ -172,7 +172,7 @@ def _random_rate(machine: Machine | None, mapping: str, table_bytes: int) -> flo
 
 def _random_curve(mapping: str, table_bytes: int) -> float:
     doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
-    if mapping == "registered":
+    if mapping == "pinned":
         return 5e8 if table_bytes <= _REACH else max(20e6, 42e6 - 5e6 * doublings)
     return max(200e6, 320e6 - 8e6 * doublings)
 
@@ -180,7 +180,7 @@ def _random_curve(mapping: str, table_bytes: int) -> float:
 def _sorted_rate(machine: Machine | None, mapping: str, table_bytes: int, rows: int) -> float:
     gap = max(table_bytes / max(rows, 1), 1.0)
     random = _random_curve(mapping, table_bytes)
-    if mapping == "registered":
+    if mapping == "pinned":
         ordered = random + 1.6e12 / gap
     else:
         doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))

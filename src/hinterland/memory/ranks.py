@@ -81,7 +81,7 @@ class Ranks:
     def from_node(self, make: Callable[[], T]) -> T:
         """What ``make()`` gives in the first rank of each node, in all ranks of that node.
 
-        It is pickled: a registered table is then the same memory, held once. An error of ours in one rank is raised in all.
+        It is pickled: a pinned table is then the same memory, held once. An error of ours in one rank is raised in all.
         """
         if self.world_size == 1:
             return make()

@@ -44,9 +44,9 @@ def check_rate(memory: torch.Tensor) -> None:
 
 
 def slow(nbytes: int, rate: float) -> str:
-    """What is said of mapped memory that is slow."""
+    """What is said of managed memory that is slow."""
     return (
-        f"random rows of {format_bytes(nbytes)} of mapped host memory come at {rate / 1e6:.0f} M/s, where 300 M/s are usual: "
+        f"random rows of {format_bytes(nbytes)} of managed host memory come at {rate / 1e6:.0f} M/s, where 300 M/s are usual: "
         "the system probably gave it pages of 4 KiB, because its memory is fragmented, or another program uses the link. Free "
         "host memory (the page cache as well: echo 3 > /proc/sys/vm/drop_caches), let the system join its pages (echo 1 > "
         "/proc/sys/vm/compact_memory), allocate large tables first, or restart the machine"

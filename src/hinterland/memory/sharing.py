@@ -23,7 +23,7 @@ def share(kind: type, reduce: Callable[[Any], tuple[Any, ...]]) -> None:
 
 
 def pickle_shared(what: Any) -> bytes:
-    """``what``, pickled: ``pickle.loads`` gives another process of this machine the same memory for the registered tables in
+    """``what``, pickled: ``pickle.loads`` gives another process of this machine the same memory for the pinned tables in
     it, as long as this process holds them.
 
     Raises:

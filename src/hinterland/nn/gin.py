@@ -37,7 +37,7 @@ class GINConv(Layer):
     ) -> None:
         super().__init__(strategy, options)
         if not callable(nn):
-            raise ConfigError(f"nn={arguments.shown(nn)} is no module; pass one, such as a torch.nn.Sequential")
+            raise ConfigError(f"nn={arguments.repr_of(nn)} is no module; pass one, such as a torch.nn.Sequential")
         self.nn, self.initial_eps = nn, arguments.number("eps", eps)
         if arguments.switch("train_eps", train_eps):
             self.eps: torch.Tensor = Parameter(torch.empty(1))

@@ -74,7 +74,7 @@ class Layer(torch.nn.Module):
 
     def _refuse(self, name: str, value: Any) -> None:
         remedy = _REMEDIES.get(name, "leave it out")
-        shown = arguments.shown(value)
+        shown = arguments.repr_of(value)
         raise ConfigError(f"{type(self).__name__} cannot do {name}={shown} on a partitioned graph; {remedy}")
 
     def refuse_dropout(self, dropout: Any) -> float:
@@ -106,7 +106,7 @@ def channels(name: str, value: Any) -> int:
         ConfigError: it is none, as PyG's -1 and pairs are.
     """
     if isinstance(value, tuple | list):
-        raise ConfigError(f"{name}={arguments.shown(value)} is of two kinds of vertices, and a graph has one; give one width")
+        raise ConfigError(f"{name}={arguments.repr_of(value)} is of two kinds of vertices, and a graph has one; give one width")
     return arguments.at_least_one(name, value, "is not derived from the first x; give its width")
 
 

@@ -36,11 +36,11 @@ def each(fn: Callable[..., Any], x: Given, *others: Given) -> Any:
             be those of each part by itself.
     """
     if not callable(fn):
-        raise ConfigError(f"fn={arguments.shown(fn)} is no function; pass a module, or a function of rows")
+        raise ConfigError(f"fn={arguments.repr_of(fn)} is no function; pass a module, or a function of rows")
     for one in (x, *others):
         listed = isinstance(one, list | tuple) and all(isinstance(part, Tensor) for part in one)
         if not listed and not isinstance(one, HostRows | Tensor):
-            raise ConfigError(f"{arguments.shown(one)} is no argument of fn; give the rows of one part, or a list of each's")
+            raise ConfigError(f"{arguments.repr_of(one)} is no argument of fn; give the rows of one part, or a list of each's")
     if isinstance(x, HostRows):
         return of_parts(fn, x, *others)
     lists: list[Any] = [[one] if isinstance(one, Tensor) else one for one in (x, *others)]

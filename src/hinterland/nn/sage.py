@@ -10,9 +10,9 @@ from torch.nn import Linear
 
 from ..fullgraph import PartitionedGraph
 from ..fullgraph.aggregate import apply, mean
+from ..fullgraph.aggregate_launch import compute_type
 from ..fullgraph.host import RowsOf, row_type
 from ..fullgraph.reduce import Operation
-from ..fullgraph.rows import compute_type
 from ..runtime import arguments
 from .layer import Layer, added, channels
 from .parts import Given, of_parts

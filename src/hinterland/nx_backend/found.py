@@ -15,7 +15,7 @@ from ..runtime.errors import GraphError
 from .converted import BackendGraph, options
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """A search along out-edges from the node numbered ``source``.
 
     Attributes:
@@ -87,7 +87,7 @@ def _within(limit: float, dtype: torch.dtype) -> float:
     return math.floor(min(max(limit, range_of.min), range_of.max))
 
 
-def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: bool = False) -> Found:
+def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: bool = False) -> SearchResult:
     """Searches from a node of the graph; with ``trees`` for predecessors, too.
 
     Raises:
@@ -97,7 +97,7 @@ def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: 
     if graph.weights is None:
         found = hl.bfs(graph, start, **options())
         levels = found.levels.cpu()
-        return Found(G, start, levels, levels >= 0, found.parents.cpu() if trees else None)
+        return SearchResult(G, start, levels, levels >= 0, found.parents.cpu() if trees else None)
     try:
         distances = hl.sssp(_wide(graph), start, **options()).distances.cpu()
     except GraphError as error:
@@ -111,7 +111,7 @@ def search(G: BackendGraph, source: Hashable, weight: str | None = None, trees: 
         reached = hl.bfs(graph.without_weights(), start, **options()).levels.cpu() >= 0
     else:
         reached = distances < math.inf
-    return Found(G, start, distances, reached, _parents(graph, start, distances, reached) if trees else None)
+    return SearchResult(G, start, distances, reached, _parents(graph, start, distances, reached) if trees else None)
 
 
 def between(

@@ -10,7 +10,7 @@ import networkx as nx
 
 from . import searches
 from .converted import BackendGraph
-from .found import Found, require_in_range, require_plain, search
+from .found import SearchResult, require_in_range, require_plain, search
 from .searches import found_between, require_ends
 
 _Lengths = dict[Hashable, Any]
@@ -184,7 +184,7 @@ def _method(weight: str | None, method: str) -> str:
 
 def _from_one(
     G: BackendGraph, source: Any, target: Any, weight: str | None, by: str, missing: str, trees: bool = False
-) -> Found:  # fmt: skip
+) -> SearchResult:  # fmt: skip
     """From the source, or where there is none from the target along edges turned round; ``missing``: what networkx says of a
     node that is not there, where no weights count."""
     graph, start = (G.turned(), target) if source is None else (G, source)
@@ -195,7 +195,7 @@ def _from_one(
     return search(graph, start, trees=trees)
 
 
-def _dijkstra(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> Found:
+def _dijkstra(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> SearchResult:
     _require_node(G, source)
     return search(G, source, weight, trees)
 
@@ -205,7 +205,7 @@ def _require_node(G: BackendGraph, source: Hashable) -> None:
         raise nx.NodeNotFound(f"Node {source} not found in graph")
 
 
-def _bellman_ford(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> Found:
+def _bellman_ford(G: BackendGraph, source: Hashable, weight: str | None, trees: bool = False) -> SearchResult:
     _require_bellman_ford(G, source, weight)
     return search(G, source, weight, trees)
 

@@ -14,7 +14,7 @@ import hinterland as hl
 from .components import number_strongly_connected_components
 from .converted import BackendGraph, options, steps
 from .edges import ends_of, number_of_selfloops
-from .found import Found, between, search
+from .found import SearchResult, between, search
 
 
 def bfs_edges(
@@ -88,7 +88,7 @@ def bfs_layers(G: BackendGraph, sources: Any) -> Iterator[list[Hashable]]:
     else:
         each = hl.multi_source_bfs(G.graph, [G.number[source] for source in first], **options()).levels.cpu()
         levels, reached = each.masked_fill(each < 0, len(G)).amin(0), (each >= 0).any(0)
-    numbers, distances = Found(G, G.number[first[0]], levels, reached, None).nearest()
+    numbers, distances = SearchResult(G, G.number[first[0]], levels, reached, None).nearest()
     for level, layer in groupby(zip(distances, numbers, strict=True), key=lambda pair: pair[0]):
         if level > 0:
             yield [G.nodes[number] for _, number in layer]
@@ -170,7 +170,7 @@ def all_pairs_shortest_path_length(
         sources = range(begin, min(begin + at_once, len(G)))
         levels = hl.multi_source_bfs(G.graph, sources, **options()).levels.cpu()
         for source, row in zip(sources, levels, strict=True):
-            yield G.nodes[source], Found(G, source, row, row >= 0, None).lengths(steps(cutoff))
+            yield G.nodes[source], SearchResult(G, source, row, row >= 0, None).lengths(steps(cutoff))
 
 
 def bidirectional_shortest_path(G: BackendGraph, source: Hashable, target: Hashable) -> list[Hashable]:
@@ -200,7 +200,7 @@ def found_between(
     return found
 
 
-def _from(G: BackendGraph, source: Hashable, trees: bool = False) -> Found:
+def _from(G: BackendGraph, source: Hashable, trees: bool = False) -> SearchResult:
     """A search from what networkx's searches refuse in these words, if it is no node."""
     if source not in G:
         kind = "digraph" if G.is_directed() else "graph"

@@ -12,7 +12,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 14, 44
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """One curve: its name, its points, the colour (1 to 4, a CSS variable of the page) and whether it is dashed."""
 
     name: str
@@ -33,7 +33,7 @@ class Chart:
     y_title: str
     x_text: Callable[[float], str]
     y_text: Callable[[float], str]
-    lines: Sequence[Line]
+    lines: Sequence[ChartLine]
     ceilings: Sequence[tuple[str, float]] = ()
     y_range: tuple[float, float] | None = None
 
@@ -63,7 +63,7 @@ class Chart:
             parts += self._curve(line, across, up)
         return "".join([*parts, "</svg>"])
 
-    def _curve(self, line: Line, across: Callable[[float], float], up: Callable[[float], float]) -> list[str]:
+    def _curve(self, line: ChartLine, across: Callable[[float], float], up: Callable[[float], float]) -> list[str]:
         style = f"c{line.colour}" + (" dashed" if line.dashed else "")
         places = [(across(x), up(y), x, y) for x, y in line.points if y > 0]
         path = " ".join(f"{px:.1f},{py:.1f}" for px, py, _, _ in places)

@@ -12,7 +12,7 @@ from ..machine.model import Cpu
 from ..memory.limits import host_memory, meminfo
 from ..runtime.thresholds import LEAST_COPIED
 from ..table import UnifiedTensor
-from . import rows
+from . import random_rows
 from .timing import best
 
 _CHAIN_STRIDE = 512  # bytes: no two places of the latency chain on one line, nor on neighbours
@@ -24,7 +24,7 @@ def measure(full: bool = False) -> Cpu:
     room = min(memory_bytes(), host_memory(0)[0])  # a control group may allow less than the machine has
     size = max(min(size, room // 8), LEAST_COPIED) // 4096 * 4096
     read, copy, latency = _in_sequence(size)
-    curve = rows.on_cpu(size, full)
+    curve = random_rows.on_cpu(size, full)
     row64 = next(point for point in curve if point.row_bytes == 64)
     return Cpu(
         model=cache.cpu_model(),
@@ -41,8 +41,8 @@ def measure(full: bool = False) -> Cpu:
 def _in_sequence(size: int) -> tuple[float, float, float]:
     """Bytes a second read and copied between buffers of ``size`` bytes, and the seconds of one dependent read."""
     here = torch.device("cpu")
-    source = UnifiedTensor.empty((size,), torch.uint8, placement="heap").cpu().fill_(1)
-    target = UnifiedTensor.empty((size,), torch.uint8, placement="heap").cpu().fill_(0)
+    source = UnifiedTensor.empty((size,), torch.uint8, placement="pageable").cpu().fill_(1)
+    target = UnifiedTensor.empty((size,), torch.uint8, placement="pageable").cpu().fill_(0)
     read = best(lambda: _core.read_sequence(source.data_ptr(), size), here)
     copy = best(lambda: _core.copy_bytes(target.data_ptr(), source.data_ptr(), size), here)
 

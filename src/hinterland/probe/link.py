@@ -62,13 +62,13 @@ def measure(device: torch.device, full: bool = False) -> Link:
     h2d, d2h = copy_rates(device, size)
     many = 2 * devices.sm_count(device)
     points = []
-    for mapping in ("mapped", "registered"):
+    for mapping in ("managed", "pinned"):
         table = UnifiedTensor.empty((size + _LINE,), torch.uint8, placement=mapping)
         base = table.cuda(device).data_ptr()
         for access, shift in [(a, 0) for a in _ACCESS_BYTES] + [(4, s) for s in _SHIFTS]:
             rate = sequence_rate(device, base + shift, size, access, many)
             points.append(SequentialPoint(mapping, access, shift, many, rate))
-        if mapping == "mapped":
+        if mapping == "managed":
             latency = chain_latency(device, table)
             sweep = [point for access in (4, 16) for point in _sweep(device, base, size, access)]
         del table
@@ -83,8 +83,8 @@ def measure(device: torch.device, full: bool = False) -> Link:
 
 
 def saturated(found: Link) -> Link:
-    """``found`` with the blocks that saturate it, by its sweep over blocks: aligned reads of mapped memory."""
-    sweep = [point for point in found.sequential if point.mapping == "mapped" and point.shift_bytes == 0]
+    """``found`` with the blocks that saturate it, by its sweep over blocks: aligned reads of managed memory."""
+    sweep = [point for point in found.sequential if point.mapping == "managed" and point.shift_bytes == 0]
     blocks = {access: _saturating_blocks(sweep, access) for access in (4, 16)}
     return dataclasses.replace(found, threads_to_saturate=blocks)
 
@@ -109,7 +109,7 @@ def _sweep(device: torch.device, base: int, size: int, access: int) -> list[Sequ
     points = []
     for blocks in sorted({1 << k for k in range(sms.bit_length())} | {sms}):
         part = min(size, blocks * (32 << 20))
-        points.append(SequentialPoint("mapped", access, 0, blocks, sequence_rate(device, base, part, access, blocks)))
+        points.append(SequentialPoint("managed", access, 0, blocks, sequence_rate(device, base, part, access, blocks)))
     return points
 
 

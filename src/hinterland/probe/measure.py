@@ -16,7 +16,7 @@ from ..memory.mapping import parse_limit
 from ..runtime import arguments, devices
 from ..runtime.errors import HinterlandError, StorageError
 from ..runtime.warned import warn
-from . import disk, host, link, peers, rows, twice
+from . import disk, host, link, peers, random_rows, twice
 
 
 def probe(
@@ -24,7 +24,7 @@ def probe(
     refresh: bool = False,
     *,
     disk_path: str | Path | None = None,
-    mapped_limit: int | str | None = None,
+    managed_limit: int | str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Machine:
     """What this machine can do, measured now or, if it has been measured before, read from ``machine.json``.
@@ -33,8 +33,8 @@ def probe(
         full: measure larger tables and for longer (minutes instead of seconds). A kept quick measurement does not do.
         refresh: measure again even if a measurement is kept.
         disk_path: the folder whose disk is measured; without it, the cache folder's.
-        mapped_limit: most bytes of mapped host memory on this machine (:func:`hinterland.memory.set_mapped_limit`), kept with
-            the measurement; None leaves it as it is.
+        managed_limit: most bytes of managed host memory on this machine (:func:`hinterland.memory.set_managed_limit`), kept
+            with the measurement; None leaves it as it is.
         progress: called with a phrase as each part begins.
 
     Returns:
@@ -48,15 +48,15 @@ def probe(
     arguments.function("progress", progress)
     folder = _folder(disk_path) if disk_path is not None else cache.path().parent / "tmp"
     kept = cache.load()
-    limit = kept.mapped_limit if kept is not None and mapped_limit is None else parse_limit(mapped_limit)
+    limit = kept.managed_limit if kept is not None and managed_limit is None else parse_limit(managed_limit)
     machine = None if refresh else kept
     if machine is None or (full and not machine.full):
         machine = _measure(full, folder, say)
     elif disk_path and (machine.disk is None or machine.disk.path != str(folder)):
         machine = _measure_disk(machine, full, folder, say)
-    elif machine.mapped_limit == limit:
+    elif machine.managed_limit == limit:
         return machine
-    machine = dataclasses.replace(machine, mapped_limit=limit)
+    machine = dataclasses.replace(machine, managed_limit=limit)
     for doubt in machine.doubts if machine.date != (kept and kept.date) else ():
         warn(doubt)
     try:
@@ -136,8 +136,8 @@ def _measure_gpus(full: bool, say: Callable[[str], None], left_out: list[str]) -
             left_out.append(f"{phrase}: not measured: {error}")
 
     attempt("link", f"link of {first}", lambda: link.measure(first, full))
-    attempt("rows", f"rows from host memory to {first}", lambda: rows.on_gpu(first, full))
-    attempt("sort", f"sorting on {first}", lambda: rows.sort_seconds(first))
+    attempt("rows", f"rows from host memory to {first}", lambda: random_rows.on_gpu(first, full))
+    attempt("sort", f"sorting on {first}", lambda: random_rows.sort_seconds(first))
     if len(found) > 1:
         attempt("peers", "GPUs reading each other", lambda: peers.measure(full))
     else:

@@ -7,10 +7,10 @@ from html import escape
 
 from ..machine.model import Machine, RowPoint
 from ..runtime.units import format_bytes, format_rate
-from .chart import Chart, Line
+from .chart import Chart, ChartLine
 from .report import Section, format_count, format_seconds, sections
 
-_COLOURS = {"mapped": 1, "registered": 2, "heap": 3}
+_COLOURS = {"managed": 1, "pinned": 2, "pageable": 3}
 
 _STYLE = """
 :root{color-scheme:light dark;--page:#f7f7f5;--card:#fff;--ink:#1c1f23;--soft:#5d646d;--rule:#e2e3e0;
@@ -92,14 +92,14 @@ def charts(machine: Machine) -> Iterator[Chart]:
     if link:
         sweep = [p for p in link.sequential if p.shift_bytes == 0 and p.blocks <= machine.gpus[0].sms]
         lines = [
-            Line(f"{access}-byte loads", [(p.blocks, p.bandwidth) for p in sweep if p.access_bytes == access], colour)
+            ChartLine(f"{access}-byte loads", [(p.blocks, p.bandwidth) for p in sweep if p.access_bytes == access], colour)
             for colour, access in enumerate(sorted({p.access_bytes for p in sweep}), start=1)
         ]
         yield Chart("Threads that saturate the link", "blocks of 1024 threads", "GB/s", str, _gigabytes, lines, ceiling)
     cpu = machine.cpu
     yield from _row_charts("Random rows, CPU memory", cpu.rows, [(f"reading in sequence {format_rate(cpu.read)}", cpu.read)])
     if machine.disk:
-        line = Line("4-KiB reads", sorted(machine.disk.random4k.items()), 4)
+        line = ChartLine("4-KiB reads", sorted(machine.disk.random4k.items()), 4)
         yield Chart("Disk, random reads", "reads at a time", "reads/s", str, format_count, [line])
 
 
@@ -111,8 +111,8 @@ def _row_charts(title: str, points: tuple[RowPoint, ...], ceilings: list[tuple[s
         for mapping in dict.fromkeys(p.mapping for p in here):
             mine = [p for p in here if p.mapping == mapping]
             colour = _COLOURS.get(mapping, 4)
-            lines.append(Line(f"{mapping}, random", [(p.row_bytes, p.random) for p in mine], colour))
-            lines.append(Line(f"{mapping}, sorted", [(p.row_bytes, p.sorted) for p in mine], colour, dashed=True))
+            lines.append(ChartLine(f"{mapping}, random", [(p.row_bytes, p.random) for p in mine], colour))
+            lines.append(ChartLine(f"{mapping}, sorted", [(p.row_bytes, p.sorted) for p in mine], colour, dashed=True))
         name = f"{title}, {format_bytes(size)} table"
         yield Chart(name, "bytes a row", "GB/s", str, _gigabytes, lines, ceilings, (min(rates), max(rates)))
 

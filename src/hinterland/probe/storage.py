@@ -12,7 +12,7 @@ import torch
 from .. import _core
 from ..runtime.engine import warn_of_threads
 from ..runtime.errors import ConfigError, StorageError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..storage.cache import StorageCache
 from ..storage.layout import Extent, Layout
 from ..storage.roofline import Roofline
@@ -25,7 +25,7 @@ _LEAST, _PER_REQUEST = 1024, 16  # reads that are timed: at least, and for each 
 
 
 @dataclass(frozen=True, repr=False)
-class Reached(Shown):
+class RooflineShare(Repr):
     """Medians of several pairs of runs.
 
     Attributes:
@@ -58,7 +58,7 @@ def compare(
     host_budget: int | str = "128MiB",
     engine: str = "auto",
     seed: int = 1,
-) -> Reached:
+) -> RooflineShare:
     """Moves ``blocks`` blocks of a file through an array and without, by turns, each time others.
 
     Args:
@@ -100,7 +100,7 @@ def compare(
     ratio = statistics.median(a / b for a, b in zip(ours, raw, strict=True))
     what = {0: "reads", 1: "writes"}.get(write_every, f"reads, one in {write_every} a write")
     medians = [statistics.median(found) for found in (ours, raw, our_cpu, raw_cpu)]
-    return Reached(
+    return RooflineShare(
         f"{'sequential' if sequential else 'random'} {what}",
         block_bytes,
         medians[0],

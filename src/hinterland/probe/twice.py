@@ -21,44 +21,44 @@ _FAR = 1.5  # times; of six probes of two idle cores one was beyond it, in one f
 
 def better(first: Any, second: Any, name: str = "") -> tuple[Any, list[str]]:
     """Of two machines measured alike, or of the part ``name`` of both: the better figures, and sentences about them."""
-    apart: dict[str, float] = {}
-    found = _better(first, second, name, apart)
+    ratios: dict[str, float] = {}
+    found = _better(first, second, name, ratios)
     parts: dict[str, list[str]] = {}
-    for figure in apart:
+    for figure in ratios:
         parts.setdefault(re.split(r"[.[]", figure)[0], []).append(figure)
-    return found, [_sentence(part, names, apart) for part, names in parts.items()]
+    return found, [_sentence(part, names, ratios) for part, names in parts.items()]
 
 
-def _sentence(part: str, names: list[str], apart: dict[str, float]) -> str:
-    worst = max(names, key=apart.__getitem__)
+def _sentence(part: str, names: list[str], ratios: dict[str, float]) -> str:
+    worst = max(names, key=ratios.__getitem__)
     count = "one figure lies" if len(names) == 1 else f"{len(names)} figures lie"
     return (
-        f"{part}: {count} up to {apart[worst]:.1f} times apart in two measurements ({worst}); the better is kept. "
+        f"{part}: {count} up to {ratios[worst]:.1f} times apart in two measurements ({worst}); the better is kept. "
         "Measure again when nothing else runs: hinterland probe --refresh"
     )
 
 
-def _better(first: Any, second: Any, name: str, apart: dict[str, float]) -> Any:
+def _better(first: Any, second: Any, name: str, ratios: dict[str, float]) -> Any:
     if first is None or second is None:  # measured once
         return second if first is None else first
     if dataclasses.is_dataclass(first) and not isinstance(first, type):
         below = {f.name: (getattr(first, f.name), getattr(second, f.name)) for f in dataclasses.fields(first)}
-        values = {key: _better(*pair, f"{name}.{key}" if name else key, apart) for key, pair in below.items()}
+        values = {key: _better(*pair, f"{name}.{key}" if name else key, ratios) for key, pair in below.items()}
         return dataclasses.replace(first, **values)
     if isinstance(first, dict):
-        shared = {key: _better(first[key], second[key], f"{name}[{key}]", apart) for key in first if key in second}
+        shared = {key: _better(first[key], second[key], f"{name}[{key}]", ratios) for key in first if key in second}
         return {**second, **first, **shared}
     if isinstance(first, tuple):
         if len(first) != len(second):  # memory did not suffice for all of one
             return max(first, second, key=len)
-        return tuple(_better(*pair, f"{name}[{at}]", apart) for at, pair in enumerate(zip(first, second, strict=True)))
+        return tuple(_better(*pair, f"{name}[{at}]", ratios) for at, pair in enumerate(zip(first, second, strict=True)))
     if not isinstance(first, float):
         return first
     if math.isnan(first) or math.isnan(second):  # which no measurement is
         return second if math.isnan(first) else first
     low, high = sorted((first, second))
     if high > _FAR * low:
-        apart[name] = high / low if low else math.inf
+        ratios[name] = high / low if low else math.inf
     return low if re.split(r"[.[]", name.rstrip("0123456789[]"))[-1] in _TIMES else high
 
 

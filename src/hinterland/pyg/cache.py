@@ -11,8 +11,8 @@ from torch_geometric.data.storage import NodeStorage
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
 from ..table import as_table
-from ..training.cache_room import Wanted, wanted
-from .rows import Rows
+from ..training.cache_budget import Wanted, wanted
+from .table_tensor import TableTensor
 
 PRESAMPLE = "presample"
 SCORES = "scores"
@@ -51,13 +51,13 @@ def checked_scores(cache: Any, num_nodes: Mapping[Any, int]) -> dict[Any, torch.
     return scores
 
 
-def widest(read: Any, num_nodes: Mapping[Any, int]) -> dict[Any, Rows]:
+def widest(read: Any, num_nodes: Mapping[Any, int]) -> dict[Any, TableTensor]:
     """Of each node type the attribute in host memory or on storage with the widest rows, in data as loaders read it."""
-    found: dict[Any, Rows] = {}
+    found: dict[Any, TableTensor] = {}
     for store in read.stores:
         node_type = store.__dict__.get("_key")
         for rows in store.values() if isinstance(store, NodeStorage) else ():
-            table = as_table(rows.table) if isinstance(rows, Rows) else None
+            table = as_table(rows.table) if isinstance(rows, TableTensor) else None
             if table is not None and table.keepable:
                 known = found.get(node_type, rows).table.row_bytes
                 if len(rows.table) == num_nodes[node_type] and rows.table.row_bytes >= known:

@@ -8,10 +8,10 @@ import torch
 from torch_geometric.data import Data, HeteroData
 
 from ..runtime.errors import ConfigError, GraphError
-from .given import Given
+from .user_data import UserData
 
 
-def input_nodes_of(given: Given, nodes: Any) -> Any:
+def input_nodes_of(given: UserData, nodes: Any) -> Any:
     """The inputs as PyG takes them from any kind of data: numbers for a whole type, which PyG cannot count in every store."""
     if not given.is_hetero:
         return _numbers(given, None, nodes)
@@ -21,7 +21,7 @@ def input_nodes_of(given: Given, nodes: Any) -> Any:
     return node_type, _numbers(given, node_type, chosen)
 
 
-def _numbers(given: Given, node_type: Any, nodes: Any) -> Any:
+def _numbers(given: UserData, node_type: Any, nodes: Any) -> Any:
     given.check_node_type(node_type)
     count = given.num_nodes[node_type]
     if nodes is None:
@@ -32,7 +32,7 @@ def _numbers(given: Given, node_type: Any, nodes: Any) -> Any:
     return nodes
 
 
-def edge_label_index_of(given: Given, edges: Any) -> Any:
+def edge_label_index_of(given: UserData, edges: Any) -> Any:
     """The input edges as PyG takes them from any kind of data."""
     if not given.is_hetero:
         if isinstance(given.data, Data):

@@ -14,7 +14,7 @@ from .once import once
 
 
 @dataclass(frozen=True)
-class Lists:
+class TargetLists:
     """Edges by target (CSC).
 
     Attributes:
@@ -30,7 +30,7 @@ class Lists:
     @classmethod
     def from_coo(
         cls, row: torch.Tensor, col: torch.Tensor, sizes: tuple[int, int], placement: str, is_sorted: bool = False
-    ) -> Lists:
+    ) -> TargetLists:
         """From the edges ``row[i] -> col[i]``; ``is_sorted`` promises that ``col`` ascends.
 
         Raises:
@@ -51,7 +51,7 @@ class Lists:
         return cls(places.without_weights(), places)
 
     @classmethod
-    def from_csc(cls, colptr: torch.Tensor, row: torch.Tensor, sizes: tuple[int, int], placement: str) -> Lists:
+    def from_csc(cls, colptr: torch.Tensor, row: torch.Tensor, sizes: tuple[int, int], placement: str) -> TargetLists:
         """From PyG's CSC: the sources of the edges to v are ``row[colptr[v]:colptr[v + 1]]``."""
         _check(row, sizes[0])
         missing = max(sizes) + 1 - len(colptr)
@@ -60,7 +60,9 @@ class Lists:
         return cls(Graph(torch.cat([colptr.cpu(), colptr[-1:].cpu().expand(missing)]), row.cpu(), placement=placement))
 
     @classmethod
-    def of(cls, store: Any, sizes: tuple[int, int], placement: str, is_sorted: bool = False, backward: bool = False) -> Lists:
+    def of(
+        cls, store: Any, sizes: tuple[int, int], placement: str, is_sorted: bool = False, backward: bool = False
+    ) -> TargetLists:
         """From a Data object or an edge type of a HeteroData; made once for each ``edge_index``. ``backward``: edges are turned
         round, so that the list of v holds the targets of the edges from v."""
         edge_index = store.get("edge_index") if hasattr(store, "get") else store.edge_index
@@ -72,7 +74,7 @@ class Lists:
         tensor = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
         gpu = torch.cuda.current_device() if placement == "gpu" else None
 
-        def make() -> Lists:
+        def make() -> TargetLists:
             row, col = tensor.cpu()
             return (
                 cls.from_coo(col, row, sizes[::-1], placement)

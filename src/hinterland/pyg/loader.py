@@ -25,16 +25,16 @@ from ..runtime.thresholds import LOADER_DEPTH
 from ..runtime.warned import warn
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
-from ..training.cache_room import after_a_step, filled
+from ..training.cache_budget import after_a_step, filled
 from ..training.pipeline import at_a_time, moved
 from . import cache as caching
 from .counted import counting
-from .given import Given, ends
 from .inputs import edge_label_index_of, input_nodes_of
 from .others import ForeignSampler
 from .readable import Known, add_missing_types, readable
-from .rows import Rows
 from .sampler import Negatives, Sampler, checked_placement
+from .table_tensor import TableTensor
+from .user_data import UserData, ends
 
 # What DataLoader needs for worker processes. Here threads work beside the model.
 _OF_WORKERS = (
@@ -68,7 +68,7 @@ class _Parts:
 class _Cached:
     """What a cache has copies of: rows of features, and the lists of a sampler of the user's, over which ``sampler`` draws."""
 
-    rows: list[Rows] = dataclasses.field(default_factory=list)
+    rows: list[TableTensor] = dataclasses.field(default_factory=list)
     owner: BaseSampler | None = None
     sampler: Any = None
 
@@ -92,7 +92,7 @@ class _Pipelined:
 
     def _prepare(
         self, data: Any, device: Any, placement: str, cache: Any, gpu_budget: Any, stats: Any, options: dict[str, Any]
-    ) -> Given:
+    ) -> UserData:
         """Before PyG's constructor: what the data is, and the DataLoader options that are left."""
         self._for_workers: dict[str, Any] = {n: options[n] for n in ("num_workers", "worker_init_fn") if n in options}
         workers = options.get("num_workers", 0)
@@ -103,7 +103,7 @@ class _Pipelined:
             )
         for name in _OF_WORKERS:
             options.pop(name, None)
-        given = Given(data)
+        given = UserData(data)
         if stats is not None:
             require_dict(stats)
         self.device, self.cache, self.gpu_budget, self.stats = devices.as_device(device), cache, gpu_budget, stats
@@ -118,7 +118,7 @@ class _Pipelined:
             )
         return given
 
-    def _finish(self, given: Given) -> None:
+    def _finish(self, given: UserData) -> None:
         """After PyG's constructor: the sampler and the data as batches are made of them."""
         # DataLoader keeps the method bound to this loader, a cycle that holds GPU memory until it is collected.
         self.__dict__.pop("collate_fn", None)
@@ -172,7 +172,7 @@ class _Pipelined:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._finish(Given(self.data))
+        self._finish(UserData(self.data))
 
     def __copy__(self) -> Any:
         other = object.__new__(type(self))
@@ -206,7 +206,7 @@ class _Pipelined:
         self._parts.sampler = self._sampler.kept(keep)
         self._cached = _Cached([rows], getattr(self, self._sampler_name), self._parts.sampler)
 
-    def _keep_hot_rows(self, widest: dict[Any, Rows], scored: bool, budget: int) -> None:
+    def _keep_hot_rows(self, widest: dict[Any, TableTensor], scored: bool, budget: int) -> None:
         """Puts the widest table of each node type in tiers, by the user's scores or by counts."""
         num_nodes = self._given.num_nodes
         if scored:

@@ -14,16 +14,16 @@ from torch_geometric.sampler import HeteroSamplerOutput
 from ..graph import arrays
 from ..runtime import devices
 from ..runtime.errors import GraphError
-from .given import ONE_ROW_PER_NODE, Given, require_rows, store_name
 from .once import once
 from .others import ForeignFeatureStore
-from .rows import Rows, is_table, table_of
 from .stores import FeatureStore
+from .table_tensor import TableTensor, is_table, table_of
+from .user_data import ONE_ROW_PER_NODE, UserData, require_rows, store_name
 
 Known: TypeAlias = dict[tuple[Any, str], tuple[Any, int, Any]]  # by type and name: what was given, its version, what is read
 
 
-def readable(given: Given, data: Any, device: torch.device, placement: str, known: Known | None = None) -> tuple[Any, Known]:
+def readable(given: UserData, data: Any, device: torch.device, placement: str, known: Known | None = None) -> tuple[Any, Known]:
     """The data as PyG's code reads it for batches on ``device``, and what was made of each attribute.
 
     Args:
@@ -53,7 +53,7 @@ def readable(given: Given, data: Any, device: torch.device, placement: str, know
             before, its_version, found = (known or {}).get((node_type, key), (None, -1, None))
             if before is not value or its_version != version:
                 if key == "edge_index":
-                    found = Rows(value, device)  # PyG asks for its device and counts edges by its shape, no more
+                    found = TableTensor(value, device)  # PyG asks for its device and counts edges by its shape, no more
                 else:
                     if isinstance(store, NodeStorage) and key in ONE_ROW_PER_NODE:
                         require_rows(store_name(node_type), key, value, counts[0])
@@ -65,7 +65,7 @@ def readable(given: Given, data: Any, device: torch.device, placement: str, know
     return read, made
 
 
-def row_counts(given: Given, store: Any) -> tuple[int, ...]:
+def row_counts(given: UserData, store: Any) -> tuple[int, ...]:
     """How many rows an attribute of nodes, or of edges, of this store has."""
     key = store.__dict__.get("_key")
     nodes = (given.num_nodes[key],) if isinstance(store, NodeStorage) else ()
@@ -80,7 +80,7 @@ def attribute(key: str, value: Any, dim: Any, counts: tuple[int, ...], device: t
                 f"{key} is a table of {value.shape[0]} rows in host memory, but there are "
                 f"{' nodes and '.join(map(str, counts))} to have one each; give it a row for each node (or edge)"
             )
-        return Rows(value, device)
+        return TableTensor(value, device)
     if placement == "gpu":
         return in_gpu_memory(value, device)
     if device.type == "cpu" or (isinstance(value, torch.Tensor) and value.is_cuda):
@@ -88,7 +88,7 @@ def attribute(key: str, value: Any, dim: Any, counts: tuple[int, ...], device: t
     if not isinstance(dim, int) or value.ndim == 0 or value.shape[dim] not in counts:
         return value.to(device) if isinstance(value, torch.Tensor) else value
     dim %= value.ndim
-    return Rows(table_of(value, placement, dim), device, dim)
+    return TableTensor(table_of(value, placement, dim), device, dim)
 
 
 def in_gpu_memory(value: torch.Tensor | np.ndarray, device: torch.device) -> torch.Tensor:

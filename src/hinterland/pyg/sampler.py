@@ -18,8 +18,8 @@ from ..runtime.errors import ConfigError, GraphError
 from ..runtime.warned import warn
 from ..sampling import HeteroSampler, NeighborSampler
 from .counted import read
-from .given import Given, ends, fanouts_of
-from .lists import Lists
+from .lists import TargetLists
+from .user_data import UserData, ends, fanouts_of
 
 _NUMBERS = 2**62  # of mini-batches
 
@@ -76,7 +76,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             subgraph_type = "induced"
         if temporal_strategy not in ("uniform", "last"):
             raise ConfigError(f"temporal_strategy={temporal_strategy!r} is neither 'uniform' nor 'last'")
-        self._given = Given(data)
+        self._given = UserData(data)
         self._made_with = {"time_attr": time_attr, "weight_attr": weight_attr, "is_sorted": is_sorted, "placement": placement}
         self.device = devices.as_device(device)
         placement = checked_placement(placement, self.device)
@@ -141,7 +141,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         made = {}
         for node_type in self._given.num_nodes.keys() - joined:
             sizes = (self._given.num_nodes[node_type],) * 2
-            made[node_type, "", node_type] = Lists.from_coo(none, none, sizes, placement).sampled(sizes, True)
+            made[node_type, "", node_type] = TargetLists.from_coo(none, none, sizes, placement).sampled(sizes, True)
         return made
 
     def _read_times(self, name: str | None) -> tuple[dict[Any, torch.Tensor] | None, dict[Any, arrays.Array] | None]:

@@ -15,8 +15,8 @@ from torch_geometric.data.graph_store import EdgeLayout
 from ..graph import Graph
 from ..runtime.errors import ConfigError, GraphError
 from ..table import UnifiedTensor, as_table
-from .lists import Lists
-from .rows import is_table, table_over
+from .lists import TargetLists
+from .table_tensor import is_table, table_over
 
 
 class FeatureStore(torch_geometric.data.FeatureStore):  # type: ignore[misc]
@@ -147,7 +147,7 @@ class GraphStore(torch_geometric.data.GraphStore):  # type: ignore[misc]
         """What is stored; new objects."""
         return [EdgeAttr(attr.edge_type, attr.layout, attr.is_sorted, attr.size) for attr, _ in self._edges.values()]
 
-    def lists(self, edge_type: Any, sizes: tuple[int, int], backward: bool = False) -> Lists:
+    def lists(self, edge_type: Any, sizes: tuple[int, int], backward: bool = False) -> TargetLists:
         """The lists that a sampler reads for an edge type, between ``sizes`` source and target nodes; made once and kept."""
         known = self._lists.setdefault(edge_type, {})
         key = (sizes, backward)
@@ -156,24 +156,25 @@ class GraphStore(torch_geometric.data.GraphStore):  # type: ignore[misc]
         return known[key]
 
 
-def lists_of_store(store: Any, edge_type: Any, sizes: tuple[int, int], placement: str, backward: bool = False) -> Lists:
-    """The lists of an edge type of any store, from the layout that costs the least; ``backward`` as of :meth:`Lists.of`."""
+def lists_of_store(store: Any, edge_type: Any, sizes: tuple[int, int], placement: str, backward: bool = False) -> TargetLists:
+    """The lists of an edge type of any store, from the layout that costs the least; ``backward`` as of
+    :meth:`TargetLists.of`."""
     attr, held = _edges_of(store, edge_type)
     if attr.layout == EdgeLayout.CSC and not backward:
         if held is not None:
-            return Lists(held)
+            return TargetLists(held)
         row, colptr = store.get_edge_index(attr)
-        return Lists.from_csc(colptr, row, sizes, placement)
+        return TargetLists.from_csc(colptr, row, sizes, placement)
     row, col = store.get_edge_index(attr)
     if attr.layout == EdgeLayout.CSR:
         if backward:
-            return Lists.from_csc(row, col, sizes[::-1], placement)
+            return TargetLists.from_csc(row, col, sizes[::-1], placement)
         row = _expanded(row)
     elif attr.layout == EdgeLayout.CSC:
         col = _expanded(col)
     if backward:
-        return Lists.from_coo(col, row, sizes[::-1], placement)
-    return Lists.from_coo(row, col, sizes, placement, is_sorted=attr.is_sorted)
+        return TargetLists.from_coo(col, row, sizes[::-1], placement)
+    return TargetLists.from_coo(row, col, sizes, placement, is_sorted=attr.is_sorted)
 
 
 def count_edges(store: Any, edge_type: Any) -> int:

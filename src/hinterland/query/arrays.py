@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import FormatError
-from .bounds import Kind
+from .bounds import ColumnKind
 
 
-def type_of(arrow: Any, kind: Kind) -> Any:
+def type_of(arrow: Any, kind: ColumnKind) -> Any:
     """The type of a column that a file has as ``arrow``."""
     import pyarrow
 
@@ -21,7 +21,7 @@ def type_of(arrow: Any, kind: Kind) -> Any:
     return other.get(kind.element) or pyarrow.from_numpy_dtype(np.dtype(kind.element))
 
 
-def taken(what: str, array: Any, kind: Kind) -> Any:
+def taken(what: str, array: Any, kind: ColumnKind) -> Any:
     """An array of that type.
 
     Raises:
@@ -42,7 +42,7 @@ def taken(what: str, array: Any, kind: Kind) -> Any:
     return array.view(made) if kind.family == "time" else array.cast(made)
 
 
-def without_damage(what: str, array: Any, kind: Kind) -> Any:
+def without_damage(what: str, array: Any, kind: ColumnKind) -> Any:
     """The array, of texts as they are or in a dictionary without nulls, of others without a dictionary.
 
     Raises:

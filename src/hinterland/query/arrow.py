@@ -12,10 +12,10 @@ import numpy as np
 from ..runtime.errors import FormatError
 from ..storage.names import reading
 from .converted import unread
-from .crew import ahead
 from .page_cache import MappedFile
 from .program import Program
-from .table import Part
+from .table import RowRange
+from .threads import ahead
 
 
 class ArrowFile:
@@ -32,11 +32,11 @@ class ArrowFile:
         self.unread = unread(self.schema)
         self.rows, self.groups = self._count(reader), 1
 
-    def parts(self, program: Program | None = None) -> list[Part]:
+    def parts(self, program: Program | None = None) -> list[RowRange]:
         """All of it: there are no statistics."""
-        return [Part(0, self.rows, 0)] if self.rows else []
+        return [RowRange(0, self.rows, 0)] if self.rows else []
 
-    def batches(self, names: Sequence[str], parts: Sequence[Part]) -> Iterator[tuple[int, Any]]:
+    def batches(self, names: Sequence[str], parts: Sequence[RowRange]) -> Iterator[tuple[int, Any]]:
         """The first row of each record batch, and the batch, which has columns ``names`` alone."""
         begin = 0
         for batch in ahead(partial(self._batch, tuple(names), number) for number in range(self._batches if parts else 0)):

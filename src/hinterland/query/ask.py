@@ -14,15 +14,15 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.warned import warn_once
 from . import expression
-from .bounds import Kind, kind_of, real, scaled
+from .bounds import ColumnKind, kind_of, real, scaled
 from .by_engine import ByEngine
 from .files import named_type, sentences
-from .held import HeldTable
 from .on_gpu import OnGpu
+from .pinned_columns import PinnedTable
 from .program import Program
 from .result import QueryResult
-from .run import Found, Measured, Run
-from .table import Table
+from .run import ColumnMeasure, GroupMeasure, QueryRun
+from .table import FileTable
 
 _EXACT = Context(prec=120)
 _MOST_KEYS = 32
@@ -32,7 +32,7 @@ _MOST_KEYS = 32
 class Query:
     """A query that is being put together; nothing is read before :meth:`agg`."""
 
-    held: HeldTable
+    held: PinnedTable
     predicates: tuple[Any, ...] = ()
     keys: tuple[str, ...] = ()
 
@@ -65,7 +65,7 @@ class Query:
             arguments.instance("a group's column", column, str, "name it")
         keys = (*self.keys, *columns)
         if len(set(keys)) < len(keys) or len(keys) > _MOST_KEYS:
-            raise ConfigError(f"group_by names {arguments.shown(keys)}; name each column once, and at most {_MOST_KEYS}")
+            raise ConfigError(f"group_by names {arguments.repr_of(keys)}; name each column once, and at most {_MOST_KEYS}")
         return dataclasses.replace(self, keys=keys)
 
     def agg(self, *aggregates: str) -> QueryResult:
@@ -111,10 +111,10 @@ def query(path: Any, device: torch.device | str | int | None = None) -> Query:
         ConfigError: ``path`` names no file.
         DeviceError: there is no such device.
     """
-    return Query(HeldTable(arguments.path("the table", path), devices.as_device("cpu" if device is None else device)))
+    return Query(PinnedTable(arguments.path("the table", path), devices.as_device("cpu" if device is None else device)))
 
 
-def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> QueryResult:
+def _answer(asked: Query, table: FileTable, aggregates: list[tuple[str, Any]]) -> QueryResult:
     predicate = None
     if asked.predicates:
         predicate = asked.predicates[0] if len(asked.predicates) == 1 else expression.Junction("and", asked.predicates)
@@ -132,7 +132,7 @@ def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> Qu
         _check(leaf, kinds)
     for _, what in aggregates:
         _check_arithmetic(what, kinds)
-    measures = list(dict.fromkeys(_measured(leaf, kinds) for leaf in leaves)) or [Measured(None)]
+    measures = list(dict.fromkeys(_measured(leaf, kinds) for leaf in leaves)) or [ColumnMeasure(None)]
     run = _run(asked, table, kinds, Program(predicate, kinds) if predicate is not None else None, measures)
     answer = run.answer()
     by_measure = dict(zip(measures, answer.found, strict=True))
@@ -148,11 +148,11 @@ def _answer(asked: Query, table: Table, aggregates: list[tuple[str, Any]]) -> Qu
 
 def _run(
     asked: Query,
-    table: Table,
-    kinds: dict[str, Kind],
+    table: FileTable,
+    kinds: dict[str, ColumnKind],
     program: Program | None,
-    measures: list[Measured],
-) -> Run:
+    measures: list[ColumnMeasure],
+) -> QueryRun:
     """On the GPU that was asked for, where it can be."""
     if asked.held.device.type == "cpu":
         return ByEngine(table, kinds, program, asked.keys, measures)
@@ -169,7 +169,7 @@ def _added(sizes: Iterable[int | None]) -> int | None:
     return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
 
 
-def _kind(table: Table, name: str) -> Kind:
+def _kind(table: FileTable, name: str) -> ColumnKind:
     arrow = named_type(table, name)
     found = kind_of(arrow)
     if found is None:
@@ -196,7 +196,7 @@ def _leaves(what: Any) -> list[expression.Aggregate]:
     return [what] if isinstance(what, expression.Aggregate) else []
 
 
-def _check(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> None:
+def _check(leaf: expression.Aggregate, kinds: dict[str, ColumnKind]) -> None:
     """Refuses aggregates of what has none."""
     for name in leaf.columns:
         kind = kinds[name]
@@ -208,28 +208,28 @@ def _check(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> None:
             )
 
 
-def _check_arithmetic(what: Any, kinds: dict[str, Kind]) -> None:
+def _check_arithmetic(what: Any, kinds: dict[str, ColumnKind]) -> None:
     if isinstance(what, expression.Arithmetic):
         for leaf in _leaves(what):
             if leaf.function in ("min", "max") and not kinds[leaf.columns[0]].is_number:
                 raise ConfigError(f"{leaf.function}({leaf.columns[0]}) is no number to calculate with; ask for it by itself")
 
 
-def _measured(leaf: expression.Aggregate, kinds: dict[str, Kind]) -> Measured:
+def _measured(leaf: expression.Aggregate, kinds: dict[str, ColumnKind]) -> ColumnMeasure:
     if not leaf.columns:
-        return Measured(None)
+        return ColumnMeasure(None)
     if leaf.function == "mean_ratio":
-        return Measured(leaf.columns[0], leaf.columns[1], adds=True)
-    return Measured(leaf.columns[0], adds=leaf.function in ("sum", "mean"), bounds=leaf.function in ("min", "max"))
+        return ColumnMeasure(leaf.columns[0], leaf.columns[1], adds=True)
+    return ColumnMeasure(leaf.columns[0], adds=leaf.function in ("sum", "mean"), bounds=leaf.function in ("min", "max"))
 
 
-def _column(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> list[Any]:
+def _column(what: Any, found: dict[ColumnMeasure, GroupMeasure], kinds: dict[str, ColumnKind]) -> list[Any]:
     """An aggregate of each group, as it is answered."""
     values = _values(what, found, kinds)
     return list(map(_number, values)) if isinstance(what, expression.Literal) else values
 
 
-def _values(what: Any, found: dict[Measured, Found], kinds: dict[str, Kind]) -> list[Any]:
+def _values(what: Any, found: dict[ColumnMeasure, GroupMeasure], kinds: dict[str, ColumnKind]) -> list[Any]:
     """An aggregate of each group; of a literal exactly, for what it is calculated with."""
     if isinstance(what, expression.Literal):
         assert isinstance(what.value, Fraction)

@@ -31,7 +31,7 @@ _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,18
 
 
 @dataclass(frozen=True)
-class Kind:
+class ColumnKind:
     """What a column holds.
 
     Attributes:
@@ -87,7 +87,7 @@ def scaled(number: int, units: int) -> Decimal:
     return Decimal(number).scaleb(-(len(str(units)) - 1), Context(prec=60))
 
 
-def kind_of(arrow: Any) -> Kind | None:
+def kind_of(arrow: Any) -> ColumnKind | None:
     """What a type of Arrow's is here; None where columns of it cannot be asked for."""
     import pyarrow.types as types
 
@@ -96,23 +96,23 @@ def kind_of(arrow: Any) -> Kind | None:
         arrow = arrow.value_type
         return kind_of(arrow)
     if types.is_string(arrow) or types.is_large_string(arrow) or types.is_string_view(arrow):
-        return Kind(arrow, "int32", "text", 1, 32)
+        return ColumnKind(arrow, "int32", "text", 1, 32)
     if types.is_boolean(arrow):
-        return Kind(arrow, "bool", "bool", 1, 1)
+        return ColumnKind(arrow, "bool", "bool", 1, 1)
     if types.is_integer(arrow):
-        return Kind(arrow, text, "integer", 1, arrow.bit_width)
+        return ColumnKind(arrow, text, "integer", 1, arrow.bit_width)
     if types.is_null(arrow):  # of a column without any value, as pandas writes it
-        return Kind(arrow, "float64", "float", 1, 64)
+        return ColumnKind(arrow, "float64", "float", 1, 64)
     if types.is_floating(arrow):
-        return Kind(arrow, f"float{arrow.bit_width}", "float", 1, arrow.bit_width)
+        return ColumnKind(arrow, f"float{arrow.bit_width}", "float", 1, arrow.bit_width)
     if types.is_decimal128(arrow) and arrow.precision <= _MOST_DIGITS and 0 <= arrow.scale <= _MOST_DIGITS:
-        return Kind(arrow, "decimal", "decimal", 10**arrow.scale, 128)
+        return ColumnKind(arrow, "decimal", "decimal", 10**arrow.scale, 128)
     if types.is_date32(arrow):
-        return Kind(arrow, "int32", "time", 1, 32)
+        return ColumnKind(arrow, "int32", "time", 1, 32)
     if types.is_date64(arrow):
-        return Kind(arrow, "int64", "time", 86_400_000, 64)
+        return ColumnKind(arrow, "int64", "time", 86_400_000, 64)
     if types.is_timestamp(arrow):
-        return Kind(arrow, "int64", "time", _SECONDS[arrow.unit], 64)
+        return ColumnKind(arrow, "int64", "time", _SECONDS[arrow.unit], 64)
     return None
 
 
@@ -125,7 +125,7 @@ class Range:
     negated: bool
 
 
-def range_of(what: str, kind: Kind, order: str, literal: Literal) -> Range:
+def range_of(what: str, kind: ColumnKind, order: str, literal: Literal) -> Range:
     """The values of a column that a comparison with a literal holds for.
 
     Raises:
@@ -151,7 +151,7 @@ def range_of(what: str, kind: Kind, order: str, literal: Literal) -> Range:
     return Range(low, high, negated)
 
 
-def _exact(what: str, kind: Kind, literal: Literal) -> Fraction:
+def _exact(what: str, kind: ColumnKind, literal: Literal) -> Fraction:
     """A literal in the column's units."""
     value = literal.value
     if kind.family == "bool" and isinstance(value, bool):
@@ -167,7 +167,7 @@ def _exact(what: str, kind: Kind, literal: Literal) -> Fraction:
     raise ConfigError(f"{what} is {kind.arrow}, which does not compare with {given}; use {wanted.get(kind.family, 'a number')}")
 
 
-def _moment(what: str, kind: Kind, text: str) -> Fraction:
+def _moment(what: str, kind: ColumnKind, text: str) -> Fraction:
     """A date or time in the column's units since 1970; without an offset in the column's own time zone."""
     found = _MOMENT.fullmatch(text.strip())
     zone = getattr(kind.arrow, "tz", None)
@@ -184,7 +184,7 @@ def _moment(what: str, kind: Kind, text: str) -> Fraction:
             )
     except (ValueError, zoneinfo.ZoneInfoNotFoundError):
         raise ConfigError(
-            f"{what} is {kind.arrow}, and {arguments.shown(text)} is no date; write it as '2019-03-01 12:30:00'"
+            f"{what} is {kind.arrow}, and {arguments.repr_of(text)} is no date; write it as '2019-03-01 12:30:00'"
         ) from None
     if moment.tzinfo is not None and zone is None:
         raise ConfigError(f"{what} is {kind.arrow}, which has no time zone; leave the offset of {text!r} out")
@@ -202,7 +202,7 @@ def real(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def _float_bounds(kind: Kind, order: str, exact: Fraction, whole: bool) -> tuple[float, float]:
+def _float_bounds(kind: ColumnKind, order: str, exact: Fraction, whole: bool) -> tuple[float, float]:
     endless = math.inf
     below = above = real(exact)
     if whole:  # the greatest float64 not above it, and the least not below

@@ -9,16 +9,16 @@ from ..runtime.errors import ConfigError
 from ..runtime.thresholds import ENGINE_ROWS
 from . import engine
 from .arrays import taken, type_of
-from .bounds import Kind
+from .bounds import ColumnKind
 from .result import ColumnPlan
-from .run import Answer, Found, Measured, Run
+from .run import Answer, ColumnMeasure, GroupMeasure, QueryRun
 from .sql import Columns
-from .table import Part
+from .table import RowRange
 
 MOST_GROUPS = 1 << 16
 
 
-class ByEngine(Run):
+class ByEngine(QueryRun):
     """One query to one table."""
 
     def answer(self) -> Answer:
@@ -26,7 +26,7 @@ class ByEngine(Run):
         said = None if self.program is not None or self.keys else [self._values_said(one) for one in self.measures]
         if said is not None and None not in said:
             plans = [ColumnPlan(name, "not read", "the file says how many values it has", None, None) for name in self.kinds]
-            return Answer([], [Found([count or 0], [0], [0.0], [None]) for count in said], self.table.rows, plans)
+            return Answer([], [GroupMeasure([count or 0], [0], [0.0], [None]) for count in said], self.table.rows, plans)
         parts = self.table.parts(self.program)
         columns = Columns(self.kinds)
         keys = [columns.name(name) for name in self.keys]
@@ -45,7 +45,7 @@ class ByEngine(Run):
         measures = [_found(found[at + 6 * number :][:6]) for number in range(len(self.measures))]
         return Answer(shown, measures, sum(found[len(keys)]), self._plans(parts))
 
-    def _values_said(self, one: Measured) -> int | None:
+    def _values_said(self, one: ColumnMeasure) -> int | None:
         """How many values of all its rows the file says that there are; None where more is asked, or it does not say."""
         if one.column is None:
             return self.table.rows
@@ -57,7 +57,7 @@ class ByEngine(Run):
         types = [type_of(self.table.schema.field(name).type, kind) for name, kind in self.kinds.items()]
         return pyarrow.schema([(f"c{number}", type_) for number, type_ in enumerate(types)])
 
-    def _batches(self, parts: list[Part]) -> Iterator[Any]:
+    def _batches(self, parts: list[RowRange]) -> Iterator[Any]:
         import pyarrow
 
         schema = self._schema()
@@ -69,14 +69,14 @@ class ByEngine(Run):
             made = pyarrow.record_batch(arrays, schema=schema)
             yield from (made.slice(begin, ENGINE_ROWS) for begin in range(0, max(made.num_rows, 1), ENGINE_ROWS))
 
-    def _plans(self, parts: list[Part]) -> list[ColumnPlan]:
+    def _plans(self, parts: list[RowRange]) -> list[ColumnPlan]:
         why = "pyarrow reads it, and DuckDB answers"
         if left_out := self.table.groups - len(parts):
             why += f", but for {left_out:,} of {self.table.groups:,} row groups that statistics leave out"
         return [ColumnPlan(name, "streamed" if parts else "not read", why, None, None) for name in self.kinds]
 
 
-def _values(kind: Kind, stored: Sequence[Any]) -> list[Any]:
+def _values(kind: ColumnKind, stored: Sequence[Any]) -> list[Any]:
     """What is shown of a key's values, None being a null."""
     if kind.family == "text":
         return list(stored)
@@ -84,7 +84,7 @@ def _values(kind: Kind, stored: Sequence[Any]) -> list[Any]:
     return [None if one is None else next(shown) for one in stored]
 
 
-def _found(columns: Sequence[Sequence[Any]]) -> Found:
+def _found(columns: Sequence[Sequence[Any]]) -> GroupMeasure:
     """Of each group what ``Columns.measures`` asked for."""
     counts, wholes, compensated, sums, least, greatest = columns
     reals = [
@@ -92,4 +92,4 @@ def _found(columns: Sequence[Sequence[Any]]) -> Found:
         for one, total in zip(compensated, sums, strict=True)
     ]
     bounds = [None if low is None else (low, high) for low, high in zip(least, greatest, strict=True)]
-    return Found(list(counts), [one or 0 for one in wholes], reals, bounds)
+    return GroupMeasure(list(counts), [one or 0 for one in wholes], reals, bounds)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 _BRIDGED = 8  # a gap is read where all gaps that were are at most this part of what statistics left until then
 
 
-class Chunk(NamedTuple):
+class SelectedBlocks(NamedTuple):
     """Blocks ``first`` to ``last``, of which statistics left so many."""
 
     first: int
@@ -16,7 +16,7 @@ class Chunk(NamedTuple):
     left: int
 
 
-def chunks_of(ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Chunk]:
+def chunks_of(ranges: Iterable[tuple[int, int]], most: int) -> Iterator[SelectedBlocks]:
     """Ranges of blocks, in ascending order, as chunks of up to ``most`` blocks.
 
     Short gaps are read: that takes a GPU less time than another chunk does. Ranges may lie over each other's ends.
@@ -26,7 +26,7 @@ def chunks_of(ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Chunk]:
     for first, last in ranges:
         first = max(first, end)
         if begin < end < first and (bridged + first - end) * _BRIDGED > every:
-            yield Chunk(begin, end, left)
+            yield SelectedBlocks(begin, end, left)
             begin = end = first
             left = 0
         elif begin == end:
@@ -39,7 +39,7 @@ def chunks_of(ranges: Iterable[tuple[int, int]], most: int) -> Iterator[Chunk]:
                 end += taken
                 left += taken * is_left
                 if end - begin == most:
-                    yield Chunk(begin, end, left)
+                    yield SelectedBlocks(begin, end, left)
                     begin, left = end, 0
     if begin < end:
-        yield Chunk(begin, end, left)
+        yield SelectedBlocks(begin, end, left)

@@ -86,7 +86,7 @@ class _Words:
 
     def __init__(self, what: str, text: Any) -> None:
         if not isinstance(text, str):
-            raise ConfigError(f'{what} {arguments.shown(text)} is no text; write it as one, as "distance >= 10"')
+            raise ConfigError(f'{what} {arguments.repr_of(text)} is no text; write it as one, as "distance >= 10"')
         self.what, self.text, self._depth = what, text, 0
         self.words: list[tuple[str, str, int]] = []
         at, end = 0, len(text.rstrip())
@@ -94,7 +94,7 @@ class _Words:
             found = _WORD.match(text, at)
             if found is None:
                 place = at + len(text[at:]) - len(text[at:].lstrip())
-                raise self.wrong(place, f"{arguments.shown(text[place : place + 12])} cannot be read; check quotes and signs")
+                raise self.wrong(place, f"{arguments.repr_of(text[place : place + 12])} cannot be read; check quotes and signs")
             kind = str(found.lastgroup)
             word, place = found[kind], found.start(kind)
             if kind == "name" and word.lower() in _RESERVED:
@@ -105,7 +105,7 @@ class _Words:
         self.at = 0
 
     def wrong(self, place: int, why: str) -> ConfigError:
-        return ConfigError(f"{self.what} {arguments.shown(self.text)}, at character {place + 1}: {why}")
+        return ConfigError(f"{self.what} {arguments.repr_of(self.text)}, at character {place + 1}: {why}")
 
     def next_is(self, *words: str) -> bool:
         kind, word, _ = self.words[self.at]
@@ -123,7 +123,7 @@ class _Words:
 
     def unexpected(self, why: str) -> ConfigError:
         kind, word, place = self.words[self.at]
-        return self.wrong(place, f"{why}, where the text ends" if kind == "end" else f"{why}, before {arguments.shown(word)}")
+        return self.wrong(place, f"{why}, where the text ends" if kind == "end" else f"{why}, before {arguments.repr_of(word)}")
 
     def deeper(self, by: int) -> None:
         self._depth += by
@@ -285,7 +285,7 @@ def columns(text: str) -> list[str]:
         one = _LISTED.match(text, at)
         if one is None:
             why = "a name between quotes has no end, or no comma after it"
-            raise ConfigError(f"the columns {arguments.shown(text)}, from character {at + 1} on: {why}")
+            raise ConfigError(f"the columns {arguments.repr_of(text)}, from character {at + 1} on: {why}")
         found.append(one["quoted"][1:-1] if one["quoted"] else one["plain"])
         at = one.end() + (one["end"] == "")
     return found

@@ -17,7 +17,7 @@ from ..runtime.files import refused
 from .arrow import ArrowFile
 from .converted import arrow_copy
 from .parquet import ParquetFile
-from .table import Table
+from .table import FileTable
 
 # What files begin with, and where the same stands at their end.
 _MAGICS = {
@@ -65,7 +65,7 @@ def _unreadable(path: str, error: Exception) -> HinterlandError:
     return FormatError(f"{path}: damaged: {type(error).__name__}: {reason}; fetch or write it again")
 
 
-def open_table(path: str) -> Table:
+def open_table(path: str) -> FileTable:
     """The table in a file, by its content; ORC and CSV files by their Arrow copies.
 
     Raises:
@@ -115,7 +115,7 @@ def _begin_of(path: str) -> tuple[bytes, bytes]:
     return head, magic
 
 
-def named_type(table: Table, name: str) -> Any:
+def named_type(table: FileTable, name: str) -> Any:
     """The type of a column.
 
     Raises:
@@ -132,5 +132,5 @@ def named_type(table: Table, name: str) -> Any:
     if name in names:
         return table.schema.field(name).type
     near = difflib.get_close_matches(name, names, 1)
-    shown = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(arguments.shown, names[:8])) or 'none'}"
+    shown = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(map(arguments.repr_of, names[:8])) or 'none'}"
     raise ConfigError(f"{Path(table.path).name} has no column {name!r}; {shown}")

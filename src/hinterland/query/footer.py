@@ -9,7 +9,7 @@ import numpy as np
 from .. import _core
 from ..runtime.errors import FormatError
 from ..runtime.params import struct
-from .bounds import Kind
+from .bounds import ColumnKind
 from .statistics import Statistics, statistics_of
 from .writer import Writer
 
@@ -66,7 +66,7 @@ def null_counts(footer: Footer, descriptor: Any, chunks: np.ndarray, rows: np.nd
 
 
 def chunk_statistics(
-    kind: Kind, descriptor: Any, file: Any, footer: Footer, number: int, rows: np.ndarray
+    kind: ColumnKind, descriptor: Any, file: Any, footer: Footer, number: int, rows: np.ndarray
 ) -> Statistics | None:  # fmt: skip
     """Of a column's chunk in each row group, of so many ``rows``; None where nothing is known of any."""
     if not footer.ordered:

@@ -18,12 +18,12 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import address, struct
 from ..runtime.thresholds import QUERY_BYTES
-from .bounds import Kind
+from .bounds import ColumnKind
 from .chunks import chunks_of
-from .held import HeldColumn, HeldTable
+from .pinned_columns import PinnedColumn, PinnedTable
 from .program import Test
 from .result import ColumnPlan
-from .run import Answer, Found, Measured, Run
+from .run import Answer, ColumnMeasure, GroupMeasure, QueryRun
 
 _BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
 _THREADS = _core.QUERY_BLOCK_THREADS
@@ -42,7 +42,7 @@ KERNELS = KernelFile("query/by_warp.cu", ("filter_kernel", "group_kernel", "tota
 
 
 @dataclass(eq=False)
-class OnGpu(Run):
+class OnGpu(QueryRun):
     """One query to one table whose columns a GPU addresses.
 
     Attributes:
@@ -50,7 +50,7 @@ class OnGpu(Run):
         gather_below: the share of a block's sectors below which single values are read; negative is what is quickest.
     """
 
-    source: HeldTable
+    source: PinnedTable
     gather_below: ClassVar[float] = -1.0
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class OnGpu(Run):
 
     def _run(self) -> tuple[list[Pair], np.ndarray[Any, Any], int]:
         """What is measured, query::Total of each, [measured, grouped], and how many rows match."""
-        pairs = list(dict.fromkeys((one.column, one.divisor) for one in [Measured(None), *self.measures]))
+        pairs = list(dict.fromkeys((one.column, one.divisor) for one in [ColumnMeasure(None), *self.measures]))
         self._wide = self._wide_columns(pairs)
         staged = sum(self._held[name].bits for name in self._staged)
         block_bytes = _BLOCK * (1 + staged + 16 * bool(self.keys)) // 8 + _TOTAL * len(pairs) * self._grouped
@@ -455,13 +455,13 @@ def _packed(name: str, fields: Iterable[dict[str, Any]]) -> bytes:
     return b"".join(bytes(struct(name)(**one)) for one in fields)
 
 
-def _truths(test: Test, column: HeldColumn) -> bytes:
+def _truths(test: Test, column: PinnedColumn) -> bytes:
     """Of each text of a test's column whether it holds, and one more, so that there is any."""
     assert test.text is not None
     return np.append(column.texts.truths(test.text), False).astype(np.uint8).tobytes()
 
 
-def _groups(run: OnGpu, pairs: list[Pair], totals: np.ndarray[Any, Any]) -> tuple[list[list[Any]], list[Found]]:
+def _groups(run: OnGpu, pairs: list[Pair], totals: np.ndarray[Any, Any]) -> tuple[list[list[Any]], list[GroupMeasure]]:
     """The groups that have rows, in the order of their keys: of each key the values, and what was found of each measure."""
     numbers = np.zeros(1, np.int64) if not run.keys else np.flatnonzero(totals[0, :, 0])
     shown: list[np.ndarray[Any, Any]] = []
@@ -482,7 +482,9 @@ def _groups(run: OnGpu, pairs: list[Pair], totals: np.ndarray[Any, Any]) -> tupl
     return [texts[by_key].tolist() for texts in shown], found
 
 
-def _key(kind: Kind, column: HeldColumn, low: int, index: np.ndarray[Any, Any]) -> tuple[list[Any], np.ndarray[Any, Any]]:
+def _key(
+    kind: ColumnKind, column: PinnedColumn, low: int, index: np.ndarray[Any, Any]
+) -> tuple[list[Any], np.ndarray[Any, Any]]:
     """What is shown of a key's values, which lie so far from the least number, and numbers in their order."""
     if kind.family == "text":
         return column.texts.texts(index)
@@ -494,7 +496,7 @@ def _key(kind: Kind, column: HeldColumn, low: int, index: np.ndarray[Any, Any]) 
     return kind.values(stored.tolist()), stored
 
 
-def _found(totals: np.ndarray[Any, Any], kind: Kind | None) -> Found:
+def _found(totals: np.ndarray[Any, Any], kind: ColumnKind | None) -> GroupMeasure:
     """Of query::Total of each group; ``kind``: of what was measured, None of rows and of ratios."""
     field = {name: np.ascontiguousarray(totals[:, at]) for at, name in enumerate(_FIELDS)}
     halves = zip(field["high"].tolist(), field["low"].view(np.uint64).tolist(), strict=True)
@@ -510,4 +512,4 @@ def _found(totals: np.ndarray[Any, Any], kind: Kind | None) -> Found:
         None if taken is np.float64 and low > high else (low, high)  # of nothing but NaN
         for low, high in zip(least.tolist(), greatest.tolist(), strict=True)
     ]
-    return Found(field["count"].tolist(), wholes, reals, bounds)
+    return GroupMeasure(field["count"].tolist(), wholes, reals, bounds)

@@ -15,14 +15,14 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError
 from ..storage.names import reading
 from . import int96
-from .bounds import Kind, kind_of
-from .crew import ahead
+from .bounds import ColumnKind, kind_of
 from .footer import chunk_statistics, footer_of, null_counts
 from .page_cache import MappedFile
 from .program import Program, may_hold, outcomes_of
 from .schema import metadata_of, without_int96
 from .statistics import Statistics
-from .table import Part
+from .table import RowRange
+from .threads import ahead
 
 # Bytes of a text, decompressed, below which a chunk is read as a dictionary: where texts differ, that takes six times as long.
 _REPEATED = 4
@@ -65,16 +65,16 @@ class ParquetFile:
         if (self._cuts < 0).any():
             raise FormatError(f"{path}: its row groups have more rows than can be counted; it is damaged")
         self.rows, self.groups = int(self._cuts[-1]), int((rows > 0).sum())
-        self._bounds: dict[str, tuple[Kind, Statistics | None]] = {}
+        self._bounds: dict[str, tuple[ColumnKind, Statistics | None]] = {}
 
-    def parts(self, program: Program | None = None) -> list[Part]:
+    def parts(self, program: Program | None = None) -> list[RowRange]:
         """The row groups that their statistics leave."""
         left = np.diff(self._cuts) > 0
         if program is not None:
             outcomes = [outcomes_of(test, *self._statistics(test.column), len(left)) for test in program.tests]
             left &= may_hold(program, outcomes)
         cuts = self._cuts.tolist()
-        return [Part(cuts[group], cuts[group + 1], group) for group in np.flatnonzero(left).tolist()]
+        return [RowRange(cuts[group], cuts[group + 1], group) for group in np.flatnonzero(left).tolist()]
 
     def values_of(self, name: str) -> int | None:
         """How many values a column has, nulls left out, where the file's end says so."""
@@ -83,7 +83,7 @@ class ParquetFile:
         nulls = null_counts(self._footer, self._metadata.schema.column(leaf), self._footer.chunks[:, leaf], rows)
         return int((rows - nulls).sum()) if (nulls >= 0).all() else None
 
-    def batches(self, names: Sequence[str], parts: Sequence[Part]) -> Iterator[tuple[int, Any]]:
+    def batches(self, names: Sequence[str], parts: Sequence[RowRange]) -> Iterator[tuple[int, Any]]:
         """The first row of each record batch of some row groups, and the batch, which has columns ``names`` alone."""
         for name in names:
             self._require(name, parts)
@@ -94,7 +94,7 @@ class ParquetFile:
                 yield begin, batch
                 begin += batch.num_rows
 
-    def _read(self, part: Part, names: list[str], threads: bool) -> list[Any]:
+    def _read(self, part: RowRange, names: list[str], threads: bool) -> list[Any]:
         self._ask_for(part, names)
         try:
             # A name with a dot is also that of a field of a struct.
@@ -109,7 +109,7 @@ class ParquetFile:
                 table = table.set_column(place, name, times)
         return list(table.to_batches())
 
-    def _ask_for(self, part: Part, names: list[str]) -> None:
+    def _ask_for(self, part: RowRange, names: list[str]) -> None:
         chunks = self._footer.chunks[part.group, [self._leaves[name] for name in names]]
         begins = self._buffer.address + self._begins(chunks)
         self._file.ask_for(np.stack([begins, begins + chunks["bytes"]], axis=1))
@@ -142,7 +142,7 @@ class ParquetFile:
         few &= chunks["full"].sum(0) < _REPEATED * np.maximum(chunks["values"].sum(0), 1)
         return [name for name in texts if few[self._leaves[name]]]
 
-    def _statistics(self, name: str) -> tuple[Kind, Statistics | None]:
+    def _statistics(self, name: str) -> tuple[ColumnKind, Statistics | None]:
         """A column's kind, and statistics of each row group."""
         if name not in self._bounds:
             kind, leaf = kind_of(self.schema.field(name).type), self._leaves[name]
@@ -151,7 +151,7 @@ class ParquetFile:
             self._bounds[name] = kind, chunk_statistics(kind, descriptor, self._buffer, self._footer, leaf, rows)
         return self._bounds[name]
 
-    def _require(self, name: str, parts: Sequence[Part]) -> None:
+    def _require(self, name: str, parts: Sequence[RowRange]) -> None:
         """That a column's chunks lie in this file, can be read without a key, and may be what they are said to be: over others
         pyarrow would end the process."""
         chunks = self._footer.chunks[[part.group for part in parts], self._leaves[name]]
@@ -163,7 +163,7 @@ class ParquetFile:
             path = os.fsdecode(self._buffer.slice(self._footer.at + path_at, path_bytes).to_pybytes()) if path_bytes else ""
             other = os.path.join(os.path.dirname(self.path), path)
             if path and not (os.path.exists(other) and os.path.samefile(other, self.path)):
-                shown = arguments.shown(path)
+                shown = arguments.repr_of(path)
                 raise ConfigError(f"{what} lies in another file, {shown}; query the files that hold the data")
         begins, sizes = self._begins(chunks), chunks["bytes"]
         rows = np.array([part.end - part.begin for part in parts], np.int64)
@@ -178,7 +178,7 @@ class ParquetFile:
                 what = self._what(name, parts[at].group)
                 raise FormatError(f"{what} has {found}; the file is damaged, fetch or write it again")
 
-    def _refusal(self, part: Part, names: list[str], error: OSError) -> Exception:
+    def _refusal(self, part: RowRange, names: list[str], error: OSError) -> Exception:
         """What to raise over the one of these columns that pyarrow does not read: whether it may not know how to."""
         for name in names:
             try:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _core
 from ..runtime.errors import ConfigError
-from .bounds import Kind, Range, range_of
+from .bounds import ColumnKind, Range, range_of
 from .expression import Compare, IsNull, Junction, Literal, Name
 from .statistics import Statistics
 from .texts import Comparison
@@ -41,7 +41,7 @@ class Test(NamedTuple):
 class Program:
     """Tests and steps, and how deep the stack gets."""
 
-    def __init__(self, predicate: Any, kinds: dict[str, Kind]) -> None:
+    def __init__(self, predicate: Any, kinds: dict[str, ColumnKind]) -> None:
         self.tests: list[Test] = []
         self.steps: list[int] = []
         self.depth = self._add(predicate, kinds)
@@ -51,7 +51,7 @@ class Program:
         """The columns that are compared, each once."""
         return list(dict.fromkeys(name for test in self.tests for name in (test.column, test.other) if name is not None))
 
-    def _add(self, what: Any, kinds: dict[str, Kind]) -> int:
+    def _add(self, what: Any, kinds: dict[str, ColumnKind]) -> int:
         """Appends the steps of ``what``; how many of the stack they need."""
         together = _one_of(what, kinds)
         if together is not None or not isinstance(what, Junction):
@@ -67,7 +67,7 @@ class Program:
         return depth
 
 
-def _one_of(what: Any, kinds: dict[str, Kind]) -> Test | None:
+def _one_of(what: Any, kinds: dict[str, ColumnKind]) -> Test | None:
     """The test whether a value is one of several texts, or of more numbers than a GPU takes comparisons; if that is asked."""
     if not isinstance(what, Junction) or what.kind != "or":
         return None
@@ -89,7 +89,7 @@ def _one_of(what: Any, kinds: dict[str, Kind]) -> Test | None:
     return Test("set", name, numbers=numbers)
 
 
-def test_of(what: Compare | IsNull, kinds: dict[str, Kind]) -> Test:
+def test_of(what: Compare | IsNull, kinds: dict[str, ColumnKind]) -> Test:
     """A comparison.
 
     Raises:
@@ -161,7 +161,7 @@ def _both(a: Outcomes, b: Outcomes) -> Outcomes:
     return Outcomes(a.true & b.true, a.false | b.false, (a.unknown & (b.unknown | b.true)) | (a.true & b.unknown))
 
 
-def outcomes_of(test: Test, kind: Kind, found: Statistics | None, parts: int) -> Outcomes:
+def outcomes_of(test: Test, kind: ColumnKind, found: Statistics | None, parts: int) -> Outcomes:
     """How a test of a column may come out in parts with these statistics."""
     if found is None or test.kind == "pair":
         return Outcomes.any_of(parts)

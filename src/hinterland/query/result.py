@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime import arguments
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.units import format_bytes
 
 
 @dataclass(repr=False)
-class ColumnPlan(Shown):
+class ColumnPlan(Repr):
     """How a column was read.
 
     Attributes:
@@ -30,7 +30,7 @@ class ColumnPlan(Shown):
 
 
 @dataclass(repr=False)
-class QueryResult(Shown):
+class QueryResult(Repr):
     """The answer to a query.
 
     Attributes:

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .bounds import Kind
+from .bounds import ColumnKind
 from .program import Program
 from .result import ColumnPlan
-from .table import Table
+from .table import FileTable
 
 
-class Measured(NamedTuple):
+class ColumnMeasure(NamedTuple):
     """What is asked of a column (None: of the rows), or of its ratio to another."""
 
     column: str | None
@@ -22,7 +22,7 @@ class Measured(NamedTuple):
 
 
 @dataclass
-class Found:
+class GroupMeasure:
     """A measure of each group, in lists.
 
     Attributes:
@@ -52,13 +52,13 @@ class Answer(NamedTuple):
     """
 
     keys: list[list[Any]]
-    found: list[Found]
+    found: list[GroupMeasure]
     matched: int
     plans: list[ColumnPlan]
 
 
 @dataclass(eq=False)
-class Run(ABC):
+class QueryRun(ABC):
     """One query to one table.
 
     Attributes:
@@ -69,11 +69,11 @@ class Run(ABC):
         measures: what is asked of each group.
     """
 
-    table: Table
-    kinds: dict[str, Kind]
+    table: FileTable
+    kinds: dict[str, ColumnKind]
     program: Program | None
     keys: tuple[str, ...]
-    measures: list[Measured]
+    measures: list[ColumnMeasure]
 
     @abstractmethod
     def answer(self) -> Answer:

@@ -9,9 +9,9 @@ import math
 import struct
 
 from .. import _core
-from .bounds import Kind
+from .bounds import ColumnKind
 from .program import Program, Test
-from .run import Measured
+from .run import ColumnMeasure
 
 _STEPS = {number: name for name, number in _core.QUERY_STEPS.items()}
 _LESS, _EQUAL, _GREATER = (_core.QUERY_ORDERS[name] for name in ("less", "equal", "greater"))
@@ -35,7 +35,7 @@ class Columns:
         values: of the parameters ``$1``, ``$2``, ...
     """
 
-    def __init__(self, kinds: dict[str, Kind]) -> None:
+    def __init__(self, kinds: dict[str, ColumnKind]) -> None:
         self._kinds, self._names = kinds, {name: f"c{number}" for number, name in enumerate(kinds)}
         self.values: list[str] = []
 
@@ -58,7 +58,7 @@ class Columns:
             stack.append((sign, [*(first[1] if first[0] == sign else [_joined(first)]), _joined(second)]))
         return _joined(stack[0])
 
-    def measures(self, one: Measured) -> list[str]:
+    def measures(self, one: ColumnMeasure) -> list[str]:
         """Of a measure: how many values, the sum of whole numbers, sums of floats with compensation and without, the least and
         the greatest value."""
         if one.column is None:
@@ -90,7 +90,7 @@ class Columns:
         elif test.kind == "table":
             holds = self._text(test)
         elif test.kind == "set":
-            name, shown = self._number(test.column), [_shown(self._kinds[test.column], number) for number in test.numbers]
+            name, shown = self._number(test.column), [_repr_of(self._kinds[test.column], number) for number in test.numbers]
             holds = f"({name} in ({', '.join(shown)}))" if shown else f"({name} <> {name})"
         else:
             holds = self._range(test)
@@ -100,7 +100,7 @@ class Columns:
         """Sides that NaN alone lies beyond are not compared: DuckDB takes several times as long for two."""
         assert test.range is not None
         kind, name = self._kinds[test.column], self._number(test.column)
-        low, high = (_shown(kind, bits) for bits in (test.range.low, test.range.high))
+        low, high = (_repr_of(kind, bits) for bits in (test.range.low, test.range.high))
         if low == high:
             return f"({name} = {low})"
         if kind.family == "float" and test.range.low == _NEGATIVE:
@@ -150,7 +150,7 @@ def _whole_beside_float(whole: str, sign: str, real: str) -> str:
     return f"({whole} {sign} {ceiling if sign in ('<', '>=') else floor})"
 
 
-def _shown(kind: Kind, bits: int) -> str:
+def _repr_of(kind: ColumnKind, bits: int) -> str:
     """A stored number, of 64 bits."""
     if kind.family == "float":
         return f"'{struct.unpack('<d', struct.pack('<q', bits))[0]!r}'::{_TYPES[kind.element]}"

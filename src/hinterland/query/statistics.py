@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .bounds import Kind
+from .bounds import ColumnKind
 
 _FORMATS = {"BOOLEAN": "u1", "INT32": "<i4", "INT64": "<i8", "FLOAT": "<f4", "DOUBLE": "<f8", "FIXED_LEN_BYTE_ARRAY": "<f2"}
 _UNITS = {"ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
@@ -32,7 +32,7 @@ class Statistics(NamedTuple):
 
 
 def statistics_of(
-    kind: Kind, descriptor: Any, file: Any, least: np.ndarray, greatest: np.ndarray, nulls: np.ndarray, rows: np.ndarray
+    kind: ColumnKind, descriptor: Any, file: Any, least: np.ndarray, greatest: np.ndarray, nulls: np.ndarray, rows: np.ndarray
 ) -> Statistics:  # fmt: skip
     """From where bounds are stored in a file, a buffer of pyarrow's: [n, 2], their first bytes and sizes; -1: there is none."""
     physical = descriptor.physical_type if _is_plain(kind, descriptor) else None
@@ -43,7 +43,7 @@ def statistics_of(
     return Statistics(known, made[0], made[1], nulls.astype(np.int64), rows.astype(np.int64))
 
 
-def _is_plain(kind: Kind, descriptor: Any) -> bool:
+def _is_plain(kind: ColumnKind, descriptor: Any) -> bool:
     """Whether values are stored as what they are, or narrower."""
     physical, family = descriptor.physical_type, kind.family
     if family == "decimal":
@@ -63,7 +63,7 @@ def _is_plain(kind: Kind, descriptor: Any) -> bool:
     return physical == wanted
 
 
-def _values(kind: Kind, physical: str | None, file: Any, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _values(kind: ColumnKind, physical: str | None, file: Any, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Bounds as the column's values are taken, and which of them there are."""
     at, sizes = places[:, 0], places[:, 1]
     if kind.family == "text" or (kind.family == "decimal" and physical == "FIXED_LEN_BYTE_ARRAY"):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from .program import Program
 
 
-class Part(NamedTuple):
+class RowRange(NamedTuple):
     """Rows [begin, end) of a file; ``group``: the row group that holds them."""
 
     begin: int
@@ -16,7 +16,7 @@ class Part(NamedTuple):
     group: int
 
 
-class Table(Protocol):
+class FileTable(Protocol):
     """A table in a file, of which pyarrow reads batches.
 
     Attributes:
@@ -33,7 +33,7 @@ class Table(Protocol):
     rows: int
     groups: int
 
-    def parts(self, program: Program | None = None) -> list[Part]:
+    def parts(self, program: Program | None = None) -> list[RowRange]:
         """The parts with rows for which the program may hold, by their statistics."""
         ...
 
@@ -41,7 +41,7 @@ class Table(Protocol):
         """How many values a column has, where the file says so without being read."""
         ...
 
-    def batches(self, names: Sequence[str], parts: Sequence[Part]) -> Iterator[tuple[int, Any]]:
+    def batches(self, names: Sequence[str], parts: Sequence[RowRange]) -> Iterator[tuple[int, Any]]:
         """The first row of each record batch of some parts, in their order, and the batch, which has columns ``names`` alone.
 
         Raises:

@@ -13,7 +13,7 @@ Comparison = tuple[str, tuple[str, ...]]  # an order, and the literals on its ri
 _ORDERS = {"!=": "not_equal", "<": "less", "<=": "less_equal", ">": "greater", ">=": "greater_equal"}  # pyarrow's names
 
 
-class Numbers:
+class TextCodes:
     """The codes of a column's texts."""
 
     def __init__(self) -> None:

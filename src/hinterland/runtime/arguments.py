@@ -22,7 +22,7 @@ _LONGEST = 80  # characters of a value in a sentence
 _NO_UTF8 = dict.fromkeys(range(0xDC80, 0xDD00))  # how Python holds such bytes of files' names
 
 
-def shown(value: object) -> str:
+def repr_of(value: object) -> str:
     """``value`` on one line of a sentence, shortened where it is long."""
     if _is_tensor(value):
         return kind_of(value)
@@ -57,9 +57,9 @@ def whole_number(name: str, value: Any, least: int = -MOST - 1, most: int = MOST
     try:
         number = operator.index(value)
     except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        raise ConfigError(f"{name} {shown(value)} is not a whole number{_range(least, most)}") from None
+        raise ConfigError(f"{name} {repr_of(value)} is not a whole number{_range(least, most)}") from None
     if not least <= number <= most:
-        raise ConfigError(f"{name} {shown(number)} is not a whole number{_range(least, most)}")
+        raise ConfigError(f"{name} {repr_of(number)} is not a whole number{_range(least, most)}")
     return number
 
 
@@ -86,7 +86,7 @@ def number(name: str, value: Any) -> float:
             return float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError):
         pass
-    raise ConfigError(f"{name} {shown(value)} is not a number; use one, as 0.5")
+    raise ConfigError(f"{name} {repr_of(value)} is not a number; use one, as 0.5")
 
 
 def switch(name: str, value: Any) -> bool:
@@ -103,7 +103,7 @@ def switch(name: str, value: Any) -> bool:
             return bool(value)
     except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
         pass
-    raise ConfigError(f"{name} {shown(value)} is neither True nor False")
+    raise ConfigError(f"{name} {repr_of(value)} is neither True nor False")
 
 
 def switches(**given: Any) -> list[bool]:
@@ -130,7 +130,7 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> str:
         ConfigError: names them.
     """
     if not (isinstance(value, str) and value in choices):
-        raise ConfigError(f"{name} {shown(value)} is not one of {', '.join(choices)}")
+        raise ConfigError(f"{name} {repr_of(value)} is not one of {', '.join(choices)}")
     return value
 
 
@@ -143,11 +143,11 @@ def path(name: str, value: Any) -> str:
     try:
         text = os.fsdecode(value)
     except TypeError:
-        raise ConfigError(f"{name} is a path, as text or a pathlib.Path, not {shown(value)}") from None
+        raise ConfigError(f"{name} is a path, as text or a pathlib.Path, not {repr_of(value)}") from None
     if not text:
         raise ConfigError(f"{name} is empty; name a file or folder")
     if "\0" in text:
-        raise ConfigError(f"{name}={shown(text)} has a NUL character in it, which no file's name has; correct it")
+        raise ConfigError(f"{name}={repr_of(text)} has a NUL character in it, which no file's name has; correct it")
     return text
 
 
@@ -158,7 +158,7 @@ def function(name: str, value: Any) -> None:
         ConfigError: names it.
     """
     if value is not None and not callable(value):
-        raise ConfigError(f"{name}={shown(value)} is no function; pass one, or None")
+        raise ConfigError(f"{name}={repr_of(value)} is no function; pass one, or None")
 
 
 def instance(name: str, value: Any, kind: type | tuple[type, ...], remedy: str) -> None:

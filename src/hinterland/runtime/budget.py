@@ -10,7 +10,7 @@ from .units import format_bytes
 
 
 @dataclass(frozen=True)
-class Part:
+class BudgetItem:
     """One thing of which something is kept, or which stays where it lies.
 
     Attributes:
@@ -25,7 +25,7 @@ class Part:
 
 
 class Plan(Protocol):
-    """What is kept near a processor, of something that lies elsewhere: offsets, heads, pages, rows or slots."""
+    """What is kept near a processor, of something that lies elsewhere: offsets, adjacency prefixes, pages, rows or slots."""
 
     @property
     def budget(self) -> int | None:
@@ -38,7 +38,7 @@ class Plan(Protocol):
     def about(self) -> str:
         """Of what it is kept."""
 
-    def parts(self) -> Sequence[Part]:
+    def parts(self) -> Sequence[BudgetItem]:
         """What is kept, in the order in which the budget is spent."""
 
     def notes(self) -> Sequence[str]:

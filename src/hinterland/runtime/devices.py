@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .arguments import shown
+from .arguments import repr_of
 from .errors import DeviceError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def as_device(device: torch.device | str | int | None = None) -> torch.device:
         device = torch.device(device)
     except (RuntimeError, TypeError, ValueError) as error:  # a number names a GPU, and torch refuses it where there is none
         reason = str(error).splitlines()[0]
-        raise DeviceError(f"device {shown(device)} cannot be used here: {reason}; use cpu or cuda") from error
+        raise DeviceError(f"device {repr_of(device)} cannot be used here: {reason}; use cpu or cuda") from error
     if device.type == "cuda":
         require_cuda(f"device {device}")
         if device.index is None:

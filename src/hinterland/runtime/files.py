@@ -17,7 +17,7 @@ from typing import IO, Any
 import torch
 
 from .. import _core
-from . import arguments, asides
+from . import arguments, temp_files
 from .errors import ConfigError, StorageError
 from .signals import deferred
 from .trust import followed
@@ -91,8 +91,8 @@ class Output:
     ``file`` is for libraries that write to a file object; wrap their calls in ``writing``.
     """
 
-    def __init__(self, final: Path, aside: Path, file: Any) -> None:
-        self.final, self.aside, self.file = final, aside, file
+    def __init__(self, final: Path, temp: Path, file: Any) -> None:
+        self.final, self.temp, self.file = final, temp, file
 
     def write(self, content: Any) -> None:
         """Appends bytes."""
@@ -104,14 +104,14 @@ class Output:
     def write_tensor(self, tensor: torch.Tensor, offset: int) -> None:
         """Writes a contiguous CPU tensor's bytes at ``offset``, by several threads."""
         try:
-            _core.write_file(str(self.aside), offset, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+            _core.write_file(str(self.temp), offset, tensor.data_ptr(), tensor.numel() * tensor.element_size())
         except StorageError as error:
             raise StorageError(f"{self.final}: cannot be written: {error}; nothing was left under this name") from error
 
     def resize(self, size: int) -> None:
         """Gives the file exactly ``size`` bytes; what was not written reads as zeros."""
         with writing(self.final):
-            os.truncate(self.aside, size)
+            os.truncate(self.temp, size)
 
     def sync(self) -> None:
         """Waits until what was written lies on the disk."""
@@ -154,8 +154,8 @@ def writing(final: str | Path) -> Iterator[None]:
 class replacing:
     """``with replacing(path) as output``: the file appears under ``path`` whole, or what was there stays.
 
-    Written under another name in the same folder (:mod:`.asides`), synced, then renamed. After any error, Ctrl-C included, the
-    aside file is removed; what a killed process left is removed by the next that writes the same file.
+    Written under another name in the same folder (:mod:`.temp_files`), synced, then renamed. After any error, Ctrl-C included,
+    the temporary file is removed; what a killed process left is removed by the next that writes the same file.
 
     Args:
         path: the file. Links are followed, but for those of other users in folders where everybody may write.
@@ -165,42 +165,42 @@ class replacing:
 
     def __init__(self, path: str | Path, mode: int = 0o666, new: str | None = None) -> None:
         self._final, self._mode, self._new = _file_place(path), mode, new
-        self._aside: Path | None = None
+        self._temp: Path | None = None
         self._file: Any = None
 
     def __enter__(self) -> Output:
         try:
             self._require_nothing_there()
             with writing(self._final), deferred():
-                self._aside, handle = asides.file_beside(self._final, self._mode)
+                self._temp, handle = temp_files.file_beside(self._final, self._mode)
                 self._file = os.fdopen(handle, "w+b", buffering=0)
         except BaseException:
             self._discard()
             raise
-        return Output(self._final, self._aside, _Whole(self._file))
+        return Output(self._final, self._temp, _Whole(self._file))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         try:
             if kind is None:
-                assert self._aside is not None
+                assert self._temp is not None
                 with writing(self._final):
                     os.fsync(self._file.fileno())
-                    self._appear(self._aside)
+                    self._appear(self._temp)
                     _sync_folder(self._final.parent)
         finally:
             self._discard()
 
-    def _appear(self, aside: Path) -> None:
+    def _appear(self, temp: Path) -> None:
         """Gives the file its name."""
         if self._new is not None:
             try:
-                os.link(aside, self._final)  # unlike a rename, it takes no other file's name
+                os.link(temp, self._final)  # unlike a rename, it takes no other file's name
                 return
             except OSError as error:
                 if error.errno not in _NO_LINKS:
                     raise self._is_there() if error.errno == errno.EEXIST else error from None
             self._require_nothing_there()
-        os.replace(aside, self._final)
+        os.replace(temp, self._final)
 
     def _require_nothing_there(self) -> None:
         if self._new is not None and os.path.lexists(self._final):
@@ -210,10 +210,10 @@ class replacing:
         return StorageError(f"{self._final}: is there already; choose another name, or {self._new}")
 
     def _discard(self) -> None:
-        """Ends the writing: the aside file goes, if it is there still."""
+        """Ends the writing: the temporary file goes, if it is there still."""
         with deferred():
-            if self._aside is not None:
-                asides.remove(self._aside)
+            if self._temp is not None:
+                temp_files.remove(self._temp)
             if self._file is not None:
                 self._file.close()
 
@@ -242,83 +242,83 @@ def replacing_all(
 
 @contextmanager
 def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> Iterator[Path]:
-    """``with replacing_folder(path, replaceable) as aside``: the folder appears under ``path`` whole, or not at all.
+    """``with replacing_folder(path, replaceable) as temp``: the folder appears under ``path`` whole, or not at all.
 
-    What is written to ``aside``, a folder beside it, is there under ``path`` at the end. After any error it is removed, and
+    What is written to ``temp``, a folder beside it, is there under ``path`` at the end. After any error it is removed, and
     what was there before stays. ``replaceable`` says whether a folder that is there may be replaced; an empty one always may.
     It is asked before and once more about what was found in the folder's place at the end: meanwhile somebody may have made it
     or filled it.
 
     Raises:
         ConfigError: something is there that may not be replaced.
-        StorageError: the place cannot be written; refusals inside the block that name ``aside`` name ``path`` instead.
+        StorageError: the place cannot be written; refusals inside the block that name ``temp`` name ``path`` instead.
     """
     check_folder_place(path, replaceable)
     final = followed(path)
-    aside: Path | None = None
+    temp: Path | None = None
     lock: int | None = None
     try:
         with writing(path), deferred():
-            aside, lock = asides.folder_beside(final)
+            temp, lock = temp_files.folder_beside(final)
         try:
-            yield aside
+            yield temp
         except StorageError as error:
-            if str(aside) not in str(error):
+            if str(temp) not in str(error):
                 raise
-            raise StorageError(str(error).replace(str(aside), str(path))) from error
+            raise StorageError(str(error).replace(str(temp), str(path))) from error
         with writing(path):
-            _sync_folder(aside)
+            _sync_folder(temp)
             with deferred():
-                (aside / asides.MARK).unlink()
-                aside = _put_in_place(aside, final, partial(_check_replaceable, path, replaceable))
+                (temp / temp_files.MARK).unlink()
+                temp = _put_in_place(temp, final, partial(_check_replaceable, path, replaceable))
             _sync_folder(final.parent)
     finally:
         with deferred():
-            if aside is not None:
-                asides.remove(aside)
+            if temp is not None:
+                temp_files.remove(temp)
             if lock is not None:
                 os.close(lock)
 
 
-def _put_in_place(aside: Path, final: Path, check: Callable[[Path], None]) -> Path:
+def _put_in_place(temp: Path, final: Path, check: Callable[[Path], None]) -> Path:
     """Renames a folder to ``final``. Returns where the folder is now that was there, if there was one: it may be removed.
 
     ``check`` raises for a folder that may not be replaced; it keeps its place. Nothing is removed here.
     """
     try:
-        os.rename(aside, final)  # an empty folder gives way, nothing else does
-        return aside
+        os.rename(temp, final)  # an empty folder gives way, nothing else does
+        return temp
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise
     check(final)
-    code = _core.exchange(str(aside), str(final))
+    code = _core.exchange(str(temp), str(final))
     if code == 0:
         try:
-            check(aside)
+            check(temp)
         except BaseException as error:
-            if _core.exchange(str(aside), str(final)):
-                asides.keep(aside)
-                raise StorageError(f"{final}: changed while it was replaced; what was there before is in {aside}") from error
+            if _core.exchange(str(temp), str(final)):
+                temp_files.keep(temp)
+                raise StorageError(f"{final}: changed while it was replaced; what was there before is in {temp}") from error
             raise
         with suppress(OSError):  # if this process is killed now, the next writer removes it
-            (aside / asides.MARK).touch()
-        return aside
+            (temp / temp_files.MARK).touch()
+        return temp
     if code not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
         raise OSError(code, os.strerror(code))
     # A file system that cannot exchange two names: for a moment there is nothing under this one.
-    old = asides.name_beside(final, "old")
+    old = temp_files.name_beside(final, "old")
     os.rename(final, old)
     try:
         check(old)
-        os.rename(aside, final)
+        os.rename(temp, final)
     except BaseException:
         try:
             os.rename(old, final)
         except OSError as error:
             raise StorageError(f"{final}: changed while it was replaced; what was there before is in {old}") from error
         raise
-    asides.take(old)
+    temp_files.take(old)
     return old
 
 

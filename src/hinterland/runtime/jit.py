@@ -60,12 +60,12 @@ class KernelSource(ABC):
     Args:
         path: what sentences call it.
         instances: the C++ names of the kernels.
-        apart: compile each instance on its own, where one takes seconds and a process launches few of them.
+        separate_module: compile each instance on its own, where one takes seconds and a process launches few of them.
     """
 
     path: str
     instances: tuple[str, ...]
-    apart: bool = False
+    separate_module: bool = False
     reads_here = True  # whether what is between quotes is looked for in the current folder first
 
     @property
@@ -87,7 +87,7 @@ class KernelSource(ABC):
 
     def units(self) -> list[tuple[str, ...]]:
         """The instances, by what is compiled together."""
-        return [(instance,) for instance in self.instances] if self.apart else [self.instances]
+        return [(instance,) for instance in self.instances] if self.separate_module else [self.instances]
 
     def key(self, arch: str, unit: tuple[str, ...] | None = None) -> str:
         """The name of a unit's cubin in the cache: a hash of everything that decides its content."""
@@ -126,7 +126,7 @@ class KernelFile(KernelSource):
     Args:
         path: the file, from the package's folder, or from ``beside``.
         instances: as from within the namespace of the file's folder: those that are compiled ahead. Others (kernels that count
-            what they read) are compiled when they are first launched, if ``apart``.
+            what they read) are compiled when they are first launched, if ``separate_module``.
         beside: the folder of another package's ``.cu`` files and of its headers, which may include this package's.
     """
 
@@ -175,7 +175,7 @@ def code_of(entry: Path) -> tuple[dict[str, str], bytes]:
 
 @functools.cache
 def _kernel(file: KernelSource, instance: str, arch: str) -> Any:
-    unit = (instance,) if file.apart else file.instances
+    unit = (instance,) if file.separate_module else file.instances
     return _module(file, arch, unit).get_kernel(instance)
 
 

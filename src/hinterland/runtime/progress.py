@@ -20,13 +20,13 @@ class _Line:
     def __init__(self, what: str, total: float | None, unit: str, stream: TextIO) -> None:
         self.what, self.total, self.unit, self.stream = what, total, unit, stream
         self.done = 0.0
-        self.start = self.shown = time.monotonic()
+        self.start = self.printed = time.monotonic()
 
     def step(self, n: float = 1) -> None:
         self.done += n
         now = time.monotonic()
-        if now - self.shown >= _INTERVAL:
-            self.shown = now
+        if now - self.printed >= _INTERVAL:
+            self.printed = now
             self.write(f"{_CLEAR}{self.text(now - self.start)}")
 
     def write(self, text: str) -> None:
@@ -34,7 +34,7 @@ class _Line:
             self.stream.write(text)
             self.stream.flush()
         except (OSError, ValueError):  # the terminal went away: the task itself goes on
-            self.shown = float("inf")
+            self.printed = float("inf")
 
     def text(self, seconds: float) -> str:
         rate = self.done / seconds if seconds > 0 else 0.0

@@ -3,7 +3,7 @@
 import decimal
 import re
 
-from .arguments import shown, whole_number
+from .arguments import repr_of, whole_number
 from .errors import ConfigError
 
 _FACTORS = {"": 1}
@@ -23,11 +23,11 @@ def parse_bytes(size: int | str) -> int:
     """
     if isinstance(size, int) and not isinstance(size, bool):
         if size < 0:
-            raise ConfigError(f"a size cannot be negative: {shown(size)}")
+            raise ConfigError(f"a size cannot be negative: {repr_of(size)}")
         return whole_number("a size in bytes", size)
     match = _BYTES.fullmatch(size) if isinstance(size, str) else None
     if match is None or match[2].lower() not in _FACTORS:
-        raise ConfigError(f"not a size in bytes: {shown(size)}; write for example 4GiB, 512MB or 65536")
+        raise ConfigError(f"not a size in bytes: {repr_of(size)}; write for example 4GiB, 512MB or 65536")
     return whole_number("a size in bytes", int(decimal.Decimal(match[1]) * _FACTORS[match[2].lower()]))
 
 

@@ -25,7 +25,7 @@ Done = Callable[[], bool]
 
 
 @dataclass(frozen=True)
-class Work:
+class StageWork:
     """What a stage does, and since when."""
 
     stage: str
@@ -47,9 +47,9 @@ class Watch:
         under_way: what a device does for a stage whose call has returned; None where it does nothing.
     """
 
-    def __init__(self, timeout: float, item: str = "item", under_way: Callable[[], Work | None] = lambda: None) -> None:
+    def __init__(self, timeout: float, item: str = "item", under_way: Callable[[], StageWork | None] = lambda: None) -> None:
         self._timeout, self._item, self._under_way = timeout, item, under_way
-        self._busy: dict[int, Work] = {}  # by thread
+        self._busy: dict[int, StageWork] = {}  # by thread
         self._consumer = threading.get_ident()
         self._taken = -1  # the item that the consumer has
         self._marked: tuple[str, float] | None = None  # a device, and since when it has not reached the mark put then
@@ -70,9 +70,9 @@ class Watch:
             )
 
     @contextmanager
-    def over(self, stage: str, number: int) -> Iterator[Work]:
+    def over(self, stage: str, number: int) -> Iterator[StageWork]:
         """Around the calling thread's work on an item."""
-        work = self._busy[threading.get_ident()] = Work(stage, number, time.monotonic())
+        work = self._busy[threading.get_ident()] = StageWork(stage, number, time.monotonic())
         try:
             yield work
         finally:
@@ -110,7 +110,7 @@ class Watch:
         stuck = min(working, key=lambda work: work.since)
         raise PipelineStalled(f"{self._worked(stuck)}, and {waited} in all; {_REMEDY}") from None
 
-    def _worked(self, stuck: Work) -> str:
+    def _worked(self, stuck: StageWork) -> str:
         return f"stage {stuck.stage} has worked on {self._item} {stuck.number} for {stuck.seconds:.0f} s"
 
     @contextmanager

@@ -56,7 +56,7 @@ class Adjacency(OverLists):
             ConfigError: the graph was reordered, so that its first vertices are not those of the user.
         """
         require_graph(graph)
-        if graph.outer is not None:
+        if graph.original_ids is not None:
             raise ConfigError("lists of a graph that was reordered name its own numbers; take those of the graph as it was")
         num_targets = arguments.whole_number("num_targets", num_targets, 0)
         num_sources = arguments.whole_number("num_sources", num_sources, 0)

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import _core
+from ..graph.device_graph import DeviceGraph, all_through, allocated, array_words
 from ..graph.traversal import BLOCK, FORMS, csr_type, on_storage
-from ..graph.view import View, all_through, allocated, array_words
 from ..runtime import devices
 from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
@@ -45,7 +45,7 @@ def _instance(lists: str, compares: bool) -> str:
 
 
 _INSTANCES = tuple(_instance(form, compares) for form in FORMS for compares in (False, True))
-KERNELS = KernelFile("sampling/neighbor.cu", _INSTANCES, apart=True)
+KERNELS = KernelFile("sampling/neighbor.cu", _INSTANCES, separate_module=True)
 
 
 @dataclass
@@ -81,7 +81,7 @@ class VertexSet:
 class Relation:
     """Lists of neighbours of one type for vertices of another, and the edges sampled from them."""
 
-    view: View
+    view: DeviceGraph
     source: int  # the type of those that are listed, by its position among the batch's vertex sets
     target: int  # and of those that have the lists
     fanouts: Sequence[int]  # for each hop how many neighbours a vertex draws; -1 is all
@@ -173,7 +173,7 @@ def _block(types: int, relations: int, hops: int) -> Any:
     return Block
 
 
-class Batch:
+class BatchSampler:
     """Samples one mini-batch.
 
     Args:

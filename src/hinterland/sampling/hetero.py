@@ -12,10 +12,10 @@ from ..graph import arrays
 from ..graph.graph import Graph
 from ..graph.prepare import view_for
 from ..runtime import arguments, devices
-from ..runtime.arguments import shown
+from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError, GraphError
 from .adjacency import Adjacency
-from .batch import NO_WEIGHTS, RULE, Batch, Relation, VertexSet, cut
+from .batch import NO_WEIGHTS, RULE, BatchSampler, Relation, VertexSet, cut
 from .neighbor import (
     UNTIMED,
     check_fanouts,
@@ -82,7 +82,7 @@ class HeteroSampler:
     ) -> None:
         for what, given in (("graphs", graphs), ("times", times), ("edge_times", edge_times)):
             if not isinstance(given, Mapping) and (given is not None or what == "graphs"):
-                raise ConfigError(f"{what} is a dictionary by relation or type, not {shown(given)}; see HeteroSampler")
+                raise ConfigError(f"{what} is a dictionary by relation or type, not {repr_of(given)}; see HeteroSampler")
         self.graphs = dict(graphs)
         self.num_vertices = _count_types(self.graphs)
         self.fanouts = _fanouts(fanouts, list(self.graphs))
@@ -185,7 +185,7 @@ class HeteroSampler:
             ]
             number, newest = integer("batch", batch), self.temporal_strategy == "last"
             rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest, window=self._window)
-            run = Batch(list(sets.values()), relations, rule, limits, self.device)
+            run = BatchSampler(list(sets.values()), relations, rule, limits, self.device)
             run.begin()
             run.finish()
         found = {name: cut(r.edges, r.count) for name, r in zip(self.graphs, relations, strict=True)}
@@ -240,7 +240,7 @@ def _count_types(graphs: Mapping[EdgeType, Adjacency | Graph]) -> dict[str, int]
             raise ConfigError(f"relation {name!r} is not named by three words, as in ('author', 'writes', 'paper')")
         if isinstance(graph, Adjacency):
             ends = ((name[0], graph.num_sources), (name[2], graph.num_targets))
-        elif isinstance(graph, Graph) and graph.outer is None:
+        elif isinstance(graph, Graph) and graph.original_ids is None:
             ends = ((name[0], graph.num_vertices), (name[2], graph.num_vertices))
         elif isinstance(graph, Graph):
             raise ConfigError(f"the graph of relation {name} was reordered, which samplers of several types do not take")

@@ -6,7 +6,7 @@ import torch
 
 from .. import _core
 from ..graph.graph import Graph
-from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..graph.prepare import ResidentGraph, graph_of, prepared_for
 from ..graph.traversal import broken_list, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import arguments, devices
@@ -21,7 +21,7 @@ _NONE = _core.SAMPLE_NONE
 
 
 def negative_edges(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     count: int,
     *,
     positives: torch.Tensor | None = None,
@@ -57,11 +57,11 @@ def negative_edges(
         IndexOutOfRange: a source is no vertex.
         GraphError: there is no such pair: the graph is complete, or the source is a neighbour of all others. A list is broken.
     """
-    inner, exact = graph_of(graph), arguments.switch("exact", exact)
+    internal, exact = graph_of(graph), arguments.switch("exact", exact)
     count = arguments.whole_number("count", count)
     if count < 0:
         raise ConfigError(f"count {count} is not a number of pairs from 0 on")
-    if exact and not inner.has_sorted_lists:
+    if exact and not internal.has_sorted_lists:
         raise ConfigError(
             "negative_edges looks edges up in sorted lists, but the neighbours of some vertex do not ascend; pass "
             "compress(graph), whose lists are sorted, or exact=False"
@@ -89,7 +89,7 @@ def negative_edges(
 
 
 def _draw(
-    prepared: Prepared, pairs: torch.Tensor, sources: torch.Tensor | None, count: int, seed: int, batch: int, exact: bool
+    prepared: ResidentGraph, pairs: torch.Tensor, sources: torch.Tensor | None, count: int, seed: int, batch: int, exact: bool
 ) -> None:
     """Fills in ``pairs``, in the graph's own numbers."""
     vertices, place, total = prepared.graph.num_vertices, prepared.device, pairs.shape[1]
@@ -139,7 +139,7 @@ def _sources(device: torch.device, positives: torch.Tensor) -> torch.Tensor:
     return vertices_on(device, "positives", arguments.dense("positives", positives)[0])
 
 
-def _check(prepared: Prepared, sources: torch.Tensor | None, count: int, control: Params) -> None:
+def _check(prepared: ResidentGraph, sources: torch.Tensor | None, count: int, control: Params) -> None:
     graph = prepared.graph
     if sources is not None and control.bad_source != _NONE:
         at = control.bad_source // count
@@ -151,7 +151,7 @@ def _check(prepared: Prepared, sources: torch.Tensor | None, count: int, control
     if sources is not None and control.full_source != _NONE:
         at = control.full_source // count
         source = int(sources[at])
-        source = source if graph.outer is None else int(graph.outer[source])
+        source = source if graph.original_ids is None else int(graph.original_ids[source])
         raise GraphError(
             f"vertex {source}, the source of positive edge {at}, has all other vertices as neighbours, and no negative edge; "
             "leave it out, or exact=False draws pairs without looking them up"

@@ -13,14 +13,14 @@ import torch
 from .. import _core
 from ..graph import arrays
 from ..graph.algorithms import Algorithm, register
+from ..graph.device_graph import DeviceGraph
 from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
-from ..graph.prepare import Prepared, graph_of, kept_for
-from ..graph.view import View
+from ..graph.prepare import ResidentGraph, graph_of, kept_for
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError
-from ..runtime.shown import type_name
-from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, Batch, Relation, VertexSet, cut, state_bytes
+from ..runtime.repr import type_name
+from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, BatchSampler, Relation, VertexSet, cut, state_bytes
 from .sample import Sample
 from .sample_stats import Drawn, Taken, with_stats
 
@@ -77,7 +77,7 @@ class NeighborSampler:
 
     def __init__(
         self,
-        graph: Graph | Prepared,
+        graph: Graph | ResidentGraph,
         fanouts: Iterable[int],
         *,
         replace: bool = False,
@@ -102,7 +102,7 @@ class NeighborSampler:
         # The last: it allocates.
         self._prepared = kept_for(graph, "sampling", None, device, weighted)
         self.device = self._prepared.device
-        self._times = vertex_times_on(self.device, times, self.graph.num_vertices, self.graph.outer)
+        self._times = vertex_times_on(self.device, times, self.graph.num_vertices, self.graph.original_ids)
         self._edge_times = edge_times_on(self.device, edge_times, self.graph.num_edges)
 
     def sample(
@@ -162,7 +162,7 @@ class NeighborSampler:
             relation = Relation(prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
             number, newest = integer("batch", batch), self.temporal_strategy == "last"
             rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest, window=self._window)
-            run = Batch([vertices], [relation], rule, limits, self.device)
+            run = BatchSampler([vertices], [relation], rule, limits, self.device)
             run.begin()
             return PendingSample(run, prepared)
 
@@ -177,7 +177,7 @@ class NeighborSampler:
         return limits
 
     @property
-    def lists(self) -> View:
+    def lists(self) -> DeviceGraph:
         """The lists as the device reads them."""
         return self._prepared.opened().out
 
@@ -187,13 +187,13 @@ class NeighborSampler:
         with devices.on(self.device):
             return [Drawn(self.lists, numbered_inside(self._prepared, sample.node[:drew]), sample.edge, sample.col)]
 
-    def over(self, prepared: Prepared) -> NeighborSampler:
+    def over(self, prepared: ResidentGraph) -> NeighborSampler:
         """This sampler, with the same draws, over what ``prepare`` made of its graph.
 
         Raises:
             ConfigError: it was made of another graph, or for another device.
         """
-        arguments.instance("prepared", prepared, Prepared, "as prepare(graph) gives")
+        arguments.instance("prepared", prepared, ResidentGraph, "as prepare(graph) gives")
         if graph_of(prepared) is not self.graph or prepared.device != self.device:
             raise ConfigError(f"the prepared graph is {prepared.graph!r} on {prepared.device}, not this sampler's, {self!r}")
         other = copy.copy(self)
@@ -208,7 +208,7 @@ class NeighborSampler:
 class PendingSample:
     """A sample that a GPU may still be working on; :meth:`NeighborSampler.begin` gives one."""
 
-    def __init__(self, run: Batch, prepared: Prepared) -> None:
+    def __init__(self, run: BatchSampler, prepared: ResidentGraph) -> None:
         self._run, self._prepared = run, prepared
 
     def is_ready(self) -> bool:
@@ -246,13 +246,15 @@ def check_fanouts(fanouts: Iterable[int]) -> list[int]:
     try:
         checked = [operator.index(fanout) for fanout in fanouts]
     except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        raise ConfigError(f"fanouts are numbers, one for each hop, as in [15, 10, 5], not {arguments.shown(fanouts)}") from None
+        raise ConfigError(
+            f"fanouts are numbers, one for each hop, as in [15, 10, 5], not {arguments.repr_of(fanouts)}"
+        ) from None
     if not checked:
         raise ConfigError("fanouts is empty; name how many neighbours each hop draws, as in [15, 10, 5]")
     for hop, fanout in enumerate(checked):
         if not -1 <= fanout <= _core.SAMPLE_MOST_FANOUT:
             raise ConfigError(
-                f"fanout {arguments.shown(fanout)} of hop {hop} is not between 0 and {_core.SAMPLE_MOST_FANOUT}; "
+                f"fanout {arguments.repr_of(fanout)} of hop {hop} is not between 0 and {_core.SAMPLE_MOST_FANOUT}; "
                 "-1 takes whole lists"
             )
     return checked
@@ -323,7 +325,7 @@ def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequen
     try:
         given = torch.as_tensor(vertices)
     except (TypeError, ValueError, RuntimeError):
-        raise ConfigError(f"{name} must be a tensor or a list of numbers, not {arguments.shown(vertices)}") from None
+        raise ConfigError(f"{name} must be a tensor or a list of numbers, not {arguments.repr_of(vertices)}") from None
     if given.layout is not torch.strided or given.is_nested or given.is_meta:
         raise arguments.not_dense(name, given)
     if given.ndim == 1 and given.numel() == 0:
@@ -336,14 +338,14 @@ def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequen
     return given.to(device, torch.int64, non_blocking=given.is_cpu).contiguous()
 
 
-def numbered_inside(prepared: Prepared, vertices: torch.Tensor) -> torch.Tensor:
+def numbered_inside(prepared: ResidentGraph, vertices: torch.Tensor) -> torch.Tensor:
     """The user's ``vertices``, int64 on the prepared device, as a reordered graph numbers them. What is no vertex stays as it
     is, for the kernel to refuse."""
     order, count = prepared.graph.numbering, prepared.graph.num_vertices
     if order is None or not count:
         return vertices
     inside = vertices.clamp(0, count - 1)
-    return torch.where(inside == vertices, order.inner_on(prepared.device, len(vertices))[inside], vertices)
+    return torch.where(inside == vertices, order.internal_ids_on(prepared.device, len(vertices))[inside], vertices)
 
 
 def limits_on(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..graph.graph import Graph
-from ..graph.prepare import Prepared, graph_of, kept_for, prepared_for
+from ..graph.prepare import ResidentGraph, graph_of, kept_for, prepared_for
 from ..memory.allocator import require_room
 from ..memory.gather_stats import require_dict, timed
 from ..runtime import devices
@@ -21,7 +21,7 @@ from .walks import WalkRule, walks_from
 
 
 def pinsage_neighbors(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     seeds: torch.Tensor | Sequence[int],
     *,
     walks: int = 10,
@@ -77,7 +77,7 @@ class PinSAGESampler:
 
     def __init__(
         self,
-        graph: Graph | Prepared,
+        graph: Graph | ResidentGraph,
         fanouts: Iterable[int],
         *,
         walks: int = 10,
@@ -153,7 +153,7 @@ def _at_least_one(name: str, number: int) -> int:
 
 
 def _neighborhoods(
-    prepared: Prepared, seeds: torch.Tensor, walks: int, count: int, rule: WalkRule, batch: int, first: int = 0
+    prepared: ResidentGraph, seeds: torch.Tensor, walks: int, count: int, rule: WalkRule, batch: int, first: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The ``count`` most visited vertices of each seed and their importance, ``[n, count]``; ``first`` is the number of the
     first of its walks."""

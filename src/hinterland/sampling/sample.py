@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import torch
 
-from ..runtime.asked import Asked
-from ..runtime.shown import Shown
+from ..runtime.annotations import IfRequested
+from ..runtime.repr import Repr
 
 
 @dataclass(frozen=True, repr=False)
-class Sample(Shown):
+class Sample(Repr):
     """A sampled subgraph, on the device that sampled it. Its fields are those of PyG's ``SamplerOutput``.
 
     Attributes:
@@ -34,15 +34,15 @@ class Sample(Shown):
     edge: torch.Tensor
     num_sampled_nodes: list[int]
     num_sampled_edges: list[int]
-    batch: Asked[torch.Tensor] = None
-    weight: Asked[torch.Tensor] = None
+    batch: IfRequested[torch.Tensor] = None
+    weight: IfRequested[torch.Tensor] = None
 
 
 EdgeType = tuple[str, str, str]
 
 
 @dataclass(frozen=True, repr=False)
-class HeteroSample(Shown):
+class HeteroSample(Repr):
     """A sampled subgraph of several types of vertices and edges. Its fields are those of PyG's ``HeteroSamplerOutput``.
 
     All are as in :class:`Sample`, by type: ``node``, ``num_sampled_nodes`` and ``batch`` by the type of vertices, the others by
@@ -57,7 +57,7 @@ class HeteroSample(Shown):
     edge: dict[EdgeType, torch.Tensor]
     num_sampled_nodes: dict[str, list[int]]
     num_sampled_edges: dict[EdgeType, list[int]]
-    batch: Asked[dict[str, torch.Tensor]] = None
+    batch: IfRequested[dict[str, torch.Tensor]] = None
 
     def of(self, relation: EdgeType) -> Sample:
         """One relation's edges, with the vertices that have its lists: ``row`` stays a position in ``node[src]``."""

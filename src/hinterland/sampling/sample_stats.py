@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 
-from ..graph.view import View, all_through
+from ..graph.device_graph import DeviceGraph, all_through
 from ..memory.count import Metered, TierCount, count_accesses
 from ..memory.gather_stats import report, require_dict, timed
 from ..table.device import moved
@@ -31,7 +31,7 @@ class Taken(NamedTuple):
 class Drawn(NamedTuple):
     """What was drawn from the lists of one relation."""
 
-    view: View
+    view: DeviceGraph
     owners: torch.Tensor  # int64 [v]: the lists, by their numbers, that vertices drew from
     edge: torch.Tensor  # int64 [e]: the places in the lists that were drawn
     col: torch.Tensor  # int64 [e]: which of `owners` drew each
@@ -91,7 +91,7 @@ def with_stats(
     draw: Callable[[], S],
     stats: dict[str, Any],
     device: torch.device,
-    views: Iterable[View],
+    views: Iterable[DeviceGraph],
     taken: Callable[[S], Taken],
     exact: bool,
 ) -> S:

@@ -9,7 +9,7 @@ import torch
 
 from .. import _core
 from ..graph.graph import Graph
-from ..graph.prepare import Prepared, graph_of, prepared_for
+from ..graph.prepare import ResidentGraph, graph_of, prepared_for
 from ..graph.traversal import broken_list, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import devices
@@ -25,7 +25,7 @@ _PARAMS, _CONTROL = struct("sampling::WalkParams"), struct("sampling::WalkContro
 
 
 def random_walks(
-    graph: Graph | Prepared,
+    graph: Graph | ResidentGraph,
     starts: torch.Tensor | Sequence[int],
     length: int,
     *,
@@ -94,12 +94,12 @@ class WalkRule(NamedTuple):
 
 
 def walks_from(
-    prepared: Prepared, name: str, starts: torch.Tensor, rule: WalkRule, batch: int, *, each: int = 1, first: int = 0
+    prepared: ResidentGraph, name: str, starts: torch.Tensor, rule: WalkRule, batch: int, *, each: int = 1, first: int = 0
 ) -> torch.Tensor:
     """``each`` walks from every start, int64 ``[n]`` on the prepared device, one start's after another's: int64 ``[n * each,
     length + 1]``. ``name``: what a start is called where it is no vertex; ``first``: the first walk's number, a multiple of
     ``each``: walks with other numbers have other draws."""
-    inner, device = graph_of(prepared), prepared.device
+    internal, device = graph_of(prepared), prepared.device
     starts = numbered_inside(prepared, starts)
     shape = (len(starts) * each, rule.length + 1)
     try:
@@ -128,9 +128,9 @@ def walks_from(
     if found.bad_start != _core.SAMPLE_NONE:
         raise IndexOutOfRange(
             f"{name} {int(given[found.bad_start])} at position {(first + found.bad_start) // each} is no vertex: there are "
-            f"{inner.num_vertices}, numbered from 0"
+            f"{internal.num_vertices}, numbered from 0"
         )
     if found.bad_list != _core.SAMPLE_NONE:
-        raise broken_list(inner, found.bad_list)
+        raise broken_list(internal, found.bad_list)
     order = prepared.order_for(walks.numel())
     return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])

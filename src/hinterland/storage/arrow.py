@@ -108,7 +108,7 @@ def _kind(what: str, pyarrow: Any, kind: Any, field: str | None) -> tuple[torch.
         wanted = named(what, "fields", [part.name for part in parts], field, "field")
         kind = next(part.type for part in parts if part.name == wanted)
     elif field is not None:
-        raise ConfigError(f"{what} is {kind} and has no fields; leave field={arguments.shown(field)} out")
+        raise ConfigError(f"{what} is {kind} and has no fields; leave field={arguments.repr_of(field)} out")
     while isinstance(kind, pyarrow.BaseExtensionType) or types.is_fixed_size_list(kind):
         if types.is_fixed_size_list(kind):
             row.append(kind.list_size)
@@ -149,7 +149,8 @@ def _is_compressed(pyarrow: Any, file: Any) -> bool:
 
 
 def _batch_has_codec(metadata: bytes) -> bool:
-    """Whether ``Message.header.compression`` is there (Arrow's Message.fbs), in a flatbuffer (https://flatbuffers.dev/internals)."""
+    """Whether ``Message.header.compression`` is there (Arrow's Message.fbs), in a flatbuffer
+    (https://flatbuffers.dev/internals)."""
     message = _unsigned(metadata, 0)
     header = message + _slot(metadata, message, 2)
     return bool(_slot(metadata, header + _unsigned(metadata, header), 3))

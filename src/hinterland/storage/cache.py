@@ -15,7 +15,7 @@ from ..runtime import arguments
 from ..runtime.engine import warn_of_threads
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
-from ..runtime.shown import Shown, Size
+from ..runtime.repr import Repr, Size
 from ..runtime.thresholds import TRANSFER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
@@ -26,7 +26,7 @@ ENGINES = ("auto", "io_uring", "threads")
 
 
 @dataclass(frozen=True, repr=False)
-class StorageStats(Shown):
+class StorageStats(Repr):
     """What a cache has moved since it was made.
 
     Attributes:
@@ -73,7 +73,7 @@ class StorageStats(Shown):
         return self.cpu_seconds * 1e6 / requests if requests else 0.0
 
 
-class StorageCache(Shown):
+class StorageCache(Repr):
     """Pages of files in host memory, which all arrays that are opened with this cache share (Mailthody 2022, section 5.3.2).
 
     Args:
@@ -96,7 +96,7 @@ class StorageCache(Shown):
         engine: Literal["auto", "io_uring", "threads"] = "auto",
     ) -> None:
         if not isinstance(line_bytes, int) or line_bytes not in _LINES:
-            raise ConfigError(f"line_bytes={arguments.shown(line_bytes)} is no power of two from 512 to 65536")
+            raise ConfigError(f"line_bytes={arguments.repr_of(line_bytes)} is no power of two from 512 to 65536")
         arguments.one_of("engine", engine, ENGINES)
         threads = torch.get_num_threads() + 1  # and one that reads ahead
         self.native = _core.Store(parse_bytes(host_budget), line_bytes, threads, TRANSFER_DEPTH, engine)

@@ -13,7 +13,7 @@ import torch
 
 from .. import _core
 from ..memory import hl, load
-from ..memory.load import Stored
+from ..memory.load import StoredTensor
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import replacing
@@ -152,7 +152,7 @@ def _of_arrow(path: str, size: int, name: str | None, field: str | None) -> Layo
     return Layout(path, column.dtype, (sum(extent.rows for extent in extents), *column.row), extents)
 
 
-def _of_several(path: str, size: int, head: bytes, name: str | None, may_be_raw: bool) -> Stored | None:
+def _of_several(path: str, size: int, head: bytes, name: str | None, may_be_raw: bool) -> StoredTensor | None:
     """The array of a graph or a safetensors file; None of what is neither."""
     if hl.matches(head):
         return _of_graph(path, size, name)
@@ -172,17 +172,17 @@ def _of_several(path: str, size: int, head: bytes, name: str | None, may_be_raw:
     return safetensors.find(path, size, name, header)
 
 
-def _of_graph(path: str, size: int, name: str | None) -> Stored:
+def _of_graph(path: str, size: int, name: str | None) -> StoredTensor:
     with reading(path), open(path, "rb") as file:
         header = hl.parse(path, file.read(hl.PAGE), size)
     names, types, counts = zip(*header.arrays(), strict=True)
     at = names.index(named(path, "arrays", names, name))
-    return Stored(types[at], (counts[at],), header.sections()[at][0])
+    return StoredTensor(types[at], (counts[at],), header.sections()[at][0])
 
 
 def _plain(
     path: str, size: int, head: bytes, asked: tuple[torch.dtype | None, tuple[int, ...] | None, int], is_device: bool
-) -> Stored:
+) -> StoredTensor:
     """The array of a ``.npy``, a torch file or raw binary. ``asked``: dtype, shape and offset."""
     if is_device:
         return load.check_size(path, size, load.raw(path, size, *asked))
@@ -195,11 +195,11 @@ def _plain(
     return load.locate(path, *asked)
 
 
-def of_one(path: str, stored: Stored, name: str | None = None, field: str | None = None) -> Layout:
+def of_one(path: str, stored: StoredTensor, name: str | None = None, field: str | None = None) -> Layout:
     """The layout of a tensor that lies in one piece."""
     refuse_names(path, name, field)
     if any(n > arguments.MOST for n in stored.shape):
-        raise FormatError(f"{path}: shape {arguments.shown(stored.shape)} has a dimension over 2^63 - 1; it is damaged")
+        raise FormatError(f"{path}: shape {arguments.repr_of(stored.shape)} has a dimension over 2^63 - 1; it is damaged")
     rows = stored.shape[0]
     return Layout(path, stored.dtype, stored.shape, (Extent(rows, stored.offset),) if rows else ())
 
@@ -207,7 +207,7 @@ def of_one(path: str, stored: Stored, name: str | None = None, field: str | None
 def refuse_names(path: str, name: str | None, field: str | None) -> None:
     for option, given in (("name", name), ("field", field)):
         if given is not None:
-            raise ConfigError(f"{path} holds nothing that has a {option}; leave {option}={arguments.shown(given)} out")
+            raise ConfigError(f"{path} holds nothing that has a {option}; leave {option}={arguments.repr_of(given)} out")
 
 
 def head_of(path: str, offset: int = 0) -> bytes:
@@ -264,11 +264,13 @@ def planned(path: str, shape: int | Sequence[int], dtype: torch.dtype) -> tuple[
     arguments.instance("dtype", dtype, torch.dtype, "as torch.float32 is")
     sizes = load.asked_shape(shape)
     if not sizes or any(n < 0 for n in sizes):
-        raise ConfigError(f"{path}: shape={arguments.shown(sizes)}: a table has at least one dimension, and each is 0 or more")
+        raise ConfigError(
+            f"{path}: shape={arguments.repr_of(sizes)}: a table has at least one dimension, and each is 0 or more"
+        )
     if math.prod(sizes[1:]) * dtype.itemsize > arguments.MOST:
-        raise ConfigError(f"{path}: shape={arguments.shown(sizes)}: a row is larger than a file can be; use a smaller shape")
+        raise ConfigError(f"{path}: shape={arguments.repr_of(sizes)}: a row is larger than a file can be; use a smaller shape")
     header = _made_header(path, sizes, dtype)
-    layout = of_one(path, Stored(dtype, sizes, len(header)))
+    layout = of_one(path, StoredTensor(dtype, sizes, len(header)))
     size = len(header) + layout.nbytes
     if size > arguments.MOST:
         raise StorageError(f"{path}: cannot be written: {size} bytes are more than a file can have; use a smaller shape")

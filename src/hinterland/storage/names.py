@@ -25,7 +25,7 @@ def named(path: str, what: str, names: Sequence[str], name: str | None, option: 
         FormatError: there is none at all.
     """
     if name is not None and not isinstance(name, str):
-        raise ConfigError(f"{path}: {option}={arguments.shown(name)} is no text; name one of the {what}: {_listed(names)}")
+        raise ConfigError(f"{path}: {option}={arguments.repr_of(name)} is no text; name one of the {what}: {_listed(names)}")
     if not names:
         raise FormatError(f"{path} holds no {what}; name another file")
     if name is None and len(names) > 1:
@@ -37,7 +37,7 @@ def named(path: str, what: str, names: Sequence[str], name: str | None, option: 
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(arguments.shown(name) for name in names[:_SHOWN]) + more
+    return ", ".join(arguments.repr_of(name) for name in names[:_SHOWN]) + more
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from ..runtime.errors import ConfigError, HinterlandError, IndexOutOfRange, Stor
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
-from ..runtime.shown import Shown, Size
+from ..runtime.repr import Repr, Size
 from ..runtime.thresholds import CONTROLLER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
@@ -30,7 +30,7 @@ from .layout import Volume
 from .names import reading
 from .volume import MODES
 
-_Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::Clock>")
+_Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::ClockPolicy>")
 _Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePair"), struct("storage::BlockRange")
 _Control, _Array, _Flush = struct("storage::StoreControl"), struct("memory::ArrayWords"), struct("storage::FlushParams")
 _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
@@ -45,7 +45,7 @@ _ALIGNED = 4096  # frames begin at a page
 _ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for
 _SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
 
-KERNELS = KernelFile("storage/flush.cu", ("write_back_kernel", "flush_kernel"), apart=True)
+KERNELS = KernelFile("storage/flush.cu", ("write_back_kernel", "flush_kernel"), separate_module=True)
 
 
 class OpenFiles(Protocol):
@@ -137,7 +137,7 @@ class Queues(NamedTuple):
         return self.channels * sum(_parts(self.depth)) + _ALIGNED + _ROUNDED * 4
 
 
-class Controller(Shown):
+class Controller(Repr):
     """Host threads that serve the queues of one store, or of several, perhaps on several GPUs.
 
     Args:
@@ -244,7 +244,7 @@ class Controller(Shown):
         return {"backings": [one.name for one in self.backings], "threads": self.threads, "stores": self._stores}
 
 
-class DeviceStore(Shown):
+class DeviceStore(Repr):
     """A cache on a device, and the queues behind it, which the threads of a controller serve.
 
     Args:
@@ -583,7 +583,7 @@ def hole_of(path: str, begin: int) -> tuple[int, int]:
 
 
 def _pinned(nbytes: int, device: torch.device) -> Buffer:
-    return allocate(nbytes, "registered" if device.type == "cuda" else "heap")
+    return allocate(nbytes, "pinned" if device.type == "cuda" else "pageable")
 
 
 def _size(of: type[Params]) -> int:

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from ..machine import load
 from ..machine.model import Disk
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 
 _ENOUGH = 0.95  # of a disk's most
 _SPARE = 2.5  # times Little's number: twice to three times, since requests do not come evenly
 
 
 @dataclass(frozen=True, repr=False)
-class Roofline(Shown):
+class Roofline(Repr):
     """What a disk gives to requests of one size.
 
     Attributes:

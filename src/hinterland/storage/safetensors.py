@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..memory.load import Stored, check_size
+from ..memory.load import StoredTensor, check_size
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError
 from .names import named, reading
@@ -46,7 +46,7 @@ def matches(head: bytes) -> bool:
     return len(head) >= 10 and _LENGTH.unpack_from(head)[0] <= _LONGEST and head[8:10] in _OPENINGS
 
 
-class Header(NamedTuple):
+class SafetensorsHeader(NamedTuple):
     """What a header says of each tensor, by name; the byte at which the data begins; and what else there is to say."""
 
     tensors: dict[str, Any]
@@ -54,7 +54,7 @@ class Header(NamedTuple):
     metadata: dict[str, Any]
 
 
-def read_header(path: str, size: int) -> Header:
+def read_header(path: str, size: int) -> SafetensorsHeader:
     """The header of a file of ``size`` bytes.
 
     Raises:
@@ -77,7 +77,7 @@ def read_header(path: str, size: int) -> Header:
     if not isinstance(held, dict):
         raise FormatError(f"{path}: damaged safetensors header: it is no JSON object; fetch or write the file again")
     metadata = held.pop(_METADATA, None)
-    return Header(held, begin, metadata if isinstance(metadata, dict) else {})
+    return SafetensorsHeader(held, begin, metadata if isinstance(metadata, dict) else {})
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def find(path: str, size: int, name: str | None, header: Header) -> Stored:
+def find(path: str, size: int, name: str | None, header: SafetensorsHeader) -> StoredTensor:
     """The tensor called ``name``, or the only one.
 
     Raises:
@@ -101,17 +101,19 @@ def find(path: str, size: int, name: str | None, header: Header) -> Stored:
     kind, shape, span = _told(told)
     if not (isinstance(kind, str) and _are_counts(shape) and _are_counts(span) and len(span) == 2):
         raise FormatError(
-            f"{path}: damaged safetensors header: {arguments.shown(name)} is {arguments.shown(told)}, without a dtype, shape "
+            f"{path}: damaged safetensors header: {arguments.repr_of(name)} is {arguments.repr_of(told)}, without a dtype, "
+            f"shape "
             "and data_offsets that can be read; fetch or write the file again"
         )
     if kind not in TYPES:
         raise FormatError(
-            f"{path}: {arguments.shown(name)} is of type {arguments.shown(kind)}, which cannot be read; save it as F32, say"
+            f"{path}: {arguments.repr_of(name)} is of type {arguments.repr_of(kind)}, which cannot be read; save it as F32, say"
         )
-    stored = Stored(TYPES[kind], tuple(shape), begin + span[0])
+    stored = StoredTensor(TYPES[kind], tuple(shape), begin + span[0])
     if span[1] - span[0] != stored.nbytes:
         raise FormatError(
-            f"{path}: damaged safetensors header: {arguments.shown(name)} is {kind} of shape {arguments.shown(stored.shape)}, "
+            f"{path}: damaged safetensors header: {arguments.repr_of(name)} is {kind} of shape "
+            f"{arguments.repr_of(stored.shape)}, "
             f"{stored.nbytes} bytes, but lies from {span[0]} to {span[1]}; fetch or write the file again"
         )
     return check_size(path, size, stored)

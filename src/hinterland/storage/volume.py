@@ -18,7 +18,7 @@ import torch
 
 from .. import _core
 from ..memory import load
-from ..memory.load import Stored
+from ..memory.load import StoredTensor
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError
 from ..runtime.files import replacing_all
@@ -75,7 +75,7 @@ def locate(
     if spread == "striped":
         return _of_stripes(names, stripe, **asked)
     if stripe is not None:
-        raise ConfigError(f"stripe={arguments.shown(stripe)} is of spread='striped'; leave it out")
+        raise ConfigError(f"stripe={arguments.repr_of(stripe)} is of spread='striped'; leave it out")
     return _of_copies([layout.locate(path, **asked) for path in names])
 
 
@@ -95,12 +95,12 @@ def create(
         unit = _bytes_of(_STRIPE if stripe is None else stripe)
         if unit % line_bytes != 0:
             raise ConfigError(
-                f"stripe={arguments.shown(stripe)}: stripes are whole pages of the cache, of {line_bytes} bytes; give a "
+                f"stripe={arguments.repr_of(stripe)}: stripes are whole pages of the cache, of {line_bytes} bytes; give a "
                 "multiple, or a cache of smaller pages"
             )
         return _create_stripes(names, shape, dtype, unit)
     if stripe is not None:
-        raise ConfigError(f"stripe={arguments.shown(stripe)} is of spread='striped'; leave it out")
+        raise ConfigError(f"stripe={arguments.repr_of(stripe)} is of spread='striped'; leave it out")
     if spread is None:
         return layout.create(names[0], shape, dtype)
     plans = [planned(path, shape, dtype) for path in names]
@@ -182,7 +182,7 @@ def _of_stripes(
             f"{label}: the files say themselves where stripes of {first.stripe} bytes lie; leave stripe= and offset= out"
         )
     load.check_asked(label, dtype, sizes, first.dtype, first.shape)
-    return _over(of_one(names[0], Stored(first.dtype, first.shape, 0)), Volume(names, first.stripe, _BASE))
+    return _over(of_one(names[0], StoredTensor(first.dtype, first.shape, 0)), Volume(names, first.stripe, _BASE))
 
 
 def _of_raw_stripes(
@@ -264,7 +264,7 @@ def _create_stripes(names: tuple[str, ...], shape: int | Sequence[int], dtype: t
         if not path.endswith(".safetensors"):
             raise ConfigError(f"{path}: the files of a striped table say which part they are; end their names in .safetensors")
     found, _ = planned(names[0], shape, dtype)
-    found = of_one(names[0], Stored(dtype, found.shape, 0))
+    found = of_one(names[0], StoredTensor(dtype, found.shape, 0))
     said = dict(zip(_KEPT, (str(unit), safetensors.kind_of(names[0], dtype), json.dumps(found.shape)), strict=True))
     said[_TABLE] = secrets.token_hex(16)
     with replacing_all(names, new=OPEN_INSTEAD) as outputs:
@@ -279,5 +279,5 @@ def _create_stripes(names: tuple[str, ...], shape: int | Sequence[int], dtype: t
 def _bytes_of(stripe: int | str) -> int:
     unit = parse_bytes(stripe)
     if not 0 < unit <= _MOST_STRIPE or unit % _BLOCK != 0:
-        raise ConfigError(f"stripe={arguments.shown(stripe)}: a stripe is a whole number of pages, as 64KiB, up to 1GiB")
+        raise ConfigError(f"stripe={arguments.repr_of(stripe)}: a stripe is a whole number of pages, as 64KiB, up to 1GiB")
     return unit

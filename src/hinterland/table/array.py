@@ -18,14 +18,14 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.files import refused
 from ..runtime.launch import call_host
-from ..runtime.shown import table_of
+from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES, EXPECTED_SHARE, HOST_BUDGET
 from ..storage.cache import StorageCache, StorageStats
 from ..storage.layout import Layout, Volume, is_bare
 from ..storage.volume import MODES, Paths, bare_devices, create, locate
 from .pinned import Pinned
 from .placement import Sort
-from .rows import Index, place_rows, row_numbers
+from .row_arguments import Index, place_rows, row_numbers
 from .table import Table
 from .tiered import Asked, Devices
 from .tiered_storage import TieredStorage, make

@@ -15,10 +15,10 @@ from ..memory.gather import Tiers
 from ..memory.plan import sorts
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
-from ..runtime.shown import table_of
+from ..runtime.repr import table_of
 from .host import FILL_LINK, HostTable
 from .placement import Sort
-from .rows import Index, as_index
+from .row_arguments import Index, as_index
 from .table import Table
 
 
@@ -159,5 +159,5 @@ class CachedTensor(Table):
         # At least the rows for which there are no slots come from the host.
         return sorts(self.host.placement, max(0, rows - self.plan.capacity), self._row_bytes, self.host.nbytes)
 
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        self.host._require_apart(tensor, name)
+    def _require_separate(self, tensor: torch.Tensor, name: str) -> None:
+        self.host._require_separate(tensor, name)

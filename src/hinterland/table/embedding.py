@@ -71,7 +71,7 @@ class TableParameter(torch.nn.Parameter):
         self.gradients.append(gradient)
 
     def placement_beside(self) -> str:
-        """Where another array of the table's size is to lie: mapped memory may have no room for it."""
+        """Where another array of the table's size is to lie: managed memory may have no room for it."""
         rows = self.rows
         return place_again(rows.placement) if rows.in_reach or rows.file is not None else "host"
 
@@ -194,7 +194,7 @@ class UnifiedEmbeddingBag(torch.nn.Module):
     def _begin(self, table: Table, mode: str, include_last_offset: bool, padding: int | None, check: str) -> None:
         arguments.one_of("mode", mode, MODES)
         if not isinstance(check, str) or check not in ("sync", "async"):
-            raise ConfigError(f"check={arguments.shown(check)} is neither 'sync' nor 'async'")
+            raise ConfigError(f"check={arguments.repr_of(check)} is neither 'sync' nor 'async'")
         super().__init__()
         self.num_embeddings, self.embedding_dim = table.shape
         self.mode = mode
@@ -434,12 +434,14 @@ class _Pool(torch.autograd.Function):
 def _check_dtype(dtype: torch.dtype) -> None:
     if not isinstance(dtype, torch.dtype) or dtype not in DTYPES:
         known = ", ".join(map(str, DTYPES))
-        raise ConfigError(f"a table of embeddings is of type {known}, not {arguments.shown(dtype)}")
+        raise ConfigError(f"a table of embeddings is of type {known}, not {arguments.repr_of(dtype)}")
 
 
 def _check_sparse(sparse: bool) -> None:
     if sparse is not True:
-        raise ConfigError(f"sparse={arguments.shown(sparse)}: gradients of tables are of the rows in bags alone; leave it out")
+        raise ConfigError(
+            f"sparse={arguments.repr_of(sparse)}: gradients of tables are of the rows in bags alone; leave it out"
+        )
 
 
 def _padding(padding: int | None, rows: int) -> int | None:

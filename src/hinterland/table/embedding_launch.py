@@ -56,7 +56,7 @@ KERNELS = KernelFile(
         *(_weigh(*width) for width in _WIDTHS),
         *(_update(*width, rule) for width in _WIDTHS for rule in _RULES.values()),
     ),
-    apart=True,
+    separate_module=True,
 )
 
 
@@ -265,7 +265,7 @@ def joined(gradients: list[Gradient], device: torch.device) -> Gradient:
     )
 
 
-class Fetched(Placement):
+class FetchedTable(Placement):
     """Rows of a table that kernels do not reach, copied to the device where they are worked on."""
 
     def __init__(self, table: Table, numbers: torch.Tensor) -> None:
@@ -293,7 +293,7 @@ def _in_reach(table: Table, bags: Bags) -> tuple[Placement, Bags]:
     if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < len(table):
         outside = ((bags.index < 0) | (bags.index >= len(table))).nonzero()
         raise row_out_of_range(int(outside[0]), int(bags.index[outside[0]]), len(table), len(outside))
-    return Fetched(table, rows), bags.over(rows)
+    return FetchedTable(table, rows), bags.over(rows)
 
 
 def update(table: Table, state: Table | None, given: Gradient, rate: float, eps: float = 0.0) -> None:
@@ -317,7 +317,7 @@ def update(table: Table, state: Table | None, given: Gradient, rate: float, eps:
     keys = given.keys.to(torch.int64)
     rows = keys.unique()
     rows = rows[rows < len(table)]
-    here, sums = Fetched(table, rows), None if state is None else state.gather(rows)
+    here, sums = FetchedTable(table, rows), None if state is None else state.gather(rows)
     _step(here, sums, dataclasses.replace(given, keys=torch.searchsorted(rows, keys)), rate, eps)
     table.scatter_(rows, here.rows)
     if state is not None and sums is not None:

@@ -19,10 +19,10 @@ from ..memory.mapping import explain_table
 from ..memory.plan import sorts
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
-from ..runtime.shown import type_name
+from ..runtime.repr import type_name
 from . import ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .indexing import device_of, is_rows, parts_of, rows_of
-from .rows import expanded, overlaps, require_outside
+from .row_arguments import expanded, overlaps, require_outside
 from .table import Table
 
 FILL_LINK = 8  # blocks, of an H200's link (docs/notes/training-on-h200.md)
@@ -40,7 +40,7 @@ class HostTable(Table):
         self._buffer = buffer
         self._cpu = buffer.tensor(dtype, torch.Size(shape))
         # Made now, not when asked for: a compiled function may only look them up.
-        visible = devices.gpus() if buffer.mapping != "heap" else []
+        visible = devices.gpus() if buffer.mapping != "pageable" else []
         self._cuda = {gpu.index: buffer.tensor(dtype, torch.Size(shape), gpu) for gpu in visible}
         super().__init__(self._cpu.shape, dtype)
 
@@ -54,8 +54,8 @@ class HostTable(Table):
         """A table of ``shape``, its content undefined.
 
         Args:
-            placement: ``"host"`` (the fastest that the machine offers), ``"mapped"``, ``"registered"`` (can be sent to
-                other processes) or ``"heap"`` (no GPU sees it).
+            placement: ``"host"`` (the fastest that the machine offers), ``"managed"``, ``"pinned"`` (can be sent to
+                other processes) or ``"pageable"`` (no GPU sees it).
 
         Raises:
             OutOfMemory: before anything is allocated.
@@ -65,7 +65,7 @@ class HostTable(Table):
     @classmethod
     def _allocate(cls, shape: tuple[int, ...], dtype: torch.dtype, placement: str, touch: bool = True) -> Self:
         if not isinstance(dtype, torch.dtype):
-            raise ConfigError(f"dtype is a torch type such as torch.float32, not {arguments.shown(dtype)}")
+            raise ConfigError(f"dtype is a torch type such as torch.float32, not {arguments.repr_of(dtype)}")
         buffer = allocate(math.prod(shape) * dtype.itemsize, placement, touch)
         buffer.name = f"{type_name(dtype)} {list(shape)}"
         return cls(buffer, dtype, shape)
@@ -90,7 +90,7 @@ class HostTable(Table):
         if sizes.count(-1) == 1:
             known = math.prod(n for n in sizes if n != -1) * dtype.itemsize
             if not known or self.nbytes % known:
-                raise ConfigError(f"{self.nbytes} bytes cannot be viewed as {dtype} of shape {arguments.shown(asked)}")
+                raise ConfigError(f"{self.nbytes} bytes cannot be viewed as {dtype} of shape {arguments.repr_of(asked)}")
             sizes = tuple(self.nbytes // known if n == -1 else n for n in sizes)
         sizes = shape_of(sizes)
         if math.prod(sizes) * dtype.itemsize > self._buffer.nbytes:
@@ -99,18 +99,18 @@ class HostTable(Table):
 
     @property
     def placement(self) -> str:
-        """``"mapped"``, ``"split"``, ``"registered"`` or ``"heap"``: what ``placement="host"`` has become here."""
+        """``"managed"``, ``"split"``, ``"pinned"`` or ``"pageable"``: what ``placement="host"`` has become here."""
         return self._buffer.mapping
 
     @property
-    def mapped_bytes(self) -> int:  # type: ignore[override]  # an attribute where it is 0
+    def managed_bytes(self) -> int:  # type: ignore[override]  # an attribute where it is 0
         """How many bytes from the beginning on are mapped in large pages, where GPUs read random rows at the link's speed; of a
         split table the hottest rows belong there."""
-        return min(self._buffer.mapped, self.nbytes)
+        return min(self._buffer.managed, self.nbytes)
 
     def explain(self) -> str:
         """Where the table lies, and at what rate a GPU is expected to read random rows of it."""
-        return explain_table(self.placement, self.nbytes, self.mapped_bytes, self._row_bytes)
+        return explain_table(self.placement, self.nbytes, self.managed_bytes, self._row_bytes)
 
     def cpu(self) -> torch.Tensor:
         """The table as a CPU tensor: the same memory."""
@@ -119,7 +119,7 @@ class HostTable(Table):
     def cuda(self, device: torch.device | str | int | None = None) -> torch.Tensor:
         """The table as a CUDA tensor over the same host memory, for any torch operation: nothing is copied."""
         if devices.cuda_available() and not self._cuda:
-            raise ConfigError("heap memory is not visible to GPUs; make the table with placement='host'")
+            raise ConfigError("pageable memory is not visible to GPUs; make the table with placement='host'")
         gpu = devices.as_device("cuda" if device is None else device)
         if gpu.type != "cuda":
             raise ConfigError(f"device {gpu} is no GPU; the CPU's view of the table is ut.cpu()")
@@ -192,17 +192,17 @@ class HostTable(Table):
             raise ConfigError("rows of a table that requires grad are written under torch.no_grad(), as those of any leaf are")
         if is_rows(parts):
             rows = rows_of(parts[0])
-            self.scatter_(rows, self._apart(expanded(value, rows.shape + self._row_shape, self._dtype, rows.device)))
+            self.scatter_(rows, self._separate(expanded(value, rows.shape + self._row_shape, self._dtype, rows.device)))
             return
         whole = self.to(device_of(parts)).detach()
         if any(isinstance(part, torch.Tensor | bool) for part in parts):
-            _put(whole, parts, self._apart(expanded(value, None, self._dtype, whole.device)))
+            _put(whole, parts, self._separate(expanded(value, None, self._dtype, whole.device)))
         else:
             part = whole[tuple(parts)]
-            given = self._apart(expanded(value, part.shape, self._dtype))
+            given = self._separate(expanded(value, part.shape, self._dtype))
             copy(part, given if part.is_contiguous() else given.cpu())
 
-    def _apart(self, given: torch.Tensor) -> torch.Tensor:
+    def _separate(self, given: torch.Tensor) -> torch.Tensor:
         """``given``, or a copy where it lies in the table's own memory."""
         return given.clone() if overlaps(given, self._buffer.address, self._buffer.nbytes) else given
 
@@ -271,11 +271,11 @@ class HostTable(Table):
             self.cuda()
         return self._buffer.address
 
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
+    def _require_separate(self, tensor: torch.Tensor, name: str) -> None:
         require_outside(tensor, name, self._buffer.address, self._buffer.nbytes)
 
     def _sorts(self, rows: int) -> bool:
-        return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.mapped_bytes)
+        return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.managed_bytes)
 
 
 def _put(whole: torch.Tensor, parts: list[Any], given: torch.Tensor) -> None:
@@ -300,10 +300,12 @@ def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
     try:
         sizes = tuple(operator.index(n) for n in ((shape,) if isinstance(shape, int) else shape))
     except (TypeError, RuntimeError):  # the last is a tensor's
-        raise ConfigError(f"a table's shape is made of whole numbers, not {arguments.shown(shape)}") from None
+        raise ConfigError(f"a table's shape is made of whole numbers, not {arguments.repr_of(shape)}") from None
     if not sizes or any(n < 0 for n in sizes):
-        raise ConfigError(f"a table has at least one dimension and none below 0, not shape {arguments.shown(sizes)}")
+        raise ConfigError(f"a table has at least one dimension and none below 0, not shape {arguments.repr_of(sizes)}")
     # Empty ones too: torch counts what lies between their rows. 16 bytes are the widest element.
     if math.prod(max(n, 1) for n in sizes) > arguments.MOST // 16:
-        raise ConfigError(f"shape {arguments.shown(sizes)} has more elements than 64 bits count the bytes of; make it smaller")
+        raise ConfigError(
+            f"shape {arguments.repr_of(sizes)} has more elements than 64 bits count the bytes of; make it smaller"
+        )
     return sizes

@@ -15,7 +15,7 @@ import torch
 
 from ..memory import faults
 from ..memory.gather import index_bytes
-from ..runtime.arguments import MOST, dense, shown
+from ..runtime.arguments import MOST, dense, repr_of
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 
 _FORMS = "a table is indexed by rows as a tensor is, with whole numbers, slices, lists, masks, tensors or arrays, ... and None"
@@ -35,11 +35,11 @@ def parts_of(index: Any, shape: Sequence[int], *, turned: bool = False) -> list[
     parts = [_part(one) for one in (index if isinstance(index, tuple) else (index,))] or [...]
     dots = [at for at, part in enumerate(parts) if part is ...]
     if len(dots) > 1:
-        raise ConfigError(f"'...' stands for all dimensions that are left, and comes once: {shown(index)}")
+        raise ConfigError(f"'...' stands for all dimensions that are left, and comes once: {repr_of(index)}")
     taken = sum(map(_dims, parts))
     if taken > len(shape):
         raise IndexOutOfRange(
-            f"index {shown(index)} is of {taken} dimensions, and the table has {len(shape)}: its shape is {tuple(shape)}"
+            f"index {repr_of(index)} is of {taken} dimensions, and the table has {len(shape)}: its shape is {tuple(shape)}"
         )
     if dots:
         parts[dots[0] : dots[0] + 1] = [slice(None)] * (len(shape) - taken)
@@ -67,7 +67,7 @@ def numbers(index: Any) -> torch.Tensor:
     try:
         return torch.tensor(index, dtype=None if len(index) else torch.int64)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ConfigError(f"row numbers are a tensor or a list of integers, not {shown(index)}: {error}") from None
+        raise ConfigError(f"row numbers are a tensor or a list of integers, not {repr_of(index)}: {error}") from None
 
 
 def rows_of(part: torch.Tensor) -> torch.Tensor:
@@ -114,7 +114,7 @@ def _part(one: Any) -> Any:
     try:
         return operator.index(one)
     except TypeError:
-        raise ConfigError(f"{_FORMS}, not with {shown(one)}") from None
+        raise ConfigError(f"{_FORMS}, not with {repr_of(one)}") from None
 
 
 def _of_array(array: np.ndarray[Any, Any]) -> torch.Tensor:
@@ -154,7 +154,7 @@ def _check_numbers(index: torch.Tensor, dim: int, size: int) -> None:
 def _outside(at: int, value: int, dim: int, size: int, count: int) -> IndexOutOfRange:
     if dim == 0:
         return faults.out_of_range(at, value, size, count)
-    return IndexOutOfRange(f"index {shown(value)} at position {at} is outside of dimension {dim}, which has {size} elements")
+    return IndexOutOfRange(f"index {repr_of(value)} at position {at} is outside of dimension {dim}, which has {size} elements")
 
 
 def _check_slice(part: slice, dim: int, size: int, turned: bool) -> None:
@@ -163,7 +163,7 @@ def _check_slice(part: slice, dim: int, size: int, turned: bool) -> None:
         _, _, step = part.indices(size)
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{what} are selected by whole numbers, and a step that is not 0, not by {shown(part)}: {error}"
+            f"{what} are selected by whole numbers, and a step that is not 0, not by {repr_of(part)}: {error}"
         ) from None
     if step < 0 and not turned:
         raise ConfigError(

@@ -38,7 +38,7 @@ class _SparseOptimizer(torch.optim.Optimizer):
             if isinstance(error, ConfigError):
                 raise
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise ConfigError(f"params are {arguments.shown(params)}, but must be a list of tables: {reason}") from error
+            raise ConfigError(f"params are {arguments.repr_of(params)}, but must be a list of tables: {reason}") from error
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds tables with options of their own; raises ConfigError for parameters that are no tables."""

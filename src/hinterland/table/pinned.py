@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Any, Self
 
 from .. import _core
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from .table import Table
 
 
-class Pinned(Shown):
+class Pinned(Repr):
     """Pages of a ``StorageArray`` that stay in its cache: what ``StorageArray.pin`` returns, and a context manager.
 
     Attributes:

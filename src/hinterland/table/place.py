@@ -9,10 +9,10 @@ from typing import Literal
 import torch
 
 from ..memory.clock import SlotPlan, plan_slots
-from ..runtime.arguments import one_of, shown
+from ..runtime.arguments import one_of, repr_of
 from ..runtime.devices import as_device
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.units import parse_bytes
 from . import tiered, tiered_storage
 from .array import StorageArray
@@ -27,7 +27,7 @@ Hot = torch.Tensor | Literal["recent"] | None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class OpenTable(Shown):
+class OpenTable(Repr):
     """A table of which nothing has been read yet. ``hl.open_table(path)`` makes one.
 
     Attributes:
@@ -98,7 +98,9 @@ class OpenTable(Shown):
             _only(devices)
             return plan_slots(len(array), array.row_bytes, parse_bytes(gpu))
         if gpu is None and peers is None and devices is not None:
-            raise ConfigError(f"devices={shown(devices)} are GPUs that keep rows, and none is to keep any; say gpu= or peers=")
+            raise ConfigError(
+                f"devices={repr_of(devices)} are GPUs that keep rows, and none is to keep any; say gpu= or peers="
+            )
         if gpu is None and peers is None and hot is not None and whole:
             raise ConfigError(
                 "hot= says which rows lie nearest, but host memory takes all of them, and no GPU any; say gpu= or peers=, or a "

@@ -15,13 +15,13 @@ from ..memory.plan import visiting_order
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
-from ..runtime.shown import Shown, table_of
-from .rows import as_index
+from ..runtime.repr import Repr, table_of
+from .row_arguments import as_index
 
 Sort = bool | Literal["auto"]
 
 
-class Placement(Shown, ABC):
+class Placement(Repr, ABC):
     """Rows of one type and shape, in memory of some kind.
 
     One whose rows kernels reach has :meth:`_source`. Any other has ``in_reach = False``, :meth:`_read`, :meth:`_count`, which
@@ -33,7 +33,7 @@ class Placement(Shown, ABC):
         keepable: whether training keeps its hottest rows in GPU memory: it has ``tiered``, then, which makes such a table.
         plan: how many of its rows lie where, of one with tiers or slots (:class:`.TierPlan`, ``SlotPlan``).
         file: the :class:`.StorageArray` that it is, or that is its last tier; None where all rows lie in memory.
-        mapped_bytes: how many bytes from its beginning on are mapped in large pages; 0 where that is not known of it.
+        managed_bytes: how many bytes from its beginning on are mapped in large pages; 0 where that is not known of it.
     """
 
     in_reach: ClassVar[bool] = True
@@ -41,7 +41,7 @@ class Placement(Shown, ABC):
     keepable: ClassVar[bool] = False
     plan: Any = None
     file: Any = None
-    mapped_bytes: int = 0
+    managed_bytes: int = 0
 
     def __init__(self, shape: Sequence[int], dtype: torch.dtype) -> None:
         self._rows, self._row_shape, self._dtype = shape[0], torch.Size(shape[1:]), dtype
@@ -50,8 +50,8 @@ class Placement(Shown, ABC):
     @property
     @abstractmethod
     def placement(self) -> str:
-        """Where all rows lie, also those of which GPUs have copies: ``"storage"``, or in host memory ``"mapped"``, ``"split"``,
-        ``"registered"`` or ``"heap"``; of several machines where this one's part lies."""
+        """Where all rows lie, also those of which GPUs have copies: ``"storage"``, or in host memory ``"managed"``,
+        ``"split"``, ``"pinned"`` or ``"pageable"``; of several machines where this one's part lies."""
 
     def _source(self, index: torch.Tensor) -> int | Params:
         """The address of its rows on the device of ``index``, or their Tiers."""
@@ -80,7 +80,7 @@ class Placement(Shown, ABC):
         """Whether ``rows`` rows for a GPU are visited in the order of their pages."""
         return False
 
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
+    def _require_separate(self, tensor: torch.Tensor, name: str) -> None:
         """Rows are copied by many threads in no order, so a copy within the table has no defined result."""
 
     def _in_memory(self) -> torch.Tensor | None:

@@ -1,7 +1,7 @@
 """Tables that the processes of a torchrun job hold together over several machines, a part on each.
 
 A rank asks those with its own local rank on the other nodes for rows, by all-to-all. The ranks of one node may hold its part in
-registered memory, where they map the same pages (allocator.py).
+pinned memory, where they map the same pages (allocator.py).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ..memory.gather_stats import require_dict
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
 from ..runtime.errors import ConfigError, HinterlandError
-from ..runtime.shown import table_of
+from ..runtime.repr import table_of
 from .placement import Sort
-from .rows import Index, as_index, place_rows, resolved, room_for, row_numbers
+from .row_arguments import Index, as_index, place_rows, resolved, room_for, row_numbers
 from .table import Table
 
 REMOTE = "remote"  # the tier of rows that another machine has
@@ -119,7 +119,7 @@ class ShardedTensor(Collective):
     group, and a rank that died or did not take part in time RankLost.
 
     Args:
-        part: this node's rows. The ranks of a node may share one registered table.
+        part: this node's rows. The ranks of a node may share one pinned table.
         rows: of the whole table.
         ranks: who takes part (:func:`.joined`).
 

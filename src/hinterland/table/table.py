@@ -9,11 +9,11 @@ import torch
 from ..memory import faults
 from ..memory.count import TierCount
 from ..memory.gather_stats import measured
-from ..runtime.arguments import dense, shown
+from ..runtime.arguments import dense, repr_of
 from ..runtime.errors import ConfigError
 from .indexing import is_all, numbers_of, parts_of, require_rows_first, rows_of
 from .placement import Placement, Sort
-from .rows import Index, as_index, expanded, place_rows, require_rows, room_for, row_numbers
+from .row_arguments import Index, as_index, expanded, place_rows, require_rows, room_for, row_numbers
 from .tensor_like import TensorLike
 
 
@@ -122,14 +122,14 @@ class Table(Placement, TensorLike):
         index = as_index(index)
         out = room_for(index.shape + self._row_shape, self._dtype, index.device) if out is None else self._room(index, out)
         if sort is not False and sort is not True and not (isinstance(sort, str) and sort == "auto"):
-            raise ConfigError(f"sort={shown(sort)} is none of True, False and 'auto'")
+            raise ConfigError(f"sort={repr_of(sort)} is none of True, False and 'auto'")
         self._read(index, out, max_blocks, check, sort)
         return out
 
     def _room(self, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """A caller's ``out``, checked."""
         require_rows(out, "out", index.shape + self._row_shape, self._dtype, index.device)
-        self._require_apart(out, "out")
+        self._require_separate(out, "out")
         return out
 
     def _measured(self, stats: dict[str, Any], index: Index, *how: Any) -> torch.Tensor:
@@ -173,7 +173,7 @@ class Table(Placement, TensorLike):
             rows = dense("rows", rows).resolve_conj().resolve_neg().contiguous()
         device = index.device if self.in_reach or not isinstance(rows, torch.Tensor) else rows.device
         require_rows(rows, "rows", index.shape + self._row_shape, self._dtype, device)
-        self._require_apart(rows, "rows")
+        self._require_separate(rows, "rows")
         self._write(index, rows, max_blocks, check)
         return self
 

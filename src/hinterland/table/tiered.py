@@ -21,15 +21,15 @@ from ..memory.peers import ForeignBlock, GpuBlock, unlinked
 from ..memory.plan import sorts
 from ..memory.sharing import share
 from ..runtime import devices as machine
-from ..runtime.arguments import shown
+from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 from ..runtime.params import Params
-from ..runtime.shown import table_of
+from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
 from .host import HostTable
-from .rows import require_outside
+from .row_arguments import require_outside
 from .table import Table
 from .tiers import TierPlan, plan_tiers
 
@@ -52,7 +52,7 @@ class TieredTensor(Table):
     ``scatter_`` writes to GPU memory is written back to the UnifiedTensor by ``flush()``, by ``close()``, and before the CPU
     reads. One GPU writes at a time, and the others read when it is done; rows on the CPU go through the first one.
 
-    Sent to another process by multiprocessing (the UnifiedTensor being registered memory), it is the same memory there:
+    Sent to another process by multiprocessing (the UnifiedTensor being pinned memory), it is the same memory there:
     the process that made it must close it last.
     """
 
@@ -159,7 +159,7 @@ class TieredTensor(Table):
     def __reduce__(self) -> NoReturn:
         raise ConfigError(
             "rows of a tiered table lie in GPU memory too, and are not copied from there; copy or save table.host after "
-            "table.flush(), and call tiered() of what is loaded (multiprocessing shares one over placement='registered')"
+            "table.flush(), and call tiered() of what is loaded (multiprocessing shares one over placement='pinned')"
         )
 
     def _source(self, index: torch.Tensor) -> int | Params:
@@ -173,8 +173,8 @@ class TieredTensor(Table):
         from_host = rows * (plan.rows - plan.resident) // max(plan.rows, 1)  # at most: others are asked for more often
         return sorts(host.placement, from_host, self._row_bytes, host.nbytes)
 
-    def _require_apart(self, tensor: torch.Tensor, name: str) -> None:
-        self.host._require_apart(tensor, name)
+    def _require_separate(self, tensor: torch.Tensor, name: str) -> None:
+        self.host._require_separate(tensor, name)
         for home in self._tiers.homes:
             if not isinstance(home.memory, ForeignBlock):  # where no tensor lies
                 require_outside(tensor, name, home.address(home.device), home.memory.nbytes)
@@ -186,7 +186,7 @@ def make(host: HostTable, asked: Asked) -> TieredTensor:
     for gpu in asked.gpus if plan.resident else []:
         if gpu.type == "cuda":
             host.cuda(gpu)  # refuses memory that no GPU sees
-    sharing = "registered" if host.placement == "registered" else "heap"
+    sharing = "pinned" if host.placement == "pinned" else "pageable"
     tiers = _Tiers(host, host, plan, homes_of(plan, asked.gpus, sharing), new_state(sharing))
     tiers.fill(asked.order if plan.slot_bytes else None)
     return TieredTensor(tiers)
@@ -502,7 +502,7 @@ def listed_devices(devices: Devices) -> list[torch.device | str | int]:
     try:
         return [devices] if isinstance(devices, str | int | torch.device) else list(devices)
     except (TypeError, RuntimeError):  # the last is a tensor's
-        raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {shown(devices)}") from None
+        raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {repr_of(devices)}") from None
 
 
 def _devices(devices: Devices | None) -> list[torch.device]:

@@ -18,10 +18,10 @@ from ..memory.gather_stats import add, report, timed
 from ..memory.order import hottest_first
 from ..runtime import devices
 from ..runtime.errors import ConfigError
-from ..runtime.shown import table_of
+from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES
 from ..runtime.units import parse_bytes
-from .rows import resolved
+from .row_arguments import resolved
 from .sharded import Collective, ShardedTensor
 from .table import Table
 from .tiered import _Home, homes_of, slot_of
@@ -60,7 +60,7 @@ class TieredShards(Collective):
             gpu = below.ranks.device if device is None else devices.as_device(device)
             plan = plan_tiers(len(below), below.row_bytes, 1, parse_bytes(local), ordered=True)
             hottest = hottest_first(scores, len(below)) if plan.slot_bytes else torch.arange(plan.resident)
-            return plan, homes_of(plan, [gpu], "heap"), hottest[: plan.resident]
+            return plan, homes_of(plan, [gpu], "pageable"), hottest[: plan.resident]
 
         self.below = below
         super().__init__(below.shape, below.dtype)

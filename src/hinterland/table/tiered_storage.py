@@ -17,7 +17,7 @@ from ..runtime.params import Params
 from ..runtime.thresholds import BOUNCE_BYTES
 from .host import HostTable
 from .placement import Sort
-from .rows import as_words, row_numbers
+from .row_arguments import as_words, row_numbers
 from .table import Table
 from .tiered import Asked, Near, TieredTensor, _Home, _State, _Tiers, homes_of, new_state, slot_of
 from .tiers import TierPlan
@@ -128,7 +128,7 @@ def make(file: Table, asked: Asked) -> TieredStorage:
     """See ``StorageArray.tiered``."""
     plan = asked.plan
     host = HostTable.empty((plan.host_rows, *file.shape[1:]), file.dtype)
-    tiers = _StoredTiers(file, host, plan, homes_of(plan, asked.gpus, "heap"), new_state("heap"))
+    tiers = _StoredTiers(file, host, plan, homes_of(plan, asked.gpus, "pageable"), new_state("pageable"))
     tiers.fill(asked.order if plan.number_bytes else None)
     return TieredStorage(tiers)
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from ..memory.allocator import PART_BYTES, padded
 from ..memory.plan import fetch_rate
 from ..runtime import arguments
-from ..runtime.budget import Explained, Part, share
-from ..runtime.shown import Shown
+from ..runtime.budget import BudgetItem, Explained, share
+from ..runtime.repr import Repr
 from ..runtime.units import format_bytes, format_rate
 
 _POINTERS = 512  # bytes: where the other GPUs' tiers are, kept in each of several GPUs
 
 
 @dataclass(frozen=True, repr=False)
-class TierPlan(Explained, Shown):
+class TierPlan(Explained, Repr):
     """Rows by tier, and what that takes of each GPU. The last tier is host memory, which has all rows, or a file.
 
     Attributes:
@@ -98,12 +98,12 @@ class TierPlan(Explained, Shown):
         each = ", and bytes of each of them" if self.gpus > 1 else ""
         return f"{self.rows:,} rows of {self.row_bytes} B, {whole} in all; GPUs with tiers: {self.gpus}{each}"
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[BudgetItem]:
         """The id map, and rows by tier."""
         in_each = {"local": self.local_rows, "peers": self.shard_rows}
-        parts = [Part("id map", f"{self.slot_bytes} B a row", self.rows * self.slot_bytes)] if self.slot_bytes else []
+        parts = [BudgetItem("id map", f"{self.slot_bytes} B a row", self.rows * self.slot_bytes)] if self.slot_bytes else []
         return parts + [
-            Part(tier, f"{rows:,} rows {share(rows, self.rows)}", in_each.get(tier, 0) * self.row_bytes)
+            BudgetItem(tier, f"{rows:,} rows {share(rows, self.rows)}", in_each.get(tier, 0) * self.row_bytes)
             for tier, rows in self.tiers.items()
         ]
 

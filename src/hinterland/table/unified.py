@@ -37,8 +37,8 @@ class UnifiedTensor(HostTable):
     """A tensor in host memory, row-major, with at least one dimension.
 
     ``ut[index]`` returns rows on the device of ``index``: a GPU reads them over the link, in pieces as small as a cache
-    line. Where the memory comes from is its ``placement``: ``"mapped"``, ``"registered"``, ``"split"`` between these two, or
-    ``"heap"`` (memory/allocator.py).
+    line. Where the memory comes from is its ``placement``: ``"managed"``, ``"pinned"``, ``"split"`` between these two, or
+    ``"pageable"`` (memory/allocator.py).
 
     It has the sizes, the indexing, the operators and the functions of torch's tensors, over the same bytes; their methods are
     those of ``ut.cpu()`` and ``ut.cuda()``. ``copy.deepcopy``, ``pickle`` and ``torch.save`` copy its rows, to where it lies.
@@ -109,7 +109,7 @@ class UnifiedTensor(HostTable):
                 path, dtype=dtype, shape=shape, offset=offset, host_budget=HOST_BUDGET if host_budget is None else host_budget
             )
         if host_budget is not None:
-            raise ConfigError(f"host_budget={arguments.shown(host_budget)} is that of a table with placement='storage'")
+            raise ConfigError(f"host_budget={arguments.repr_of(host_budget)} is that of a table with placement='storage'")
         stored = load.locate(path, dtype, None if shape is None else load.asked_shape(shape), offset)
         made = cls._allocate(stored.shape, stored.dtype, placement)
         made._buffer.name += f" from {path}"
@@ -141,7 +141,7 @@ class UnifiedTensor(HostTable):
         comes out of ``local``, then out of ``peers``: no GPU holds more than ``local`` and its share of ``peers``.
 
         Raises:
-            ConfigError: sizes, scores, an order or devices that cannot be used; heap memory, which no GPU sees.
+            ConfigError: sizes, scores, an order or devices that cannot be used; pageable memory, which no GPU sees.
             OutOfMemory: a GPU has less free than the tiers take; nothing is allocated then.
         """
         return make(self, Asked.of(self, (local, peers), scores, order, devices))
@@ -156,7 +156,7 @@ class UnifiedTensor(HostTable):
                 the host's, to try it out.
 
         Raises:
-            ConfigError: a budget that holds no row; heap memory, which no GPU sees; a table that requires grad.
+            ConfigError: a budget that holds no row; pageable memory, which no GPU sees; a table that requires grad.
             OutOfMemory: the GPU has less free; nothing is allocated then.
         """
         plan = plan_slots(len(self), self._row_bytes, parse_bytes(budget))

@@ -17,24 +17,24 @@ import torch
 from .. import hotness
 from ..graph import Graph
 from ..graph.algorithms import state_bytes
+from ..graph.device_graph import WORDS_BYTES, DeviceGraph, allocated
 from ..graph.plan import GraphPlan
-from ..graph.prepare import Prepared
-from ..graph.view import WORDS_BYTES, View, allocated
+from ..graph.prepare import ResidentGraph
 from ..hotness.corrected import believed, trust
 from ..hotness.presample import mini_batches
 from ..memory import SlotPlan, hottest_first
 from ..memory.clock import Clock
 from ..memory.plan import fetch_rate
 from ..runtime import arguments, devices
-from ..runtime.budget import Explained, Part, share
+from ..runtime.budget import BudgetItem, Explained, share
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler, Sample
 from ..table import CachedTensor, ShardedTensor, StorageArray, TieredShards, TieredTensor, UnifiedTensor, as_table
 from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
-from .cache_split import Entries, Split, rows_within, slots_within, split
+from .cache_split import CacheCandidates, CacheSplit, rows_within, slots_within, split
 
 Keepable = UnifiedTensor | StorageArray | ShardedTensor  # tables of which rows can be kept in GPU memory
 Kept = TieredTensor | CachedTensor | TieredShards  # and what they are then
@@ -44,7 +44,7 @@ _MEASURED_ROWS = 256 << 20  # bytes
 
 
 @dataclass(frozen=True)
-class Rates:
+class HitRates:
     """Shares of reads that are served from GPU memory, and seconds of one batch.
 
     Attributes:
@@ -60,7 +60,7 @@ class Rates:
 
 
 @dataclass(frozen=True, repr=False)
-class CachePlan(Explained, Shown):
+class CachePlan(Explained, Repr):
     """What is kept, and what it is expected to save (:func:`plan_cache`).
 
     Attributes:
@@ -75,12 +75,12 @@ class CachePlan(Explained, Shown):
 
     policy: str
     budget: int
-    split: Split
+    split: CacheSplit
     costs: Costs
     batches: int
     rows: float
     edges: float
-    predicted: Rates
+    predicted: HitRates
     ranked: str
     _given: _Given = field(repr=False)
     _fetched: torch.Tensor = field(repr=False)
@@ -96,11 +96,11 @@ class CachePlan(Explained, Shown):
         """The policy, and what a batch reads."""
         return f"policy {self.policy}: of a batch's {self.rows:,.0f} rows of features and {self.edges:,.0f} edges"
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[BudgetItem]:
         """What is kept of the lists, as a graph's plan says it, and rows of features."""
         said = f"{self.split.rows:,} rows {share(self.split.rows, self._given.graph.num_vertices)}"
         lists = _lists_plan(self._given.sampler.lists, self.split, self._given.sampler.weighted)
-        return [*lists.parts(), Part("features", said, self.split.feature_bytes)]
+        return [*lists.parts(), BudgetItem("features", said, self.split.feature_bytes)]
 
     def notes(self) -> list[str]:
         """Predicted hit rates and seconds, and where they come from."""
@@ -176,7 +176,7 @@ class CachePlan(Explained, Shown):
         table: Kept,
         epochs: int = 1,
         first_epoch: int | None = None,
-    ) -> Measured:
+    ) -> PlanCheck:
         """Hit rates and times of batches of other epochs than those that the plan comes from.
 
         Args:
@@ -200,16 +200,16 @@ class CachePlan(Explained, Shown):
             gathering += devices.idle_at(sampler.device) - begin
             batches, rows, edges = batches + 1, rows + len(sample.node), edges + len(sample.edge)
             edge_hits += len(sample.edge) if view.lists.on_gpu else int(view.keeps(sample.edge).sum())
-        found = Rates(_share(row_hits, rows), _share(edge_hits, edges), sampling / batches, gathering / batches)
-        return Measured(self.predicted, found, batches)
+        found = HitRates(_share(row_hits, rows), _share(edge_hits, edges), sampling / batches, gathering / batches)
+        return PlanCheck(self.predicted, found, batches)
 
 
 @dataclass(frozen=True)
-class Measured:
+class PlanCheck:
     """What a plan predicted, what was found, and in how many batches."""
 
-    predicted: Rates
-    found: Rates
+    predicted: HitRates
+    found: HitRates
     batches: int
 
     def explain(self) -> str:
@@ -270,7 +270,7 @@ def plan_cache(
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
     counts = _count(given, slots)
     bare = given.sampler.lists
-    drawn = counts.drawn if graph.outer is None else [half[graph.outer] for half in counts.drawn]
+    drawn = counts.drawn if graph.original_ids is None else [half[graph.original_ids] for half in counts.drawn]
     halves = [half / bare.list_sizes().clamp(min=1) for half in drawn]  # draws of each element of a list
     scores = halves[0] + halves[1]
     if costs is None:
@@ -279,10 +279,10 @@ def plan_cache(
     if policy == "auto":
         kept = split(size, _entries(given, counts, costs, ranking.scores, scores))
     elif slots is not None:
-        kept = Split(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
+        kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
     else:
         rows, local, held = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
-        kept = Split(rows, local, held)
+        kept = CacheSplit(rows, local, held)
     served = _cross(ranking.halves, counts.fetched, kept.rows) if slots is None else _share(counts.hits, counts.replayed)
     predicted = _predicted(bare, counts, costs, kept, served, halves)
     return CachePlan(
@@ -302,12 +302,14 @@ def plan_cache(
     )
 
 
-def _entries(given: _Given, counts: _Counts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor) -> Entries:
+def _entries(
+    given: _Given, counts: _Counts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor
+) -> CacheCandidates:
     bare, features, each = given.sampler.lists, given.features, 1 / counts.batches
     lists = not bare.lists.on_gpu and not bare.stored
     pages = bare.page_scores(list_scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
     edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
-    return Entries(
+    return CacheCandidates(
         rows=_falling(row_scores) * (each * row),
         row_bytes=features.row_bytes,
         pages=pages * (each * edge),
@@ -359,7 +361,9 @@ def _inclusion(given: _Given, budget: int) -> torch.Tensor | None:
         return hotness.inclusion_probability(prepared, given.seeds, sampler.fanouts, given.batch_size).cpu()
 
 
-def _predicted(lists: View, counts: _Counts, costs: Costs, kept: Split, served: float, halves: Sequence[torch.Tensor]) -> Rates:
+def _predicted(
+    lists: DeviceGraph, counts: _Counts, costs: Costs, kept: CacheSplit, served: float, halves: Sequence[torch.Tensor]
+) -> HitRates:
     """What ``kept`` gives, where it serves that share of rows; ``halves``: draws of each edge, of either half of the epochs."""
     each, drawn = 1 / counts.batches, 0.0
     if lists.lists.on_gpu or kept.whole:
@@ -371,7 +375,7 @@ def _predicted(lists: View, counts: _Counts, costs: Costs, kept: Split, served: 
     at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
     sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
     gathering = rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
-    return Rates(served, drawn, sampling, gathering)
+    return HitRates(served, drawn, sampling, gathering)
 
 
 @dataclass(frozen=True)
@@ -430,14 +434,14 @@ def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch
     return given if graph.neighbor_lists.stored else given.over(_bare(graph, given.device))
 
 
-def _bare(graph: Graph, device: torch.device) -> Prepared:
+def _bare(graph: Graph, device: torch.device) -> ResidentGraph:
     """The graph with room for a batch, and nothing kept of it yet."""
     return _prepared(graph, device, "sampling")
 
 
-def _prepared(graph: Graph, device: torch.device, algorithm: str, room: int = 0) -> Prepared:
+def _prepared(graph: Graph, device: torch.device, algorithm: str, room: int = 0) -> ResidentGraph:
     """The graph for an algorithm, and ``room`` bytes for what is kept of it."""
-    return Prepared(graph, device, _reserve(graph, algorithm) + room, (algorithm,), False, many_runs=True)
+    return ResidentGraph(graph, device, _reserve(graph, algorithm) + room, (algorithm,), False, many_runs=True)
 
 
 def _reserve(graph: Graph, algorithm: str) -> int:
@@ -445,7 +449,7 @@ def _reserve(graph: Graph, algorithm: str) -> int:
     return state_bytes(algorithm, graph) + 2 * allocated(WORDS_BYTES)
 
 
-def _lists_plan(view: View, split: Split, weighted: bool) -> GraphPlan:
+def _lists_plan(view: DeviceGraph, split: CacheSplit, weighted: bool) -> GraphPlan:
     """The plan that keeps of a view's lists what a split does."""
     plan = GraphPlan(split.adjacency_bytes, weighted)
     plan.of(view)
@@ -485,7 +489,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
     graph, features, sampler = given.graph, given.features, given.sampler
     rows = counts.rows // counts.batches
     table = features.part
-    costs = rated(features.row_bytes, table.nbytes, rows, sampler.lists.edges.nbytes, table.placement, table.mapped_bytes)
+    costs = rated(features.row_bytes, table.nbytes, rows, sampler.lists.edges.nbytes, table.placement, table.managed_bytes)
     if features.collective:
         costs = replace(costs, source=f"{costs.source}; rows of other machines as if they were here")
     if features.file is not None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..graph.view import View
+from ..graph.device_graph import DeviceGraph
 from ..machine import measured_link
 from ..memory import plan_sort
 from ..runtime.devices import idle_at
@@ -41,13 +41,13 @@ class Costs:
     source: str = "given"
 
 
-def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placement: str, mapped_bytes: int = 0) -> Costs:
-    """Costs by the rates of the machine's probe, or by those of an H200 that are built in. ``placement`` and ``mapped_bytes``
+def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placement: str, managed_bytes: int = 0) -> Costs:
+    """Costs by the rates of the machine's probe, or by those of an H200 that are built in. ``placement`` and ``managed_bytes``
     are those of the features, and lists are taken to lie alike."""
-    mapping = placement if placement in ("registered", "split") else "mapped"
+    mapping = placement if placement in ("pinned", "split") else "managed"
 
     def host(size: int, whole: int) -> float:
-        plan = plan_sort(mapping, max(rows, 1), size, whole, whole * mapped_bytes // max(table_bytes, 1))
+        plan = plan_sort(mapping, max(rows, 1), size, whole, whole * managed_bytes // max(table_bytes, 1))
         return (plan.sorted + plan.sorting if plan.sort else plan.as_given) / max(rows, 1)
 
     link = "an H200 by built-in rates" if measured_link() is None else "the link by the probe"
@@ -66,8 +66,8 @@ def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placeme
 def measured(
     costs: Costs,
     sampler: NeighborSampler,
-    bare: View,
-    trial: tuple[NeighborSampler, View] | None,
+    bare: DeviceGraph,
+    trial: tuple[NeighborSampler, DeviceGraph] | None,
     features: Table,
     batches: Sequence[tuple[int, torch.Tensor]],
     row_room: int,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..graph.view import Kept, View, allocated
+from ..graph.device_graph import DeviceGraph, Kept, allocated
 from ..memory import SlotPlan, plan_slots
 from ..table import plan_tiers
 
@@ -19,7 +19,7 @@ _SPLIT_OFF = 1 << 20  # what allocated() adds to large blocks
 
 
 @dataclass(frozen=True)
-class Entries:
+class CacheCandidates:
     """What may be kept, and the seconds of one batch that keeping it saves.
 
     Attributes:
@@ -37,12 +37,12 @@ class Entries:
     all_edges: float
     offsets: float
     offsets_bytes: int
-    lists: View | None
+    lists: DeviceGraph | None
     weighted: bool
 
 
 @dataclass(frozen=True)
-class Split:
+class CacheSplit:
     """What is kept.
 
     Attributes:
@@ -70,9 +70,9 @@ class Split:
         return self.feature_bytes + self.adjacency_bytes
 
 
-def split(budget: int, entries: Entries) -> Split:
+def split(budget: int, entries: CacheCandidates) -> CacheSplit:
     """The best of the greedy fillings; they never take more than ``budget`` bytes."""
-    best = Split()
+    best = CacheSplit()
     row_sums, page_sums = _sums(entries.rows), _sums(entries.pages)
     for offsets in (True, False) if entries.offsets_bytes else (False,):
         room = budget - (entries.offsets_bytes if offsets else 0)
@@ -86,11 +86,11 @@ def split(budget: int, entries: Entries) -> Split:
             saved = (entries.offsets if offsets else 0.0) + float(row_sums[rows])
             saved += entries.all_edges if whole else float(page_sums[kept.pages])
             if saved > best.saved:
-                best = Split(rows, local, row_bytes, offsets, kept.pages, whole, _nbytes(kept, entries), saved)
+                best = CacheSplit(rows, local, row_bytes, offsets, kept.pages, whole, _nbytes(kept, entries), saved)
     return best
 
 
-def _nbytes(kept: Kept, entries: Entries) -> int:
+def _nbytes(kept: Kept, entries: CacheCandidates) -> int:
     return 0 if entries.lists is None else entries.lists.kept_bytes(kept)
 
 
@@ -112,7 +112,7 @@ def _usable(room: int) -> int:
     return room if room <= _SPLIT_OFF else max(_SPLIT_OFF, room - _SPLIT_OFF)
 
 
-def _pages(room: int, entries: Entries) -> list[tuple[int, bool]]:
+def _pages(room: int, entries: CacheCandidates) -> list[tuple[int, bool]]:
     """Numbers of pages that are worth a look: all edges, none, as many as fit, and the greedy merge with and without the map of
     rows."""
     lists, weighted = entries.lists, entries.weighted

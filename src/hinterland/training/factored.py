@@ -23,12 +23,12 @@ from torch import nn
 
 from ..runtime import arguments
 from ..runtime import devices as machine
-from ..runtime.arguments import shown
+from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError, PipelineStalled
 from ..table.embedding import TableParameter
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
-from .factored_queue import BatchResult, Epoch, Pace, Tally, Task
-from .loader import Batch, Loader, Sampler
+from .factored_queue import BatchResult, Epoch, SampleTask, Tally, TrainerPace
+from .loader import Batch, BatchedSampler, Loader
 from .pipeline import PATIENCE, Pipeline, Stage, moved, own_stream, receive, tensors_of, watching
 
 _MEASURED = 3  # batches, after one that loads kernels and fills the allocator's cache
@@ -92,7 +92,7 @@ class Factored:
     def __init__(
         self,
         loader: Loader,
-        sampler_on: Callable[[torch.device], Sampler],
+        sampler_on: Callable[[torch.device], BatchedSampler],
         model: nn.Module,
         step: TrainStep,
         devices: Sequence[torch.device | str | int],
@@ -131,7 +131,7 @@ class Factored:
         self._sampler_on, self._samplers = sampler_on, samplers
         self._home = next(model.parameters()).device
         self._drawing = {device: threading.Lock() for device in self._devices}
-        self._tally = Tally([0] * len(self._devices), [Pace() for _ in self._devices])
+        self._tally = Tally([0] * len(self._devices), [TrainerPace() for _ in self._devices])
         self._iterated = False
         self._threads: list[threading.Thread] = []  # of the last iteration
 
@@ -207,10 +207,10 @@ class Factored:
             )
 
     @functools.cached_property
-    def _samplers_made(self) -> list[tuple[torch.device, Sampler]]:
+    def _samplers_made(self) -> list[tuple[torch.device, BatchedSampler]]:
         return [(device, self._sampler_of(device)) for device in self.plan.samplers]
 
-    def _sampler_of(self, device: torch.device) -> Sampler:
+    def _sampler_of(self, device: torch.device) -> BatchedSampler:
         sampler = self._sampler_on(device)
         its = getattr(sampler, "device", device)
         if its != device:
@@ -239,7 +239,7 @@ class Factored:
             buffer.copy_(left)
         return Averaged(torch.stack([batch.loss.double() for batch in made]), [batch.seen for batch in made])
 
-    def _sample(self, epoch: Epoch, made: tuple[torch.device, Sampler]) -> None:
+    def _sample(self, epoch: Epoch, made: tuple[torch.device, BatchedSampler]) -> None:
         """The thread of a sampler."""
         device, sampler = made
         with own_stream(device) as stream:
@@ -249,7 +249,7 @@ class Factored:
                     there = seeds.to(device)
                     sample = sampler.sample(there, batch=number)
                     ready = _done(stream)
-                epoch.put(Task(i, (sample, there), device, ready))
+                epoch.put(SampleTask(i, (sample, there), device, ready))
 
     def _train(self, epoch: Epoch, who: int, number: int) -> None:
         """The thread of a trainer; another one gathers the rows of its next batch meanwhile."""
@@ -267,7 +267,7 @@ class Factored:
                     _done(stream)
                 epoch.give(i, who, made)
 
-    def _gather(self, epoch: Epoch, who: int, task: Task) -> tuple[int, Batch]:
+    def _gather(self, epoch: Epoch, who: int, task: SampleTask) -> tuple[int, Batch]:
         device = self.plan.devices[who]
         with epoch.doing("gather", device, task.i, who):
             receive(task.sampled, task.ready, task.device)  # on the stream of that device that copies from it
@@ -317,7 +317,7 @@ def as_devices(devices: Sequence[torch.device | str | int]) -> list[torch.device
         DeviceError: one does not exist.
     """
     if isinstance(devices, str) or not isinstance(devices, Sequence):
-        raise ConfigError(f"devices={shown(devices)} is no list of devices; write ['cuda:0', 'cuda:1']")
+        raise ConfigError(f"devices={repr_of(devices)} is no list of devices; write ['cuda:0', 'cuda:1']")
     if not len(devices):
         raise ConfigError("devices=[] names none to train on; name at least one, as in ['cuda:0', 'cuda:1']")
     return [machine.as_device(device) for device in devices]

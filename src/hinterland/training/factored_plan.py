@@ -10,7 +10,7 @@ import torch
 
 from ..runtime.arguments import whole_number
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class StageTimes:
 
 
 @dataclass(frozen=True, repr=False)
-class FactoredPlan(Shown):
+class FactoredPlan(Repr):
     """The role of each device.
 
     Attributes:

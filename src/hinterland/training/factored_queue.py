@@ -16,7 +16,7 @@ from .factored_plan import FactoredPlan, assign
 
 
 @dataclass(frozen=True)
-class Task:
+class SampleTask:
     """A sample that waits for its trainer: batch ``i`` of the epoch, on the sampler's device."""
 
     i: int
@@ -35,7 +35,7 @@ class BatchResult:
     seen: Any
 
 
-class Pace:
+class TrainerPace:
     """What a trainer needs for a batch: T_t, or T_t' of a standby trainer."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Tally:
     """
 
     trained: list[int]
-    paces: list[Pace]
+    paces: list[TrainerPace]
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("sample", "gather", "train"), 0.0))
 
 
@@ -94,7 +94,7 @@ class Epoch:
         self._plan, self._depth, self._tally = plan, depth, tally
         self._numbered, self._first, self._total = numbered, first, total
         self._issued = self._taken = first  # batches that samplers, and trainers, were given; both in order
-        self._samples: dict[int, Task] = {}
+        self._samples: dict[int, SampleTask] = {}
         self._owners: dict[int, int] = {}  # of the batches of the last round that was dealt out
         self._made: dict[int, BatchResult] = {}
         self._round: int | None = None  # at hand
@@ -147,7 +147,7 @@ class Epoch:
             self._issued += 1
             return i, number, seeds
 
-    def put(self, task: Task) -> None:
+    def put(self, task: SampleTask) -> None:
         with self._changed:
             if not self._closed:
                 self._samples[task.i] = task
@@ -155,7 +155,7 @@ class Epoch:
 
     # Trainers
 
-    def tasks_of(self, who: int) -> Iterator[Task]:
+    def tasks_of(self, who: int) -> Iterator[SampleTask]:
         """The samples of a trainer, in order."""
         while True:
             with self._changed:

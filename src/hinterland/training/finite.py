@@ -9,7 +9,7 @@ import torch
 
 from ..memory.ranks import Ranks
 from ..runtime.errors import GraphError
-from .rows import rows_of
+from .row_gather import rows_of
 
 _PIECE = 64 << 20  # bytes that are looked at together
 _NAMED = 5  # vertices in a sentence

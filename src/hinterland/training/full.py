@@ -23,13 +23,17 @@ from ..fullgraph.host_program import plans
 from ..fullgraph.plan import Choice, choices
 from ..memory.ranks import Ranks, joined
 from ..runtime import arguments, devices
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from .epoch_line import show_epoch
 from .finite import rows_at_once
 from .full_models import FULL_MODELS, SUMMED, FullGNN, make_full_model, sums
-from .given import (
+from .loader import step_seed
+from .models import check_model
+from .row_gather import rows_of
+from .run import TrainingRun
+from .settings import (
     Learning,
     LearningOptions,
     check_checkpoint,
@@ -39,10 +43,6 @@ from .given import (
     fingerprint,
     several_devices,
 )
-from .loader import step_seed
-from .models import check_model
-from .rows import rows_of
-from .run import Run
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
 
@@ -86,7 +86,7 @@ class FullSettings(Learning):
 
 
 @dataclass(repr=False)
-class TrainedFull(Shown):
+class TrainedFull(Repr):
     """What :func:`train_full` made.
 
     Attributes:
@@ -106,8 +106,8 @@ class TrainedFull(Shown):
 
     model: FullGNN
     history: list[dict[str, Any]]
-    best: Asked[dict[str, Any]]
-    test: Asked[dict[str, float]]
+    best: IfRequested[dict[str, Any]]
+    test: IfRequested[dict[str, float]]
     partition: PartitionedGraph
     choices: list[Choice]
     plans: list[HostPlan]
@@ -206,7 +206,7 @@ def check_tunable(model: str, strategy: str, gpu_budget: Any) -> None:
         )
 
 
-class _FullRun(Run[FullGNN]):
+class _FullRun(TrainingRun[FullGNN]):
     """A training run between two epochs."""
 
     def __init__(

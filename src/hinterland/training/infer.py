@@ -30,7 +30,7 @@ from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
 from ..table import UnifiedTensor
 from .models import GNN, Block, PinSAGEConv, blocks
-from .rows import rows_of
+from .row_gather import rows_of
 
 _DRAWN = (64, 80, 64)  # bytes that sampling and sums take of an edge, a source and a target, whatever the rows; at most
 _OF_A_HEAD = 24  # bytes that attention takes of an edge
@@ -95,7 +95,7 @@ def _parts(data: Any) -> tuple[Graph, Any]:
     is_pair = isinstance(data, tuple) and len(data) == 2
     graph, x = data if is_pair else (getattr(data, "graph", None), getattr(data, "features", None))
     if graph is None or x is None:
-        raise ConfigError(f"data={arguments.shown(data)} has no graph and features; give a Dataset, or a pair of both")
+        raise ConfigError(f"data={arguments.repr_of(data)} has no graph and features; give a Dataset, or a pair of both")
     require_graph(graph)
     if not isinstance(x, torch.Tensor) and not hasattr(x, "gather"):
         raise ConfigError(f"features are a {type(x).__name__}; give a tensor, or a UnifiedTensor of it")
@@ -136,7 +136,7 @@ class _Layers:
         self.model, self.dtype, self.device, self.most = model, dtype, device, most
         before = self._taken()
         self.sampler = NeighborSampler(graph, [-1], device=device)
-        degrees = graph.to_outer(graph.degrees()).cpu()
+        degrees = graph.to_original(graph.degrees()).cpu()
         self.degree = UnifiedTensor.from_tensor(degrees.to(torch.float32))
         self.ends = torch.zeros(graph.num_vertices + 1, dtype=torch.int64)
         torch.cumsum(degrees, 0, out=self.ends[1:])

@@ -18,33 +18,33 @@ import torch
 
 from ..memory.gather_stats import add, require_dict
 from ..runtime import arguments, devices
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError, IndexOutOfRange
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..runtime.shuffle import shuffled
 from ..sampling import HeteroSampler, NeighborSampler, Sample
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
 from .cache import CachePlan, require_plannable
-from .cache_room import after_a_step, filled, wanted
+from .cache_budget import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
-from .rows import by_type, each_of, gather_blocks_for, rows_of
-from .served import Served, fetched, moved, served
+from .reads_by_tier import Served, fetched, moved, served
+from .row_gather import by_type, each_of, gather_blocks_for, rows_of
 
 _STATE_VERSION = 1
 _MOST_RANKS = 1 << 24
 _COUNTED_EVERY = 64  # batches: counting waits for the GPU
 
 
-class Sampler(Protocol):
+class BatchedSampler(Protocol):
     """What samples the neighbourhood of seeds; ``batch`` numbers the mini-batch, so that each has draws of its own."""
 
     def sample(self, seeds: torch.Tensor, batch: int = 0) -> Any: ...
 
 
 @dataclass(frozen=True, repr=False)
-class Batch(Shown):
+class Batch(Repr):
     """One mini-batch on the training device.
 
     Attributes:
@@ -59,11 +59,11 @@ class Batch(Shown):
     """
 
     sample: Any
-    x: Asked[Any]
-    y: Asked[torch.Tensor]
+    x: IfRequested[Any]
+    y: IfRequested[torch.Tensor]
     seeds: torch.Tensor
-    served: Asked[Served] = None
-    stats: Asked[dict[str, Any]] = None
+    served: IfRequested[Served] = None
+    stats: IfRequested[dict[str, Any]] = None
 
     @property
     def batch_size(self) -> int:
@@ -142,7 +142,7 @@ class Loader:
 
     def __init__(
         self,
-        sampler: Sampler,
+        sampler: BatchedSampler,
         seeds: torch.Tensor,
         batch_size: int,
         *,
@@ -170,7 +170,7 @@ class Loader:
         if not 0 <= rank < world_size:
             raise ConfigError(f"rank={rank} is not one of {world_size} ranks, numbered from 0")
         if not isinstance(seed, int | np.integer) or seed < 0:
-            raise ConfigError(f"seed={arguments.shown(seed)} is not a whole number from 0 on")
+            raise ConfigError(f"seed={arguments.repr_of(seed)} is not a whole number from 0 on")
         target = getattr(sampler, "target", None)
         if isinstance(sampler, HeteroSampler) and target is None:
             raise ConfigError("the sampler does not know the type of the seeds; make it with target=, as HeteroSampler says")
@@ -187,7 +187,7 @@ class Loader:
         self.stages = [Stage("sample", lambda item: me._sample(item)), Stage("gather", lambda item: me._gather(item))]
         self._epoch = 0
         self._delivered = 0  # batches of the epoch that the caller has been given
-        self.cache_plan: Asked[CachePlan] = None
+        self.cache_plan: IfRequested[CachePlan] = None
         self._reads(**reading)
 
     def _reads(
@@ -396,7 +396,7 @@ class Loader:
         """
         mine = self.state_dict()
         if not isinstance(state, Mapping) or not mine.keys() <= state.keys():
-            raise ConfigError(f"the state is {arguments.shown(state)}; pass what state_dict() of a loader gave")
+            raise ConfigError(f"the state is {arguments.repr_of(state)}; pass what state_dict() of a loader gave")
         for key in ("version", "seed", "batches", "world_size"):
             if state.get(key) != mine[key]:
                 raise ConfigError(

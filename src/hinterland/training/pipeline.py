@@ -63,10 +63,10 @@ class Pipeline:
         if not isinstance(source, Iterable) or (
             isinstance(source, torch.Tensor) and arguments.dense("source", source).ndim == 0
         ):
-            raise ConfigError(f"source is {arguments.shown(source)}, which has no items; use a list or an iterator of them")
+            raise ConfigError(f"source is {arguments.repr_of(source)}, which has no items; use a list or an iterator of them")
         arguments.instance("device", device, torch.device, "as torch.device('cpu') is")
         if not isinstance(stages, Sequence) or not stages or not all(isinstance(stage, Stage) for stage in stages):
-            raise ConfigError(f"stages are a list of Stage, one at least, not {arguments.shown(stages)}")
+            raise ConfigError(f"stages are a list of Stage, one at least, not {arguments.repr_of(stages)}")
         self.source, self.stages, self.device = source, list(stages), device
         self.timeout = arguments.seconds("timeout", timeout)
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..memory.cuda import checked
-from ..runtime.watch import Done, Watch, Work
+from ..runtime.watch import Done, StageWork, Watch
 from .pipeline import Pipeline, Stage, watching
 
 _NAP = 5e-5  # seconds between looks at the GPU
@@ -164,14 +164,14 @@ class _StreamedStage:
         """As a message calls it."""
         return repr(self.stage.name) if self.stream is None else f"{self.stage.name!r} on {self.stream.device}"
 
-    def under_way(self) -> Work | None:
+    def under_way(self) -> StageWork | None:
         """What the GPU has begun of this stage and not ended: not what waits for another."""
         try:
             first = self._in_flight[0]
         except IndexError:
             return None
         begun = first.begin.query() and not first.end.query()
-        return Work(self.name, first.number, first.since) if begun else None
+        return StageWork(self.name, first.number, first.since) if begun else None
 
     def launch(self, item: Any, ready: torch.cuda.Event | None, watch: Watch) -> None:
         number = self.stage.items + len(self._in_flight)

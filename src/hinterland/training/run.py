@@ -14,13 +14,13 @@ from ..memory.ranks import Ranks
 from ..runtime.errors import ConfigError, HinterlandError
 from . import checkpoint as checkpoints
 from .finite import check_splits, not_finite, refuse_neighbours
-from .given import Learning
-from .rows import rows_of
+from .row_gather import rows_of
+from .settings import Learning
 
 M = TypeVar("M", bound=nn.Module)
 
 
-class Run(Generic[M]):
+class TrainingRun(Generic[M]):
     """What training by mini-batches and by whole graphs have in common.
 
     Args:

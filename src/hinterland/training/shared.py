@@ -1,6 +1,6 @@
 """What the processes of a torchrun job have together: the features of a data set, and the gradients of a model.
 
-On one machine the first rank reads the table into registered memory, and the others map the same pages. Over several, every
+On one machine the first rank reads the table into pinned memory, and the others map the same pages. Over several, every
 machine reads its part of a ShardedTensor.
 """
 
@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ..datasets.dataset import AnyDataset
-from ..datasets.files import Home, placed, read_rows, source_of
-from ..datasets.source import Rows, Source
+from ..datasets.files import DatasetPlacement, placed, read_rows, source_of
+from ..datasets.source import FeatureSource, Source
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import arguments
 from ..table import UnifiedTensor
@@ -25,7 +25,7 @@ from ..table.sharded import ShardedTensor, Shards
 class PartOfRows:
     """The rows of one node, out of the rows of a file."""
 
-    def __init__(self, rows: Rows, shards: Shards, node: int) -> None:
+    def __init__(self, rows: FeatureSource, shards: Shards, node: int) -> None:
         self.path, self.dtype, self.shape = rows.path, rows.dtype, (shards.count(node), rows.shape[1])
         self.in_place = False  # they are dealt out over the file
         self._rows, self._shards, self._node = rows, shards, node
@@ -60,7 +60,7 @@ def open_shared(
 ) -> AnyDataset:
     """A data set whose features the processes of a torchrun job hold together; everything else each has for itself.
 
-    On one machine they share one registered table. On several, each machine reads only its part of the features from the
+    On one machine they share one pinned table. On several, each machine reads only its part of the features from the
     file, and they are a ShardedTensor. One process alone gets what ``datasets.open`` gives. So does every process for a data
     set without splits, which is small and about to be cut (``largest_component``).
 
@@ -85,14 +85,14 @@ def open_shared(
         ranks.check_same({"path": place, **same})
         source = ranks.agreed(lambda: path if isinstance(path, Source) else source_of(path, format, num_classes))
     alone = ranks.world_size == 1 or not any(len(part) for part in source.splits.values())
-    home = Home.of(placement, host_budget)
+    home = DatasetPlacement.of(placement, host_budget)
     table = home.table() if alone or home.cache is not None else partial(_held_together, ranks)
     with naming_lost_ranks(ranks.timeout):
         return placed(source, home, symmetrize, table)
 
 
-def _held_together(ranks: Ranks, rows: Rows, what: str) -> UnifiedTensor | ShardedTensor:
-    placement = "registered" if ranks.local_world_size > 1 else "host"
+def _held_together(ranks: Ranks, rows: FeatureSource, what: str) -> UnifiedTensor | ShardedTensor:
+    placement = "pinned" if ranks.local_world_size > 1 else "host"
     mine = rows if ranks.nodes == 1 else PartOfRows(rows, Shards(rows.shape[0], ranks.nodes), ranks.node)
     part = ranks.from_node(lambda: read_rows(mine, what, placement))
     return part if ranks.nodes == 1 else ShardedTensor(part, rows.shape[0], ranks)

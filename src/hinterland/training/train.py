@@ -17,18 +17,25 @@ import torch.nn.functional as F
 
 from ..memory.ranks import Ranks, joined
 from ..runtime import arguments
-from ..runtime.asked import Asked
+from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
-from ..runtime.shown import Shown
+from ..runtime.repr import Repr
 from ..sampling import Adjacency, HeteroSampler, NeighborSampler, PinSAGESampler
 from ..storage import StorageStats
 from .cache import CachePlan
-from .cache_room import wanted
+from .cache_budget import wanted
 from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
-from .given import (
+from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
+from .loader import Batch, BatchedSampler, Loader
+from .models import GNN, make_model
+from .reads_by_tier import FIELDS as SERVED
+from .reads_by_tier import rates
+from .row_gather import by_type, each_of, rows_of
+from .run import TrainingRun
+from .settings import (
     Settings,
     TrainOptions,
     check_checkpoint,
@@ -40,13 +47,6 @@ from .given import (
     several_devices,
     split_options,
 )
-from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
-from .loader import Batch, Loader, Sampler
-from .models import GNN, make_model
-from .rows import by_type, each_of, rows_of
-from .run import Run
-from .served import FIELDS as SERVED
-from .served import rates
 from .shared import data_parallel
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
@@ -55,7 +55,7 @@ _SUMMED = ("loss", "correct", *_COUNTED, "batches", "counted", *(f"served_{name}
 
 
 @dataclass(repr=False)
-class Trained(Shown):
+class Trained(Repr):
     """What :func:`train` made.
 
     Attributes:
@@ -79,10 +79,10 @@ class Trained(Shown):
 
     model: GNN | Any  # who trains knows which, as of datasets.open
     history: list[dict[str, Any]]
-    best: Asked[dict[str, Any]]
-    test: Asked[dict[str, float]]
-    cache: Asked[CachePlan] = None
-    roles: Asked[FactoredPlan] = None
+    best: IfRequested[dict[str, Any]]
+    test: IfRequested[dict[str, float]]
+    cache: IfRequested[CachePlan] = None
+    roles: IfRequested[FactoredPlan] = None
 
 
 def train(
@@ -164,7 +164,7 @@ def train(
             return run.finish()
 
 
-def _samplers(dataset: Any, config: Mapping[str, Any], device: torch.device) -> tuple[Sampler, Sampler]:
+def _samplers(dataset: Any, config: Mapping[str, Any], device: torch.device) -> tuple[BatchedSampler, BatchedSampler]:
     """What training and what validation draws with."""
     fanouts, seed = list(config["fanouts"]), config["seed"]
     if config["model"] == "pinsage":  # visits enough to rank neighbours by, most of them near
@@ -172,7 +172,7 @@ def _samplers(dataset: Any, config: Mapping[str, Any], device: torch.device) -> 
         return visits, visits
     read = _layers(dataset, config)
 
-    def sampler(fanouts: list[int]) -> Sampler:
+    def sampler(fanouts: list[int]) -> BatchedSampler:
         if read is None:
             return NeighborSampler(dataset.graph, fanouts, seed=seed, device=device)
         drawn = typed_fanouts(read, fanouts)
@@ -212,7 +212,7 @@ class _Totals:
     storage: dict[str, Any] = field(default_factory=dict)  # of StorageStats, this rank's
 
 
-class _Run(Run[GNN | HeteroGNN]):
+class _Run(TrainingRun[GNN | HeteroGNN]):
     """A training run between two batches."""
 
     def __init__(
@@ -237,7 +237,7 @@ class _Run(Run[GNN | HeteroGNN]):
         self.loader = self._loader(sampler, self.splits["train"], self.features, shuffle=True, **share, **kept)
         self.degree: dict[torch.device, torch.Tensor] = {}
         if config["model"] == "gcn":
-            degree = dataset.graph.to_outer(dataset.graph.degrees()).to(torch.float32)
+            degree = dataset.graph.to_original(dataset.graph.degrees()).to(torch.float32)
             self.degree = {where: degree.to(where) for where in {device, *several}}
         self.parallel = data_parallel(self.model, ranks)
         self.factored: Factored | None = None
@@ -253,7 +253,7 @@ class _Run(Run[GNN | HeteroGNN]):
         self.working = 0.0  # seconds in which the caller's thread did not wait for batches
         self.totals = _Totals()
 
-    def _loader(self, sampler: Sampler, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
+    def _loader(self, sampler: BatchedSampler, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
         return Loader(
             sampler,
             seeds,

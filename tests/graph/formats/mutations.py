@@ -236,7 +236,7 @@ def load(path: Path, rng: random.Random) -> None:
         "format": rng.choice([None] * 80 + [*FORMATS, "npy[2,E]", "npy[E,2]"]),
     }
     try:
-        graph = hl.load_graph(path, "heap", **options)
+        graph = hl.load_graph(path, "pageable", **options)
     except HinterlandError as error:
         assert str(error), "an error without a sentence"
         return

@@ -110,8 +110,8 @@ def test_options_mean_the_same_for_every_format(tmp_path, graph, ending):
     floats = hl.load_graph(path, weight_dtype=torch.float64)
     assert floats.weights.dtype == torch.float64
     assert floats.weights.tolist() == graph.weights.tolist()
-    placed = hl.load_graph(path, {"indptr": "heap", "indices": "registered"})
-    assert placed.placement["indices"] == "registered"
+    placed = hl.load_graph(path, {"indptr": "pageable", "indices": "pinned"})
+    assert placed.placement["indices"] == "pinned"
     assert listed(placed) == listed(graph)
 
 
@@ -247,9 +247,9 @@ _core.set_num_threads(2)
 def peak():
     lines = open("/proc/self/status").read().splitlines()
     return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-hl.load_graph(sys.argv[2], "heap")
+hl.load_graph(sys.argv[2], "pageable")
 before = peak()
-graph = hl.load_graph(sys.argv[1], "heap", **json.loads(sys.argv[3]))
+graph = hl.load_graph(sys.argv[1], "pageable", **json.loads(sys.argv[3]))
 after = peak()
 print(graph.num_edges, graph.nbytes, after - before)
 """

@@ -246,12 +246,12 @@ def test_types_widen_in_later_blocks(tmp_path, monkeypatch):
 
 def test_vertex_numbers_beyond_four_bytes(tmp_path):
     from hinterland.graph.formats import edges
-    from hinterland.graph.formats.content import Options
+    from hinterland.graph.formats.content import LoadOptions
 
     path = tmp_path / "g.txt"
     path.write_text("1 2\n3 4\n5 3000000000\n")
     with pytest.raises(OutOfMemory, match=r"3000000001 vertices \(the largest number is on line 3\) for 3 edges"):
-        edges.read(str(path), Options({}))
+        edges.read(str(path), LoadOptions({}))
     parser = hl._core.EdgeParser("g", comments="#")
     content = np.frombuffer(path.read_bytes(), np.uint8)
     assert parser.feed(content.ctypes.data, len(content), True) == len(content)

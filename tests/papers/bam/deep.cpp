@@ -1,5 +1,5 @@
-// A search by active tiles by threads that wait for each other as the warps of a GPU do, for ThreadSanitizer. Prints the first seed
-// that goes wrong.
+// A search by active tiles by threads that wait for each other as the warps of a GPU do, for ThreadSanitizer. Prints the first
+// seed that goes wrong.
 #include <unistd.h>
 
 #include <barrier>

@@ -1,5 +1,5 @@
-// A search by active tiles as a warp of a GPU runs it, through a cache of eight lines: it finds the levels, and lists each tile once
-// for a level. Prints the first seed that goes wrong.
+// A search by active tiles as a warp of a GPU runs it, through a cache of eight lines: it finds the levels, and lists each tile
+// once for a level. Prints the first seed that goes wrong.
 #include <unistd.h>
 
 #include "../../storage/warps.hpp"

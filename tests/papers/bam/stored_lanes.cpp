@@ -1,5 +1,5 @@
-// A level of EMOGI over edges on storage, with 32 lanes: under every assignment, and with tiles that are copied, each edge of an
-// active vertex is visited once, and no other, through a cache of eight lines. Prints the first seed that goes wrong.
+// A level of EMOGI over edges on storage, with 32 lanes: under every assignment, and with tiles that are copied, each edge of
+// an active vertex is visited once, and no other, through a cache of eight lines. Prints the first seed that goes wrong.
 #include <unistd.h>
 
 #include "../../storage/warps.hpp"

@@ -24,7 +24,7 @@ _Array = struct("memory::ArrayWords")
 @pytest.mark.parametrize("line_bytes", (512, 4096, 65536))
 def test_the_sum_is_that_of_all_elements(device: torch.device, name: str, line_bytes: int) -> None:
     elements = 50_001
-    buffer = allocate(FIRST * 2 + elements * 8, "registered" if device.type == "cuda" else "heap")
+    buffer = allocate(FIRST * 2 + elements * 8, "pinned" if device.type == "cuda" else "pageable")
     held = buffer.tensor(torch.int64, torch.Size([buffer.nbytes // 8]))
     held.copy_(torch.randint(-(2**62), 2**62, held.shape, generator=torch.Generator().manual_seed(2)))
     x = held[FIRST // 8 :][:elements]

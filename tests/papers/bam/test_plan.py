@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from hinterland_papers.bam.plan import WAYS, Case, Measured, Way, choose, rank
+from hinterland_papers.bam.plan import WAYS, Case, MeasuredRun, Way, choose, rank
 
 SHORT, LONG = Case("bfs", 64, 4096, 0.25), Case("bfs", 8192, 4096, 0.25)
 
 
-def rows(case: Case, best: Way) -> list[Measured]:
-    return [Measured(case, way, 1.0 if way == best else 2.0) for way in WAYS]
+def rows(case: Case, best: Way) -> list[MeasuredRun]:
+    return [MeasuredRun(case, way, 1.0 if way == best else 2.0) for way in WAYS]
 
 
-def first(case: Case, table: list[Measured]) -> Way:
+def first(case: Case, table: list[MeasuredRun]) -> Way:
     return rank(case, table)[0]
 
 
@@ -37,13 +37,13 @@ def test_one_bad_case_does_not_decide_for_all() -> None:
 def test_who_is_far_behind_somewhere_is_not_chosen() -> None:
     cases = [SHORT._replace(room=room) for room in (0.24, 0.25, 0.26)]
     seconds = {Way("coarsened", 4): (1.0, 1.0, 2.7), Way("odt"): (1.3, 1.3, 1.0)}
-    table = [Measured(case, way, took[i]) for way, took in seconds.items() for i, case in enumerate(cases)]
+    table = [MeasuredRun(case, way, took[i]) for way, took in seconds.items() for i, case in enumerate(cases)]
     assert first(SHORT, table) == Way("odt")
 
 
 def test_of_what_is_likely_the_fastest_is_left() -> None:
     likely = list(WAYS[::-1])
-    table = [Measured(SHORT, way, 1.0 + likely.index(way)) for way in WAYS]
+    table = [MeasuredRun(SHORT, way, 1.0 + likely.index(way)) for way in WAYS]
     took = {likely[0]: 3.0, likely[1]: 2.0, likely[2]: 5.0, likely[3]: 1.0, likely[4]: 4.0}  # no other is tried
     ran: list[Way] = []
 

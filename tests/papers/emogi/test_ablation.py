@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland.memory.mapping import UNLIMITED, mapped_limit
+from hinterland.memory.mapping import UNLIMITED, managed_limit
 from hinterland.runtime.errors import ConfigError
 from hinterland_papers import cli
 from hinterland_papers.emogi import ablation
@@ -67,8 +67,8 @@ def test_every_column_is_there_on_a_gpu():
 @pytest.mark.gpu
 def test_uvm_beyond_its_budget_gives_the_same_results():
     """Edges of 128 MiB where 64 are left: pages go as others come."""
-    if mapped_limit().nbytes != UNLIMITED:
-        pytest.skip("more managed memory than the GPU has free: only with HINTERLAND_MAPPED_LIMIT=unlimited")
+    if managed_limit().nbytes != UNLIMITED:
+        pytest.skip("more managed memory than the GPU has free: only with HINTERLAND_MANAGED_LIMIT=unlimited")
     device = torch.device("cuda", 0)
     graph = hl.generate("uniform", scale=20, seed=1, placement={"indptr": "gpu", "indices": "host"}, device="cuda")
     expected = emogi.bfs(graph, 5).values

@@ -1,5 +1,5 @@
-// A level of EMOGI as blocks of a GPU serve it, with 32 lanes: under every access and assignment each edge of an active vertex is
-// visited once, and no other. Prints the first seed that goes wrong.
+// A level of EMOGI as blocks of a GPU serve it, with 32 lanes: under every access and assignment each edge of an active vertex
+// is visited once, and no other. Prints the first seed that goes wrong.
 #include <algorithm>
 #include <cstdio>
 #include <random>

@@ -1,5 +1,5 @@
-// MGG's kernel (hinterland_papers/mgg/kernel.hpp) with 32 lanes on the CPU, for test_ablation.py: one warp of a block after the other,
-// so that blocks whose warps wait for each other are of one warp.
+// MGG's kernel (hinterland_papers/mgg/kernel.hpp) with 32 lanes on the CPU, for test_ablation.py: one warp of a block after the
+// other, so that blocks whose warps wait for each other are of one warp.
 #include <map>
 #include <string>
 #include <vector>

@@ -18,7 +18,7 @@ import torch
 
 sys.path.append(str(Path(__file__).parents[3]))
 from benchmarks import _fullgraph_rivals as rivals
-from hinterland.fullgraph import PartitionedGraph, rows
+from hinterland.fullgraph import PartitionedGraph, aggregate_launch
 from hinterland.runtime import devices, jit
 from hinterland_papers import FOLDER
 from hinterland_papers.mgg import kernel as mgg
@@ -135,7 +135,7 @@ def test_tiles_are_summed_one_after_the_other():
         baselines.Tiles(rivals.cut(graph.indptr, graph.indices, None, bounds, rank, "cpu"))(tables, home)
     adjacency = torch.zeros(graph.num_vertices, graph.num_vertices, dtype=torch.float64)
     rows = torch.repeat_interleave(torch.arange(graph.num_vertices), graph.indptr.diff())
-    adjacency.index_put_((rows, graph.indices.long()), torch.ones((), dtype=torch.float64), accumulate=True)
+    adjacency.index_put_((aggregate_launch, graph.indices.long()), torch.ones((), dtype=torch.float64), accumulate=True)
     torch.testing.assert_close(torch.cat(homes), adjacency @ torch.cat(tables))
 
 
@@ -145,7 +145,7 @@ def test_small_tables_are_made_and_drawn(tmp_path):
     wanted = (part for part in evaluation.PARTS if part != "tuner")
     options = argparse.Namespace(shapes="", widths="16", parts=",".join(wanted), small=True)
     results = evaluation.run(options)
-    tables = {name for name, rows in results.items() if isinstance(rows, list)}
+    tables = {name for name, rows in results.items() if isinstance(aggregate_launch, list)}
     assert {"baselines", "lookup", "crossover", "accuracy"} <= tables
     assert {row["way"] for row in results["accuracy"]} == {"full", "sampled 25,10", "sampled 3,3"}
     made = plots.draw([{"results": {**EXAMPLES, **json.loads(json.dumps(results))}}], tmp_path)
@@ -193,7 +193,7 @@ def test_a_way_that_has_no_room_has_no_row(monkeypatch):
 @pytest.mark.parametrize("way", [way for way in sm.WAYS if not way.startswith(("mgg", "uvm"))])
 def test_what_is_looked_at_is_one_sum(way, monkeypatch):
     """Of two parts, each with pieces of long lists to join; MGG's kernel and managed memory want a GPU."""
-    launches, run = [], rows._run
-    monkeypatch.setattr(rows, "_run", lambda *given: launches.append(given[1]) or run(*given))
+    launches, run = [], aggregate_launch._run
+    monkeypatch.setattr(aggregate_launch, "_run", lambda *given: launches.append(given[1]) or run(*given))
     sm.once("products:0.001", 16, way)
     assert len(launches) == 2 * 2 * STAGES.get(way, 1)

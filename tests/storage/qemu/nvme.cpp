@@ -1,5 +1,5 @@
-// The library's own driver of bare NVMe devices against QEMU's controllers, through vfio-pci and an IOMMU: the first process of a
-// virtual machine (test_nvme.py), which has three of them.
+// The library's own driver of bare NVMe devices against QEMU's controllers, through vfio-pci and an IOMMU: the first process of
+// a virtual machine (test_nvme.py), which has three of them.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -30,7 +30,8 @@ using native::BlockDevice, native::DeviceMemory, native::Ended, native::NvmeCont
 
 namespace {
 
-// Blocks of 512 bytes; of 4096, two queues, and commands of 8 KiB at most, with errors; and one that is slow from the second request on.
+// Blocks of 512 bytes; of 4096, two queues, and commands of 8 KiB at most, with errors; and one that is slow from the second
+// request on.
 const std::string kPlain = "0000:00:04.0", kSmall = "0000:00:05.0", kSlow = "0000:00:06.0";
 constexpr uint64_t kBytes = 64 << 20;  // of each
 // Of the small one: the byte whose first read or write fails, and that where all do.
@@ -114,8 +115,8 @@ void check_without_root() {
   });
 }
 
-// The queue pair itself, as threads of a GPU use it: by several threads at once, over rings that wrap around, with lists of pages
-// in any order.
+// The queue pair itself, as threads of a GPU use it: by several threads at once, over rings that wrap around, with lists of
+// pages in any order.
 class Shared {
  public:
   explicit Shared(uint32_t entries)
@@ -132,7 +133,7 @@ class Shared {
 
   uint16_t run(uint64_t thread, const SubmissionEntry& entry) {
     ended_[thread] = 0;
-    const auto hear = [this](const Report& report) {
+    const auto hear = [this](const CompletionReport& report) {
       if (report.end != End::kNothing) ended_[report.user].store(1u << 16 | report.status, std::memory_order_release);
     };
     while (queue_.pair.try_submit(entry, thread, kNoDeadline, hear) != Submitted::kYes) queue_.pair.poll(hear);

@@ -17,14 +17,14 @@ from hinterland.graph.graph import Graph, require_graph
 from hinterland.memory.count import Metered, TierCount, count_accesses
 from hinterland.runtime import arguments
 from hinterland.runtime.errors import ConfigError
-from hinterland.runtime.shown import Shown
+from hinterland.runtime.repr import Repr
 
 from .requests import LinkModel
 
 _OFFSET_BYTES = 8
 
 
-class Drawn(Protocol):
+class SampleLike(Protocol):
     """What samplers return (:class:`hinterland.sampling.Sample`)."""
 
     @property
@@ -36,7 +36,7 @@ class Drawn(Protocol):
 
 
 @dataclass(frozen=True, repr=False)
-class Estimate(Shown):
+class Estimate(Repr):
     """What the link has to do, and how long it takes at least.
 
     Attributes:
@@ -78,7 +78,7 @@ def estimate(counted: Mapping[str, Any] | TierCount, link: LinkModel | None = No
         measured = float(counted["seconds"])
     else:
         raise ConfigError(
-            f"counted is {arguments.shown(counted)}, but must be the stats of a traversal, the count of a gather, or what "
+            f"counted is {arguments.repr_of(counted)}, but must be the stats of a traversal, the count of a gather, or what "
             "traffic.drawn says of a sample"
         )
     everything = isinstance(counted, Mapping) and counted["device"] == "cpu"
@@ -92,7 +92,7 @@ def estimate(counted: Mapping[str, Any] | TierCount, link: LinkModel | None = No
     return Estimate(link, **total, seconds=math.fsum(level["seconds"] for level in levels), measured=measured, levels=levels)
 
 
-def drawn(graph: Graph, sample: Drawn) -> TierCount:
+def drawn(graph: Graph, sample: SampleLike) -> TierCount:
     """What drawing ``sample`` read of the plain lists of ``graph``: the offsets of each vertex that drew, and its draws.
 
     The draws of a vertex that lie in one sector are read once, those in one line with one request. Arrays in GPU memory do not
@@ -112,6 +112,6 @@ def drawn(graph: Graph, sample: Drawn) -> TierCount:
         kept = sample.edge >= 0
         read.append(count_accesses(sample.col[kept], sample.edge[kept] * width, width))
     if graph.placement["indptr"] != "gpu":
-        owners = graph.to_inner(sample.node[sample.col.unique()].cpu())
+        owners = graph.to_internal(sample.node[sample.col.unique()].cpu())
         read.append(count_accesses(owners, owners * _OFFSET_BYTES, 2 * _OFFSET_BYTES))
     return TierCount.of({"host": Metered.sum(read)}, width)

@@ -19,7 +19,7 @@ from hinterland.machine import measured_link
 from hinterland.memory.count import SIZES
 from hinterland.runtime import arguments
 from hinterland.runtime.errors import ConfigError
-from hinterland.runtime.shown import Shown
+from hinterland.runtime.repr import Repr
 
 from ... import _core
 from .. import traversal as emogi
@@ -75,7 +75,7 @@ class LinkModel:
 
 
 @dataclass(frozen=True, repr=False)
-class Traffic(Shown):
+class Traffic(Repr):
     """What a run asks of the link.
 
     Attributes:
@@ -136,10 +136,10 @@ def analyse(
     if not rooted:
         source = None
     elif source is None:
-        source = int(graph.to_outer(graph.degrees()).argmax()) if graph.num_vertices else 0
+        source = int(graph.to_original(graph.degrees()).argmax()) if graph.num_vertices else 0
     if algorithm == "bfs":
         levels = bfs(graph, 0 if source is None else source, device="cpu").levels
-        replay.levels(levels if graph.outer is None else levels[graph.outer])  # as the arrays are numbered
+        replay.levels(levels if graph.original_ids is None else levels[graph.original_ids])  # as the arrays are numbered
     else:
         run = getattr(emogi, algorithm)
         observe: Callable[[torch.Tensor], None] = lambda active: replay.levels(active.to(torch.int32) - 1)  # noqa: E731

@@ -26,21 +26,21 @@ from ..arrays import WEIGHT_TYPES, check_neighbors, pieces, placements
 from ..graph import Graph, require_graph
 from ..reorder import restored
 from . import bel, edges, gap, gr, hl, metis, mtx, npy, npz, ogb
-from .content import Content, Options, check_weights, survey
+from .content import Content, LoadOptions, check_weights, survey
 from .made import graph_of
 from .sniff import sniff
 
-__all__ = ["FORMATS", "Format", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
+__all__ = ["FORMATS", "GraphFormat", "check_target", "detect", "files_of", "load_graph", "save_graph", "survey"]
 
 
 @dataclass(frozen=True)
-class Format:
+class GraphFormat:
     """One format: its name, the endings that ask for it when a file is written, its reader and its writer."""
 
     name: str
     title: str
     endings: tuple[str, ...]
-    read: Callable[[str, Options], Content]
+    read: Callable[[str, LoadOptions], Content]
     write: Callable[[Graph, str], None] | None
 
 
@@ -48,17 +48,17 @@ _TEXT = (".txt", ".el", ".wel", ".csv", ".tsv", ".edges")
 FORMATS = {
     entry.name: entry
     for entry in (
-        Format("hl", "Hinterland", (".hl",), hl.read, hl.write),
-        Format("mtx", "Matrix Market", (".mtx", ".mtx.gz"), mtx.read, mtx.write),
-        Format("edges", "edge list", _TEXT + tuple(end + ".gz" for end in _TEXT), edges.read, edges.write),
-        Format("gr", "DIMACS", (".gr", ".gr.gz"), gr.read, gr.write),
-        Format("metis", "METIS", (".graph", ".graph.gz", ".metis", ".metis.gz"), metis.read, None),
-        Format("sg", "GAP", (".sg",), gap.read, gap.write),
-        Format("wsg", "GAP, weighted", (".wsg",), partial(gap.read, weighted=True), gap.write),
-        Format("bel", "EMOGI", (".bel",), bel.read, bel.write),
-        Format("npz", "SciPy sparse matrix", (".npz",), npz.read, npz.write),
-        Format("npy", "NumPy edge array", (".npy",), npy.read, npy.write),
-        Format("ogb", "OGB data set", (), ogb.read, None),
+        GraphFormat("hl", "Hinterland", (".hl",), hl.read, hl.write),
+        GraphFormat("mtx", "Matrix Market", (".mtx", ".mtx.gz"), mtx.read, mtx.write),
+        GraphFormat("edges", "edge list", _TEXT + tuple(end + ".gz" for end in _TEXT), edges.read, edges.write),
+        GraphFormat("gr", "DIMACS", (".gr", ".gr.gz"), gr.read, gr.write),
+        GraphFormat("metis", "METIS", (".graph", ".graph.gz", ".metis", ".metis.gz"), metis.read, None),
+        GraphFormat("sg", "GAP", (".sg",), gap.read, gap.write),
+        GraphFormat("wsg", "GAP, weighted", (".wsg",), partial(gap.read, weighted=True), gap.write),
+        GraphFormat("bel", "EMOGI", (".bel",), bel.read, bel.write),
+        GraphFormat("npz", "SciPy sparse matrix", (".npz",), npz.read, npz.write),
+        GraphFormat("npy", "NumPy edge array", (".npy",), npy.read, npy.write),
+        GraphFormat("ogb", "OGB data set", (), ogb.read, None),
     )
 }
 
@@ -82,11 +82,11 @@ def _by_name(path: str) -> str | None:
     return None
 
 
-def _format(name: str, path: str) -> tuple[Format, str | None]:
+def _format(name: str, path: str) -> tuple[GraphFormat, str | None]:
     """The format called ``name``, and the layout that ``npy[...]`` adds."""
     base, bracket, layout = name.partition("[") if isinstance(name, str) else ("", "", "")
     if base not in FORMATS or (bracket and name not in ("npy[2,E]", "npy[E,2]")):
-        raise ConfigError(f"{path}: no format is called {arguments.shown(name)}; known are {', '.join(FORMATS)}")
+        raise ConfigError(f"{path}: no format is called {arguments.repr_of(name)}; known are {', '.join(FORMATS)}")
     return FORMATS[base], bracket + layout or None
 
 
@@ -159,7 +159,7 @@ def load_graph(
     others = symmetrize or remove_self_loops or remove_duplicates or sort_neighbors or directed is False
     shape = {"symmetrize": symmetrize, "remove_self_loops": remove_self_loops, "remove_duplicates": remove_duplicates}
     placed = placements(placement, in_place=True)
-    options = Options(placed, weight_dtype, layout, False if others else transpose)
+    options = LoadOptions(placed, weight_dtype, layout, False if others else transpose)
     options = replace(options, opener=_opener(placed, in_place), copies=tuple(copies), named=_named(ids, entry, path))
     _require_in_place(path, entry, options, {**shape, "sort_neighbors": sort_neighbors, "weight_dtype": weight_dtype})
     if weight_dtype is None and sort_neighbors is not False:  # else a list of edges is made, in the file's order
@@ -172,10 +172,10 @@ def load_graph(
         return graph
 
 
-def _named(ids: object, entry: Format, path: str) -> bool:
+def _named(ids: object, entry: GraphFormat, path: str) -> bool:
     """Whether vertices may be called anything."""
     if ids is not None and not (isinstance(ids, str) and ids == "any"):
-        raise ConfigError(f"ids={arguments.shown(ids)} is neither None, where vertices are numbered from 0, nor 'any'")
+        raise ConfigError(f"ids={arguments.repr_of(ids)} is neither None, where vertices are numbered from 0, nor 'any'")
     if ids is not None and entry.name not in ("edges", "npy"):
         raise ConfigError(
             f"{path}: ids='any' is for edge lists and edge arrays; this file ({entry.title}) numbers its vertices itself"
@@ -194,11 +194,11 @@ def _copies(path: object) -> list[str]:
 def _require_usable(weight_dtype: object, **flags: object) -> None:
     if weight_dtype is not None and (not isinstance(weight_dtype, torch.dtype) or weight_dtype not in WEIGHT_TYPES):
         raise ConfigError(
-            f"weight_dtype={arguments.shown(weight_dtype)}: weights are integers or real numbers, as torch.float32"
+            f"weight_dtype={arguments.repr_of(weight_dtype)}: weights are integers or real numbers, as torch.float32"
         )
     for name, given in flags.items():
         if given is not None and not isinstance(given, bool):
-            raise ConfigError(f"{name}={arguments.shown(given)} is none of True, False and None")
+            raise ConfigError(f"{name}={arguments.repr_of(given)} is none of True, False and None")
 
 
 def save_graph(
@@ -322,13 +322,13 @@ def _opener(placed: Mapping[str, str], in_place: InPlace) -> Callable[..., Stora
         raise ConfigError("cache= keeps pages of a graph on storage within its own budget; leave out host_budget")
     if budget is not None and not stays:
         raise ConfigError(
-            f"host_budget={arguments.shown(budget)} bounds the pages of a graph on storage; give placement='storage', or "
+            f"host_budget={arguments.repr_of(budget)} bounds the pages of a graph on storage; give placement='storage', or "
             "leave it out"
         )
     return opener(**in_place) if stays else None
 
 
-def _require_in_place(path: str, entry: Format, options: Options, changes: Mapping[str, object]) -> None:
+def _require_in_place(path: str, entry: GraphFormat, options: LoadOptions, changes: Mapping[str, object]) -> None:
     """ConfigError unless the file can be read where it lies, if it stays there, and nothing is asked for that would be another
     graph."""
     if options.opener is None:

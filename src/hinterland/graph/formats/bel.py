@@ -24,7 +24,7 @@ from ...runtime.thresholds import LONGEST_CHUNK
 from ...table import UnifiedTensor
 from ..arrays import index_dtype
 from ..graph import Graph
-from .content import CsrArrays, Options, csr, store_ids
+from .content import CsrArrays, LoadOptions, csr, store_ids
 from .files import read_head, read_into, size_of
 from .gr import whole
 
@@ -47,7 +47,7 @@ def matches(path: str) -> bool:
     return base is not None and os.path.exists(base + ".col")
 
 
-def read(path: str, options: Options) -> CsrArrays:
+def read(path: str, options: LoadOptions) -> CsrArrays:
     """The graph, directed. ``weight_dtype=torch.float32`` reads ``.val`` as floats; otherwise it holds integers."""
     base = stem(path)
     if base is None:
@@ -103,7 +103,7 @@ def _count(path: str, element: int) -> int:
     return count
 
 
-def _weights(path: str, edges: int, options: Options) -> UnifiedTensor:
+def _weights(path: str, edges: int, options: LoadOptions) -> UnifiedTensor:
     if options.weight_dtype not in (None, torch.int32, torch.int64, torch.float32):
         raise ConfigError(
             f"weight_dtype={options.weight_dtype}: {path} holds 4-byte values, unsigned integers or float32; "

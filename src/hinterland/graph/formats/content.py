@@ -13,8 +13,8 @@ from ...runtime.thresholds import LONG_CHUNK, SPARSE_RATIO, SPARSE_VERTICES
 from ...runtime.units import format_bytes
 from ...table import StorageArray, UnifiedTensor
 from ..arrays import Array, host_place
+from ..device_graph import checked_view, edge_at
 from ..graph import Graph
-from ..view import checked_view, edge_at
 
 LARGEST_VERTEX = 1 << 48
 # A vertex takes 8 bytes in the graph but none in a list of edges: a list that would make a graph of over 32 MiB almost
@@ -22,7 +22,7 @@ LARGEST_VERTEX = 1 << 48
 
 
 @dataclass(frozen=True)
-class Options:
+class LoadOptions:
     """What ``load_graph`` was asked for, as readers need it."""
 
     placement: Mapping[str, str]
@@ -36,7 +36,7 @@ class Options:
     named: bool = False  # vertices may be called anything
 
     def place(self, name: str) -> str:
-        """Where to read the array ``name`` to. What shall lie in GPU memory passes through the heap."""
+        """Where to read the array ``name`` to. What shall lie in GPU memory passes through pageable memory."""
         return host_place(self.placement[name])
 
     def handed(self, name: str, array: UnifiedTensor | StorageArray) -> Array:

@@ -21,7 +21,7 @@ from ...runtime.thresholds import HEAD_BYTES, HEAD_LINES
 from ...runtime.warned import warn_once
 from ..graph import Graph
 from . import labels
-from .content import EdgeList, EdgeRuns, Options, check_sparsity, plain_weights
+from .content import EdgeList, EdgeRuns, LoadOptions, check_sparsity, plain_weights
 from .text import TextReader, edge_text, parsed, passing, take, write_text
 
 _COMMENTS, _SEPARATORS = b"#%", ("\t", ";", "|", ",", "")
@@ -43,7 +43,7 @@ _NO_END = re.compile(rf"weights?|{_TIME.pattern}")
 _ARROW = re.compile(r"<?[-=]+>?|[←→↔]")
 
 
-def read(path: str, options: Options) -> EdgeList | EdgeRuns:
+def read(path: str, options: LoadOptions) -> EdgeList | EdgeRuns:
     """The list's edges as they stand: directed, each line one edge.
 
     The number of vertices is the largest number in the list plus one, or what a comment "# Nodes: N" says if that is more.
@@ -128,7 +128,8 @@ def _head(reader: TextReader, named: bool) -> _Head:
         _check_fields(reader, line, fields)
         if _ends(heading) and len(fields) > len(heading):
             raise reader.fail(
-                f"{len(fields)} columns, {_shown(fields)}, below a heading of {len(heading)}, {_shown(heading)}; cut off what "
+                f"{len(fields)} columns, {_repr_of(fields)}, below a heading of {len(heading)}, {_repr_of(heading)}; cut off "
+                f"what "
                 "it does not name, as numbers of rows (in R: row.names = FALSE), or name all columns"
             )
         head.timed = _check_columns(reader, fields, heading if len(heading) == len(fields) else [], konect is not None)
@@ -204,7 +205,7 @@ def _check_order(reader: TextReader, heading: list[str]) -> None:
     wrong = [*ends[0]] if ends and (0, 1) not in ends else []
     wrong = wrong or [i for i, field in enumerate(heading[:2]) if _NO_END.fullmatch(_plain(field))]
     if wrong:
-        called = " and ".join(f"column {i + 1} {_shown(heading[i : i + 1])}" for i in wrong)
+        called = " and ".join(f"column {i + 1} {_repr_of(heading[i : i + 1])}" for i in wrong)
         raise reader.fail(
             f"the heading calls {called}, but the first column must be the source and the second the target: write them so"
         )
@@ -217,22 +218,24 @@ def _check_fields(reader: TextReader, line: bytes, fields: list[str]) -> None:
     first, last = fields[0], fields[-1] or fields[-2]  # perhaps with a comma behind it
     opens, closes = (sum(map(text.count, "([")) - sum(map(text.count, ")]")) for text in (first, last))
     if first[:1] in ("(", "[") and last[-1:] in (")", "]") and opens > 0 > closes:
-        what = f"{_shown([_text(line)])} is a tuple or a list in brackets"
+        what = f"{_repr_of([_text(line)])} is a tuple or a list in brackets"
     elif len(fields) > 2 and _ARROW.fullmatch(fields[1]):
-        what = f"{_shown(fields[1:2])} stands between the ends of an edge (or put it between quotation marks, if it is a name)"
+        what = (
+            f"{_repr_of(fields[1:2])} stands between the ends of an edge (or put it between quotation marks, if it is a name)"
+        )
     else:
         return
     raise reader.fail(f"{what}; write the ends with a blank or a comma between them, and nothing else")
 
 
-def _shown(fields: list[str]) -> str:
+def _repr_of(fields: list[str]) -> str:
     return ", ".join(f'"{field[:20]}"' for field in fields[:6])
 
 
 def _check_columns(reader: TextReader, fields: list[str], heading: list[str], konect: bool) -> bool:
     """Whether the last column has times, which a graph does not hold. Refuses a number of columns that no edge list has, and
     says what the list may be."""
-    count, shown = len(fields), _shown(heading or fields)
+    count, shown = len(fields), _repr_of(heading or fields)
     if "{" in "".join(fields[2:]):
         raise reader.fail(
             f"{count} columns: {shown}; networkx wrote what it keeps of an edge behind it: write the list with data=False or "
@@ -247,7 +250,8 @@ def _check_columns(reader: TextReader, fields: list[str], heading: list[str], ko
     if count in (3, 4) and heading and _TIME.fullmatch(_plain(heading[-1])):
         warn_once(
             f"times in {reader.path}",
-            f"{reader.path}: the last column, {_shown(heading[-1:])}, has times, which a graph does not hold, and is left out",
+            f"{reader.path}: the last column, {_repr_of(heading[-1:])}, has times, which a graph does not hold, and is left "
+            f"out",
         )
         return True
     if count == 1:

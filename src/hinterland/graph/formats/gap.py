@@ -17,8 +17,8 @@ from ...runtime.progress import progress
 from ...runtime.thresholds import LONGEST_CHUNK
 from ...table import UnifiedTensor
 from ..graph import Graph
-from ..room import is_little
-from .content import CsrArrays, Options, check_counts, csr, store_ids
+from ..spare_memory import is_little
+from .content import CsrArrays, LoadOptions, check_counts, csr, store_ids
 from .files import read_head, read_into, size_of
 from .gr import whole
 
@@ -44,7 +44,7 @@ def matches(head: bytes, path: str) -> str | None:
     return fitting[0] if fitting else None
 
 
-def read(path: str, options: Options, weighted: bool = False) -> CsrArrays:
+def read(path: str, options: LoadOptions, weighted: bool = False) -> CsrArrays:
     """The graph of a ``.sg`` or ``.wsg`` file (with int32 weights), and the inverse of a directed one if it is wanted."""
     head = read_head(path, _HEADER.size)
     if len(head) < _HEADER.size:
@@ -70,7 +70,7 @@ def read(path: str, options: Options, weighted: bool = False) -> CsrArrays:
     return rows
 
 
-def _read_rows(path: str, options: Options, at: int, vertices: int, edges: int, weighted: bool) -> CsrArrays:
+def _read_rows(path: str, options: LoadOptions, at: int, vertices: int, edges: int, weighted: bool) -> CsrArrays:
     """The offsets that lie at ``at``, and the neighbours after them."""
     indptr = UnifiedTensor.empty((vertices + 1,), torch.int64, options.place("indptr"))
     indices = UnifiedTensor.empty((edges,), torch.int32, options.place("indices"))

@@ -9,7 +9,7 @@ import torch
 
 from ...runtime.errors import ConfigError
 from ..graph import Graph
-from .content import EdgeList, EdgeRuns, Options, check_counts, plain_weights
+from .content import EdgeList, EdgeRuns, LoadOptions, check_counts, plain_weights
 from .text import TextReader, edge_text, integers, parsed, passing, write_text
 
 _PASSED = passing(rb"c(?:[ \t\r\f\v][^\n]*+)?+")
@@ -21,7 +21,7 @@ def matches(line: bytes) -> bool:
     return words[:1] == [b"p"] or (words[:1] == [b"a"] and len(words) == 4)
 
 
-def read(path: str, options: Options) -> EdgeList | EdgeRuns:
+def read(path: str, options: LoadOptions) -> EdgeList | EdgeRuns:
     """The arcs, directed and weighted."""
     with TextReader(path) as reader:
         line = reader.readline_behind(_PASSED)

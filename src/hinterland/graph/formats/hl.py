@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ... import _core
-from ...memory.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, Header, parse
+from ...memory.hl import COMPRESSED, DIRECTED, INCOMING, NAMED, PAGE, REORDERED, SORTED, TRANSPOSED, WEIGHTED, HlHeader, parse
 from ...runtime.checksums import Running, checksums
 from ...runtime.errors import ConfigError, FormatError
 from ...runtime.files import Output, replacing
@@ -21,10 +21,10 @@ from ...runtime.warned import warn
 from ...table import StorageArray, UnifiedTensor
 from ..arrays import index_dtype, pieces, tensor_of
 from ..graph import Graph
-from ..room import is_little
+from ..spare_memory import is_little
 from ..transpose import Turned
 from . import labels
-from .content import CsrArrays, Options, PackedArrays
+from .content import CsrArrays, LoadOptions, PackedArrays
 from .files import read_head, read_into, size_of
 
 _HOMES = {"packed_offsets": "indptr", "packed": "indices"}  # whose placement they take
@@ -32,7 +32,7 @@ _HOMES = {"packed_offsets": "indptr", "packed": "indices"}  # whose placement th
 _Arrays = Mapping[str, UnifiedTensor | StorageArray]
 
 
-def read_header(path: str) -> Header:
+def read_header(path: str) -> HlHeader:
     """The header, checked against its checksum and the file's size."""
     return parse(path, read_head(path, PAGE), size_of(path))
 
@@ -42,7 +42,7 @@ def has_incoming(path: str) -> bool:
     return bool(read_header(path).flags & TRANSPOSED)
 
 
-def read(path: str, options: Options) -> CsrArrays | PackedArrays:
+def read(path: str, options: LoadOptions) -> CsrArrays | PackedArrays:
     """The graph, each array read straight to its place, then checked against its checksums; or left in the file."""
     header = read_header(path)
     sums_of = _sums(path, header)
@@ -57,7 +57,7 @@ def read(path: str, options: Options) -> CsrArrays | PackedArrays:
             if name.startswith(INCOMING) and not incoming:
                 continue
             own = name.removeprefix(INCOMING)
-            place = "heap" if own in ("order", "names") else options.place(_HOMES.get(own, own))
+            place = "pageable" if own in ("order", "names") else options.place(_HOMES.get(own, own))
             if place == "storage" and options.opener is not None:
                 held[name] = options.opener(**where, name=name)
                 continue
@@ -90,7 +90,7 @@ def check(path: str) -> None:
                 step(len(part))
 
 
-def _sums(path: str, header: Header) -> torch.Tensor:
+def _sums(path: str, header: HlHeader) -> torch.Tensor:
     """The checksums that a file holds."""
     at, nbytes = header.sections()[-1]
     sums = torch.empty(nbytes // 8, dtype=torch.int64)
@@ -99,7 +99,7 @@ def _sums(path: str, header: Header) -> torch.Tensor:
 
 
 def _sections(
-    header: Header, sums: torch.Tensor
+    header: HlHeader, sums: torch.Tensor
 ) -> Iterator[tuple[int, tuple[str, torch.dtype, int], tuple[int, int], torch.Tensor]]:
     """Of each array its number, what it is, (offset, bytes), and its checksums, of those of all."""
     places = header.sections()[:-1]
@@ -119,7 +119,7 @@ def _require_sums(path: str, name: str, place: tuple[int, int], found: torch.Ten
     )
 
 
-def _wants_incoming(header: Header, options: Options) -> bool:
+def _wants_incoming(header: HlHeader, options: LoadOptions) -> bool:
     """Whether lists of in-neighbours are read: where they stay in the file, or where little of the free memory is enough."""
     if options.transpose is not None:
         return options.transpose
@@ -129,7 +129,7 @@ def _wants_incoming(header: Header, options: Options) -> bool:
     return is_little(nbytes, options.placement["indices"])
 
 
-def _content(header: Header, held: _Arrays, prefix: str, options: Options) -> CsrArrays | PackedArrays:
+def _content(header: HlHeader, held: _Arrays, prefix: str, options: LoadOptions) -> CsrArrays | PackedArrays:
     """Lists whose arrays' names begin with ``prefix``."""
 
     def in_memory(name: str) -> UnifiedTensor:
@@ -148,7 +148,7 @@ def _content(header: Header, held: _Arrays, prefix: str, options: Options) -> Cs
     return CsrArrays(indptr, indices, weights, directed, is_sorted, order=order)
 
 
-def _narrow(indices: UnifiedTensor, vertices: int, options: Options) -> UnifiedTensor:
+def _narrow(indices: UnifiedTensor, vertices: int, options: LoadOptions) -> UnifiedTensor:
     """Neighbours in the type that a graph of this size has."""
     dtype = index_dtype(vertices)
     if indices.dtype == dtype:
@@ -188,16 +188,16 @@ def write(graph: Graph, path: str, transpose_in: int | None = None) -> None:
         | SORTED * graph.has_sorted_lists
         | WEIGHTED * (graph.weight_type is not None)
         | COMPRESSED * graph.is_compressed
-        | REORDERED * (graph.outer is not None)
+        | REORDERED * (graph.original_ids is not None)
         | TRANSPOSED * turns
         | NAMED * (called is not None)
     )
     types = (torch.int64, lists.listed_type, *(() if graph.weight_type is None else (graph.weight_type,)))
     sizes = [0 if held is None or not held.is_compressed else held.arrays["packed"].nbytes for held in (lists, packed)]
-    header = Header(flags, graph.num_vertices, graph.num_edges, types, sizes[0], sizes[1])
+    header = HlHeader(flags, graph.num_vertices, graph.num_edges, types, sizes[0], sizes[1])
     if called is not None:
         header.names, header.names_bytes = called.dtype, called.nbytes
-    found = {**lists.arrays, "order": graph.outer, "names": called}
+    found = {**lists.arrays, "order": graph.original_ids, "names": called}
     if packed is not None:
         found |= {f"{INCOMING}{name}": array for name, array in packed.arrays.items()}
     turned = Turned(lists, transpose_in) if turns and packed is None and transpose_in is not None else None

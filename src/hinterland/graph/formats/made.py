@@ -13,11 +13,11 @@ from ..edges import from_edges, from_runs, simplify
 from ..graph import Graph
 from ..lists import NeighborLists
 from ..order import checked as checked_order
-from .content import Content, CsrArrays, EdgeList, EdgeRuns, Options, PackedArrays, cast_weights, check_weights
+from .content import Content, CsrArrays, EdgeList, EdgeRuns, LoadOptions, PackedArrays, cast_weights, check_weights
 
 
 def graph_of(
-    path: str, content: Content, options: Options, directed: bool | None, sort_neighbors: bool | None, **changes: bool
+    path: str, content: Content, options: LoadOptions, directed: bool | None, sort_neighbors: bool | None, **changes: bool
 ) -> Graph:
     """The graph of what the file ``path`` holds; ``changes``: ``symmetrize``, ``remove_self_loops``, ``remove_duplicates``."""
     if isinstance(content, CsrArrays) and content.columns:
@@ -45,7 +45,7 @@ def graph_of(
 
 def _made(
     content: Content,
-    options: Options,
+    options: LoadOptions,
     sort_neighbors: bool | None,
     *,
     symmetrize: bool,
@@ -87,7 +87,7 @@ def _made(
     )
 
 
-def _of_rows(content: CsrArrays | PackedArrays, options: Options) -> Graph:
+def _of_rows(content: CsrArrays | PackedArrays, options: LoadOptions) -> Graph:
     """The graph of arrays, and its transpose, if that was read; where some stay in a file of ours it is taken on trust."""
     one = _one_held if options.opener is None else _one_in_place
     graph = one(content, options)
@@ -96,7 +96,7 @@ def _of_rows(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     return graph
 
 
-def _one_held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
+def _one_held(content: CsrArrays | PackedArrays, options: LoadOptions) -> Graph:
     order = None if content.order is None else checked_order(content.order, content.indptr.shape[0] - 1)
     weights = None if content.weights is None else options.handed("weights", content.weights)
     if isinstance(content, PackedArrays):
@@ -121,7 +121,7 @@ def _one_held(content: CsrArrays | PackedArrays, options: Options) -> Graph:
     return Graph.of(graph.neighbor_lists, graph.directed, order)
 
 
-def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: Options) -> Array | None:
+def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: LoadOptions) -> Array | None:
     """The weights, checked and in the type that the caller wants."""
     weights = content.weights
     if weights is None or file_of(weights) is not None:
@@ -137,7 +137,7 @@ def _weights(path: str, content: EdgeList | CsrArrays | PackedArrays, options: O
     return cast
 
 
-def _one_in_place(content: CsrArrays | PackedArrays, _: Options) -> Graph:
+def _one_in_place(content: CsrArrays | PackedArrays, _: LoadOptions) -> Graph:
     """Arrays that are in memory are checked, each for itself."""
     offsets = content.indptr.cpu()
     order = None if content.order is None else checked_order(content.order, len(offsets) - 1)
@@ -163,7 +163,7 @@ def _one_in_place(content: CsrArrays | PackedArrays, _: Options) -> Graph:
 
 def _transposed(content: CsrArrays) -> EdgeList:
     """The edges of CSC arrays, whose rows are the targets."""
-    graph = Graph(content.indptr, content.indices, content.weights, placement="heap")  # checks the arrays
+    graph = Graph(content.indptr, content.indices, content.weights, placement="pageable")  # checks the arrays
     targets = torch.arange(graph.num_vertices, dtype=content.indices.dtype).repeat_interleave(graph.degrees().cpu())
     weights = None if content.weights is None else tensor_of(content.weights)
     return EdgeList(tensor_of(content.indices), targets, weights, graph.num_vertices)

@@ -17,7 +17,7 @@ import torch
 from ...runtime.errors import FormatError
 from ...runtime.thresholds import METIS_BYTES
 from ..arrays import index_dtype
-from .content import EdgeList, Options, check_counts, check_sparsity
+from .content import EdgeList, LoadOptions, check_counts, check_sparsity
 from .text import TextReader, passing
 
 _PASSED = passing(rb"%[^\n]*+")
@@ -68,7 +68,7 @@ def matches(text: bytes) -> bool:
     return bool((there == back).all())
 
 
-def read(path: str, options: Options) -> EdgeList:
+def read(path: str, options: LoadOptions) -> EdgeList:
     """Both directions of each edge, as the vertices list them: undirected."""
     with TextReader(path) as reader:
         try:

@@ -9,7 +9,7 @@ import torch
 
 from ...runtime.errors import FormatError, GraphError
 from ..graph import Graph
-from .content import EdgeList, EdgeRuns, Options, check_counts, plain_weights, survey
+from .content import EdgeList, EdgeRuns, LoadOptions, check_counts, plain_weights, survey
 from .text import TextReader, edge_text, integers, parsed, passing, write_text
 
 _PASSED = passing(rb"%[^\n]*+")
@@ -23,7 +23,7 @@ def matches(head: bytes) -> bool:
     return head[: len(_BANNER)].lower() == _BANNER.lower()
 
 
-def read(path: str, options: Options) -> EdgeList | EdgeRuns:
+def read(path: str, options: LoadOptions) -> EdgeList | EdgeRuns:
     """The edges of a square coordinate matrix; a symmetric one is undirected."""
     with TextReader(path) as reader:
         field, symmetry = _banner(reader)

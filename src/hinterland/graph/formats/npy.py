@@ -16,13 +16,13 @@ from ..arrays import index_dtype
 from ..graph import Graph
 from . import labels
 from .arrays import ArrayFile, open_npy, write_header
-from .content import EdgeList, Options, check_counts, check_sparsity, csr, store_ids
+from .content import EdgeList, LoadOptions, check_counts, check_sparsity, csr, store_ids
 from .files import require_memory
 
 _INT32_LIMIT = 1 << 31
 
 
-def read(path: str, options: Options) -> EdgeList:
+def read(path: str, options: LoadOptions) -> EdgeList:
     """The edges as they stand, directed. The largest number plus one is the number of vertices, or, with ``options.named``, as
     many as there are numbers."""
     if options.named:
@@ -30,7 +30,7 @@ def read(path: str, options: Options) -> EdgeList:
     return read_pairs(path, lambda: open_npy(path), options)
 
 
-def _named(path: str, options: Options) -> EdgeList:
+def _named(path: str, options: LoadOptions) -> EdgeList:
     """Edges between vertices that are called by any integers."""
     held = open_npy(path)
     edges = _edges(held, options)
@@ -43,7 +43,7 @@ def _named(path: str, options: Options) -> EdgeList:
     return EdgeList(sources, targets, None, len(names), labels=labels.of_integers(names))
 
 
-def read_pairs(path: str, open_array: Callable[[], ArrayFile], options: Options, vertices: int | None = None) -> EdgeList:
+def read_pairs(path: str, open_array: Callable[[], ArrayFile], options: LoadOptions, vertices: int | None = None) -> EdgeList:
     """An edge array, from a file of its own or from an archive, with 4-byte numbers where they fit."""
     limit = _INT32_LIMIT if vertices is None else vertices
     array = open_array()
@@ -60,7 +60,7 @@ def read_pairs(path: str, open_array: Callable[[], ArrayFile], options: Options,
     return EdgeList(sources, targets, None, vertices)
 
 
-def read_columns(path: str, array: ArrayFile, options: Options, vertices: int) -> tuple[torch.Tensor, torch.Tensor]:
+def read_columns(path: str, array: ArrayFile, options: LoadOptions, vertices: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Sources and targets of an edge array whose number of vertices is known from elsewhere."""
     edges = _edges(array, options)
     check_counts(path, vertices, edges)
@@ -75,7 +75,7 @@ class _Wide(Exception):
     """A vertex number needs 8 bytes: the array is read again."""
 
 
-def _edges(array: ArrayFile, options: Options) -> int:
+def _edges(array: ArrayFile, options: LoadOptions) -> int:
     if len(array.shape) != 2 or 2 not in array.shape:
         raise FormatError(
             f"{array.path}: {array.name} has the shape {array.shape}; edges have [2, E] or [E, 2]. "
@@ -89,16 +89,16 @@ def _edges(array: ArrayFile, options: Options) -> int:
     return array.count // 2
 
 
-def _interleaved(array: ArrayFile, options: Options) -> bool:
+def _interleaved(array: ArrayFile, options: LoadOptions) -> bool:
     """Whether source and target lie side by side in the file."""
     pairs = options.layout == "[E,2]" if array.shape == (2, 2) else array.shape[1] == 2
     return pairs != array.fortran
 
 
 def _read(
-    array: ArrayFile, edges: int, dtype: torch.dtype, options: Options, limit: int | None
+    array: ArrayFile, edges: int, dtype: torch.dtype, options: LoadOptions, limit: int | None
 ) -> tuple[torch.Tensor, torch.Tensor, int]:
-    sources, targets = (UnifiedTensor.empty((edges,), dtype, "heap").cpu() for _ in range(2))
+    sources, targets = (UnifiedTensor.empty((edges,), dtype, "pageable").cpu() for _ in range(2))
     largest = -1
     with progress(f"reading {array.path}", array.count * array.dtype.itemsize) as step:
         for begin, part, places in _parts(array, sources, targets, _interleaved(array, options)):

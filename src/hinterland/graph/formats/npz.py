@@ -18,13 +18,13 @@ from ...table import UnifiedTensor
 from ..arrays import index_dtype
 from ..graph import Graph
 from .arrays import Archive, ArrayFile, write_header
-from .content import CsrArrays, EdgeList, Options, check_counts, check_sparsity, csr
+from .content import CsrArrays, EdgeList, LoadOptions, check_counts, check_sparsity, csr
 from .ogb import read_packed
 
 _FORMATS = ("csr", "csc", "coo")
 
 
-def read(path: str, options: Options) -> CsrArrays | EdgeList:
+def read(path: str, options: LoadOptions) -> CsrArrays | EdgeList:
     """The matrix as a graph; boolean entries (a pattern) give no weights."""
     with Archive(path) as archive:
         if {"edge_index", "num_nodes_list"} <= archive.names:
@@ -58,7 +58,7 @@ def _flat(array: ArrayFile, count: int | None = None) -> ArrayFile:
     return array
 
 
-def _read_rows(archive: Archive, prefix: str, kind: str, vertices: int, options: Options) -> CsrArrays:
+def _read_rows(archive: Archive, prefix: str, kind: str, vertices: int, options: LoadOptions) -> CsrArrays:
     indices = _flat(archive.open(prefix + "indices"))
     check_counts(archive.path, vertices, indices.count)
     indptr = _flat(archive.open(prefix + "indptr"), vertices + 1)
@@ -70,21 +70,21 @@ def _read_rows(archive: Archive, prefix: str, kind: str, vertices: int, options:
     return CsrArrays(held, neighbours, weights, directed=True, columns=kind == "csc")
 
 
-def _read_coo(archive: Archive, vertices: int, options: Options) -> EdgeList:
+def _read_coo(archive: Archive, vertices: int, options: LoadOptions) -> EdgeList:
     rows = _flat(archive.open("row"))
     check_counts(archive.path, vertices, rows.count)
     check_sparsity(archive.path, vertices, rows.count, " in its shape")
     columns = _flat(archive.open("col"), rows.count)
     ends = []
     for array in (rows, columns):
-        ids = UnifiedTensor.empty((array.count,), index_dtype(vertices), "heap").cpu()
+        ids = UnifiedTensor.empty((array.count,), index_dtype(vertices), "pageable").cpu()
         array.read_ids(ids, vertices)
         ends.append(ids)
     weights = _values(archive, "data", rows.count, options)
     return EdgeList(ends[0], ends[1], None if weights is None else weights.cpu(), vertices)
 
 
-def _values(archive: Archive, name: str, edges: int, options: Options) -> UnifiedTensor | None:
+def _values(archive: Archive, name: str, edges: int, options: LoadOptions) -> UnifiedTensor | None:
     values = _flat(archive.open(name), edges)
     if values.torch_dtype() == torch.bool:
         values.skip(edges)  # whose checksum says that the type is no damage

@@ -10,7 +10,7 @@ import os
 from ... import _core
 from ...runtime.errors import FormatError, StorageError
 from .arrays import Archive, ArrayFile
-from .content import EdgeList, EdgeRuns, Options, check_counts, check_sparsity
+from .content import EdgeList, EdgeRuns, LoadOptions, check_counts, check_sparsity
 from .npy import read_pairs
 from .text import TextReader, integers, parsed
 
@@ -23,7 +23,7 @@ def raw_folder(path: str) -> str | None:
     return None
 
 
-def read(path: str, options: Options) -> EdgeList | EdgeRuns:
+def read(path: str, options: LoadOptions) -> EdgeList | EdgeRuns:
     """The data set's one graph, directed."""
     folder = raw_folder(path)
     if folder is None:
@@ -61,7 +61,7 @@ def parse_text(folder: str, rules: _core.EdgeRules | None) -> tuple[_core.EdgePa
     return parser, vertices
 
 
-def read_packed(path: str, options: Options) -> EdgeList:
+def read_packed(path: str, options: LoadOptions) -> EdgeList:
     """The edges of a data set's ``raw/data.npz``."""
     with Archive(path) as archive:
         vertices = count_packed_vertices(archive)

@@ -1,8 +1,8 @@
 // A stand-in for include/hinterland/core/warp.hpp: 32 lanes on the CPU. Code written against Warp runs as it does on a GPU,
 // with every vote and shuffle, on a machine without one. Put this folder before include/ on the compiler's path.
 //
-// Lanes are fibers of one thread. A shuffle or vote is an exchange of values through slots and a barrier: a lane that leaves one
-// out meets the others in the wrong one, and results go wrong, as on a GPU.
+// Lanes are fibers of one thread. A shuffle or vote is an exchange of values through slots and a barrier: a lane that leaves
+// one out meets the others in the wrong one, and results go wrong, as on a GPU.
 #pragma once
 
 #include <ucontext.h>
@@ -16,8 +16,8 @@
 
 #include "hinterland/core/platform.hpp"
 
-// To ThreadSanitizer each lane is a thread, and only Warp::sync() orders what lanes do to memory. A GPU promises no more: shuffles
-// and votes exchange values, and order nothing else.
+// To ThreadSanitizer each lane is a thread, and only Warp::sync() orders what lanes do to memory. A GPU promises no more:
+// shuffles and votes exchange values, and order nothing else.
 #if defined(__SANITIZE_THREAD__)
 #include <sanitizer/tsan_interface.h>
 // Of a thread's accesses in between ThreadSanitizer takes no notice.

@@ -231,7 +231,7 @@ def test_traffic_of_a_reordered_graph_is_that_of_its_arrays():
     alone = hl.Graph(found.indptr, found.indices, found.weights, directed=False)
     for algorithm in emogi.ALGORITHMS:
         source = None if algorithm in ("cc", "pagerank") else 7
-        there = analyse(alone, algorithm, None if source is None else int(found.to_inner(source)))
+        there = analyse(alone, algorithm, None if source is None else int(found.to_internal(source)))
         assert analyse(found, algorithm, source).total == there.total
     assert torch.equal(emogi.bfs(found, 7, device="cpu").values, emogi.bfs(graph, 7, device="cpu").values)
     assert torch.equal(emogi.sssp(found, 7, device="cpu").values, emogi.sssp(graph, 7, device="cpu").values)

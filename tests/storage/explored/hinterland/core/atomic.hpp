@@ -1,5 +1,5 @@
-// A stand-in for include/hinterland/core/atomic.hpp: each operation is a step of the explorer, and what it gives is noted as known to
-// the thread. All are sequentially consistent, so what is explored is their order, not what weak memory makes of it.
+// A stand-in for include/hinterland/core/atomic.hpp: each operation is a step of the explorer, and what it gives is noted as
+// known to the thread. All are sequentially consistent, so what is explored is their order, not what weak memory makes of it.
 #pragma once
 
 #include "explorer.hpp"

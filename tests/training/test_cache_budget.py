@@ -11,8 +11,8 @@ import hinterland as hl
 from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader
-from hinterland.training.cache_room import Wanted, room, wanted
-from hinterland.training.served import FIELDS, fetched, rates
+from hinterland.training.cache_budget import Wanted, room, wanted
+from hinterland.training.reads_by_tier import FIELDS, fetched, rates
 
 BATCH = 64
 BUDGET = 200 << 10
@@ -237,12 +237,12 @@ def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatc
 
 def test_rates_of_the_link(monkeypatch):
     """Of two GPUs, each over a link of its own: 10 of 40 batches were counted."""
-    monkeypatch.setattr("hinterland.training.served.link_ceiling", lambda: 100.0)
+    monkeypatch.setattr("hinterland.training.reads_by_tier.link_ceiling", lambda: 100.0)
     summed = {"local": 30, "peers": 10, "host": 60, "edges": 8, "kept": 2, "link": 500}
     found = rates(summed, 10, 40, 20.0, 2)
     assert found["served"] == {"batches": 10, "rows": {"local": 0.3, "peers": 0.1, "host": 0.6}, "edges": 0.25}
     assert found["link"] == {"bytes": 2000, "bandwidth": 50.0, "ceiling": 100.0, "share": 0.5}
-    monkeypatch.setattr("hinterland.training.served.link_ceiling", lambda: None)
+    monkeypatch.setattr("hinterland.training.reads_by_tier.link_ceiling", lambda: None)
     assert rates(summed, 10, 40, 20.0, 2)["link"]["share"] is None
     assert rates(dict.fromkeys(summed, 0), 0, 0, 1.0, 1) == {"served": None, "link": None}
 

@@ -49,7 +49,7 @@ KERNELS = KernelFile(
         for kind, wide in (("float", 4), ("Bfloat16", 8))
         for chunks in (1, 2)
     ),
-    apart=True,
+    separate_module=True,
 )
 
 
@@ -65,7 +65,7 @@ def compute_type(dtype: torch.dtype) -> torch.dtype:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PartRows:
     """Where the rows lie that entries name.
 
     Attributes:
@@ -116,25 +116,26 @@ def dense(rows: Sequence[Tensor]) -> list[Tensor]:
     return [one if one.data_ptr() % 16 == 0 else one.clone() for one in found]
 
 
-class Pieces(NamedTuple):
+class RowPieces(NamedTuple):
     """Neighbour partitions: the rows with more than so many entries, cut."""
 
     rows: Tensor  # int64 [pieces]
     begins: Tensor
     ends: Tensor
     long: Tensor  # int64 [k]: the rows that were cut
-    joined: Entries  # each one's pieces
+    joined: RowEntries  # each one's pieces
 
 
 @dataclass
-class Entries:
+class RowEntries:
     """The entries of some rows: those of row r are ``places[begins[r]:ends[r]]``.
 
     Attributes:
         begins, ends: int64 ``[rows]``.
         places: int32 or int64; None where an entry's place is its own number.
         weights: in the type that is computed in, as many; None counts all once.
-        tuned: what tuner.py found better than the default: numbers of a :class:`Shape`, by reduction, width and type of rows.
+        tuned: what tuner.py found better than the default: numbers of a :class:`LaunchShape`, by reduction, width and type of
+            rows.
     """
 
     begins: Tensor
@@ -142,15 +143,15 @@ class Entries:
     places: Tensor | None
     weights: Tensor | None = None
     tuned: dict[tuple[str, int, torch.dtype], dict[str, int]] = field(default_factory=dict)
-    _pieces: dict[int, Pieces | None] = field(default_factory=dict)
-    _shapes: dict[tuple[int, int], Shape] = field(default_factory=dict)
-    _ranges: dict[tuple[int, int], Entries] = field(default_factory=dict)
+    _pieces: dict[int, RowPieces | None] = field(default_factory=dict)
+    _shapes: dict[tuple[int, int], LaunchShape] = field(default_factory=dict)
+    _ranges: dict[tuple[int, int], RowEntries] = field(default_factory=dict)
 
-    def between(self, first: int, last: int) -> Entries:
+    def between(self, first: int, last: int) -> RowEntries:
         """Those of rows ``[first, last)``; kept, since finding the long ones waits for the GPU."""
         if (first, last) not in self._ranges:
             begins, ends = self.begins[first:last], self.ends[first:last]
-            self._ranges[first, last] = Entries(begins, ends, self.places, self.weights, self.tuned)
+            self._ranges[first, last] = RowEntries(begins, ends, self.places, self.weights, self.tuned)
         return self._ranges[first, last]
 
     @property
@@ -178,7 +179,7 @@ class Entries:
         lengths = self.ends - self.begins
         return float(lengths.sum()) / max(int((lengths > 0).sum()), 1)
 
-    def pieces(self, longest: int) -> Pieces | None:
+    def pieces(self, longest: int) -> RowPieces | None:
         """The rows of more than ``longest`` entries in pieces of as many, or of a row in _MOST_PIECES; None without any."""
         if longest not in self._pieces:
             self._pieces[longest] = self._cut(longest)
@@ -193,7 +194,7 @@ class Entries:
         """Of how many entries the pieces are that were made so far."""
         return tuple(self._pieces)
 
-    def _cut(self, longest: int) -> Pieces | None:
+    def _cut(self, longest: int) -> RowPieces | None:
         lengths = self.ends - self.begins
         long = (lengths > longest).nonzero().view(-1)
         if not len(long):
@@ -206,10 +207,10 @@ class Entries:
         number = torch.arange(len(of), device=long.device) - firsts[of]
         begins = self.begins[long][of] + number * each[of]
         ends = torch.minimum(begins + each[of], self.ends[long][of])
-        return Pieces(long[of], begins, ends, long, Entries(firsts[:-1], firsts[1:], None))
+        return RowPieces(long[of], begins, ends, long, RowEntries(firsts[:-1], firsts[1:], None))
 
 
-class Shape(NamedTuple):
+class LaunchShape(NamedTuple):
     """How a launch divides its work (MGG's parameters: section 6)."""
 
     longest: int  # entries of a task at most: ps
@@ -248,7 +249,7 @@ def widest(width: int, size: int, low: int) -> int:
     return next(wide for wide in (16 // size, 8 // size, 1) if wide and width % wide == 0 and low % (wide * size) == 0)
 
 
-def default_shape(entries: Entries, rows: Rows, row_bytes: int) -> Shape:
+def default_shape(entries: RowEntries, rows: PartRows, row_bytes: int) -> LaunchShape:
     """What was quickest on an H200 (docs/notes/fullgraph-on-h200.md)."""
     held = len(rows.own) + (0 if rows.halo is None else len(rows.halo))
     known = entries._shapes.get((row_bytes, held))
@@ -257,20 +258,20 @@ def default_shape(entries: Entries, rows: Rows, row_bytes: int) -> Shape:
     return known
 
 
-def tuned_shape(entries: Entries, rows: Rows, reduce: str, width: int) -> Shape:
+def tuned_shape(entries: RowEntries, rows: PartRows, reduce: str, width: int) -> LaunchShape:
     """The default shape, but for what was found to be quicker for these entries, rows of that width, and their type."""
     shape = default_shape(entries, rows, width * rows.own.element_size())
     changed = entries.tuned.get((reduce, width, rows.own.dtype))
     return shape if changed is None else shape._replace(**changed)
 
 
-def _shape(entries: Entries, rows: Rows, row_bytes: int, held: int) -> Shape:
+def _shape(entries: RowEntries, rows: PartRows, row_bytes: int, held: int) -> LaunchShape:
     tile = _tile(entries, rows, row_bytes, held)
     at_once = 2 if 2 * tile <= _NARROW and entries.mean_length >= 2 else 1
-    return Shape(128 if tile <= _NARROW else 256, at_once, tile)
+    return LaunchShape(128 if tile <= _NARROW else 256, at_once, tile)
 
 
-def _tile(entries: Entries, rows: Rows, row_bytes: int, held: int) -> int:
+def _tile(entries: RowEntries, rows: PartRows, row_bytes: int, held: int) -> int:
     """So much of each row that these of all rows fit into the L2 cache, where rows are read often; else a row."""
     device = rows.own.device
     if device.type != "cuda" or rows.owners is not None or entries.mean_length < OFTEN:
@@ -279,8 +280,8 @@ def _tile(entries: Entries, rows: Rows, row_bytes: int, held: int) -> int:
 
 
 def aggregate_rows(
-    entries: Entries,
-    rows: Rows,
+    entries: RowEntries,
+    rows: PartRows,
     out: Tensor,
     reduce: str = "sum",
     *,
@@ -288,7 +289,7 @@ def aggregate_rows(
     own: Tensor | None = None,
     first_row: int = 0,
     row_numbers: Tensor | None = None,
-    shape: Shape | None = None,
+    shape: LaunchShape | None = None,
     **finish: Tensor | None,
 ) -> Tensor:
     """Writes ``out`` ``[rows, width]``: for each row the sum or the maximum over the rows that its entries name.
@@ -329,9 +330,9 @@ def aggregate_rows(
     return out
 
 
-def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Tensor, done: Params) -> None:
+def _join(added: RowEntries, partial: Tensor, out: Tensor, reduce: str, numbers: Tensor, done: Params) -> None:
     """The sums of long rows from those of their pieces, in order."""
-    rows, width = Rows(partial), out.shape[1]
+    rows, width = PartRows(partial), out.shape[1]
     form = _form(width, partial.element_size(), rows.low, width * partial.element_size())
     params = added.params()
     params.out_stride, params.width, params.longest = out.stride(0), width, _MOST_PIECES
@@ -340,7 +341,7 @@ def _join(added: Entries, partial: Tensor, out: Tensor, reduce: str, numbers: Te
     _run(params, added, rows, out, reduce, form, _THREADS)
 
 
-def _run(params: Params, entries: Entries, rows: Rows, out: Tensor, reduce: str, form: _Form, threads: int) -> None:
+def _run(params: Params, entries: RowEntries, rows: PartRows, out: Tensor, reduce: str, form: _Form, threads: int) -> None:
     if not out.is_cuda:
         params.lanes = params.across = 1
         _core.aggregate_rows(params.address, ELEMENTS[rows.own.dtype][1], ELEMENTS[out.dtype][1], REDUCES[reduce][1])
@@ -358,11 +359,11 @@ def _called(dtype: torch.dtype, to: torch.dtype, places: str, source: str, reduc
     return instance("aggregate_kernel", *of)
 
 
-def place_name(entries: Entries) -> str:
+def place_name(entries: RowEntries) -> str:
     """The type of the entries' places, as kernels know it."""
     return PLACES[None if entries.places is None else entries.places.dtype]
 
 
-def source_name(rows: Rows) -> str:
+def source_name(rows: PartRows) -> str:
     """The source of the rows, as kernels know it."""
     return "HaloRows" if rows.owners is None else f"OwnersRows<{_core.ROW_BITS[rows.is_wide]}>"

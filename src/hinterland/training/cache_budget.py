@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..runtime import devices
-from ..runtime.arguments import shown
+from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
@@ -47,7 +47,9 @@ def wanted(cache: str | int | None, gpu_budget: int | str | None) -> Wanted | No
     try:
         size = parse_bytes(cache)
     except ConfigError:
-        raise ConfigError(f"cache={shown(cache)} is neither one of {', '.join(POLICIES)} nor a size, such as '4GiB'") from None
+        raise ConfigError(
+            f"cache={repr_of(cache)} is neither one of {', '.join(POLICIES)} nor a size, such as '4GiB'"
+        ) from None
     if budget is not None:
         raise ConfigError(
             f"cache={cache!r} is a budget, and gpu_budget={gpu_budget!r} another; write cache='auto' for one of them"

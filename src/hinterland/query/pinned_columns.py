@@ -20,17 +20,17 @@ from .. import _core
 from ..storage.names import reading
 from ..table import UnifiedTensor
 from .arrays import taken, without_damage
-from .bounds import Kind
+from .bounds import ColumnKind
 from .coded import NumberCopy
 from .files import open_table
-from .table import Table
-from .texts import Numbers
+from .table import FileTable
+from .texts import TextCodes
 
 _BLOCK = _core.QUERY_BLOCK_ROWS
 
 
 @dataclass
-class HeldColumn:
+class PinnedColumn:
     """A column, in rows of whole blocks.
 
     Attributes:
@@ -48,7 +48,7 @@ class HeldColumn:
     element: str
     bits: int
     taken: str
-    texts: Numbers
+    texts: TextCodes
     entries: torch.Tensor | None
     values: UnifiedTensor
     valid: UnifiedTensor | None
@@ -75,7 +75,7 @@ class HeldColumn:
         return least, greatest - least + 1
 
 
-_made: weakref.WeakSet[HeldTable] = weakref.WeakSet()
+_made: weakref.WeakSet[PinnedTable] = weakref.WeakSet()
 
 
 def _anew_in_child() -> None:
@@ -87,7 +87,7 @@ def _anew_in_child() -> None:
 os.register_at_fork(after_in_child=_anew_in_child)
 
 
-class HeldTable:
+class PinnedTable:
     """The table in a file, which stays open.
 
     Args:
@@ -98,15 +98,15 @@ class HeldTable:
     def __init__(self, path: str, device: torch.device) -> None:
         self.path, self.device = path, device
         self.one_at_a_time = threading.RLock()  # who asks it
-        self._opened: tuple[tuple[int, ...], Table] | None = None
-        self._columns: dict[str, HeldColumn] = {}
+        self._opened: tuple[tuple[int, ...], FileTable] | None = None
+        self._columns: dict[str, PinnedColumn] = {}
         _made.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The same file, to be opened, and its columns copied, where they are asked for."""
-        return HeldTable, (self.path, self.device)
+        return PinnedTable, (self.path, self.device)
 
-    def table(self) -> Table:
+    def table(self) -> FileTable:
         """The file, opened again where it has changed.
 
         Raises:
@@ -122,7 +122,7 @@ class HeldTable:
             self._opened = stamp, open_table(self.path)
         return self._opened[1]
 
-    def columns(self, kinds: dict[str, Kind]) -> dict[str, HeldColumn]:
+    def columns(self, kinds: dict[str, ColumnKind]) -> dict[str, PinnedColumn]:
         """Those of some names, of the table that was opened last, copied unless they were.
 
         Raises:
@@ -142,10 +142,10 @@ class HeldTable:
 class _Copy:
     """A column while it is copied."""
 
-    def __init__(self, kind: Kind, rows: int, device: torch.device) -> None:
+    def __init__(self, kind: ColumnKind, rows: int, device: torch.device) -> None:
         self.kind, self.rows, self.device = kind, rows, device
         self.room = max(-(-rows // _BLOCK), 1) * _BLOCK
-        self.texts = Numbers()
+        self.texts = TextCodes()
         self.values: UnifiedTensor | NumberCopy
         if kind.family == "text" or kind.element == "bool":
             self.values = self._room(kind.bits)
@@ -155,7 +155,7 @@ class _Copy:
 
     def _room(self, bits: int) -> UnifiedTensor:
         # The copy engine, which brings what filters compare, takes memory that is mapped a fault at a time, and this as it is.
-        made = UnifiedTensor.empty((self.room * bits // 8,), torch.uint8, "registered")
+        made = UnifiedTensor.empty((self.room * bits // 8,), torch.uint8, "pinned")
         made.cpu()[self.rows * bits // 8 :] = 0
         return made
 
@@ -179,7 +179,7 @@ class _Copy:
         else:
             _as(self.values, "int32")[begin : begin + len(array)] = torch.from_numpy(self.texts.codes(array))
 
-    def done(self) -> HeldColumn:
+    def done(self) -> PinnedColumn:
         """What was copied; codes of few texts are narrow, as those of numbers are."""
         element, bits, entries, values = self.kind.element, self.kind.bits, None, self.values
         element = "int64" if element == "decimal" else element
@@ -194,7 +194,7 @@ class _Copy:
             element, bits, codes = f"uint{narrow}", narrow, _as(values, element)
             values = self._room(bits)
             _as(values, element)[: self.rows] = codes[: self.rows]
-        return HeldColumn(element, bits, taken, self.texts, entries, values, self.valid, self.rows)
+        return PinnedColumn(element, bits, taken, self.texts, entries, values, self.valid, self.rows)
 
 
 def _as(values: UnifiedTensor | torch.Tensor, element: str) -> torch.Tensor:

@@ -12,14 +12,14 @@ import torch
 from torch_geometric.sampler.base import DataType, NumNeighbors
 
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
-from .lists import Lists
-from .rows import is_table
+from .lists import TargetLists
 from .stores import GraphStore, count_edges, lists_of_store
+from .table_tensor import is_table
 
 ONE_ROW_PER_NODE = ("x", "feat", "pos", "n_id")  # what PyG counts nodes by, if nothing says num_nodes
 
 
-class Given:
+class UserData:
     """The graph and node counts of ``data``.
 
     In a homogeneous graph the only node type and the only edge type are None, as PyG's stores have it.
@@ -69,7 +69,7 @@ class Given:
         source, target = ends(edge_type)
         return self.num_nodes[source], self.num_nodes[target]
 
-    def lists(self, edge_type: Any, placement: str, is_sorted: bool, backward: bool) -> Lists:
+    def lists(self, edge_type: Any, placement: str, is_sorted: bool, backward: bool) -> TargetLists:
         """The edges of a type by target, or ``backward`` by source."""
         sizes = self.sizes(edge_type)
         if self.kind == DataType.remote:
@@ -78,7 +78,7 @@ class Given:
                 return store.lists(edge_type, sizes, backward)
             return lists_of_store(store, edge_type, sizes, placement, backward)
         store = self.data._store if edge_type is None else self.data[edge_type]
-        return Lists.of(store, sizes, placement, is_sorted, backward)
+        return TargetLists.of(store, sizes, placement, is_sorted, backward)
 
     def node_values(self, name: str) -> dict[Any, torch.Tensor]:
         """A node attribute by node type, of those types that have it."""
@@ -194,7 +194,7 @@ def require_rows(name: str, key: str, value: Any, count: int) -> None:
         raise GraphError(f"{name}.{key} has {rows} rows, but there are {count} nodes; it needs one row for each node")
 
 
-def fanouts_of(num_neighbors: Any, given: Given) -> Any:
+def fanouts_of(num_neighbors: Any, given: UserData) -> Any:
     """Neighbours for each hop: a list, empty for the seeds alone, or in a heterogeneous graph a list for each edge type.
 
     Raises:

@@ -10,7 +10,7 @@ import torch
 
 import hinterland as hl
 from hinterland.machine.model import Cpu, Machine, RowPoint
-from hinterland.runtime.shown import Shown
+from hinterland.runtime.repr import Repr
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader, plan_cache
 
@@ -32,7 +32,7 @@ def data(graph, table):
 
 
 def machine():
-    points = tuple(RowPoint("heap", 1 << 30, 64 << i, 1e9, 2e9) for i in range(9))
+    points = tuple(RowPoint("pageable", 1 << 30, 64 << i, 1e9, 2e9) for i in range(9))
     return Machine("2026-01-01", "x", False, Cpu("a CPU", 2, 1 << 34, 1e10, 1e10, 1e-7, 1e7, points))
 
 
@@ -69,7 +69,7 @@ def test_a_line_and_a_table(name, graph, table):
 
 
 def test_what_they_say(graph, table, data):
-    assert repr(table) == "UnifiedTensor(shape=(512, 16), dtype=float32, size=32.00 KiB, placement='heap')"
+    assert repr(table) == "UnifiedTensor(shape=(512, 16), dtype=float32, size=32.00 KiB, placement='pageable')"
     result = hl.bfs(graph, 1, device="cpu")
     assert repr(result) == "BfsResult(levels=int32 [512], parents=int64 [512])"
     assert "'<small & odd>'" in xml.fromstring(data._repr_html_()).itertext()
@@ -77,7 +77,7 @@ def test_what_they_say(graph, table, data):
 
 def test_fields_that_are_private_or_none_stay_out():
     @dataclasses.dataclass(repr=False)
-    class Odd(Shown):
+    class Odd(Repr):
         long: list[int]
         text: str
         number: float = 1 / 3

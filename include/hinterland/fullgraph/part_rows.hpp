@@ -1,8 +1,8 @@
 // The rows that a part of a graph reads (MGG, section 4.3): its own, and those of others, which lie in a buffer of its own once
 // they were fetched (a halo), or where they are, in the memory of their owners.
 //
-// A part's entries name a row by its place. Places below `own_rows` are the part's own rows; what the others mean, only a source
-// knows. Rows are read in vectors of up to 16 bytes, widened to the type that is computed in.
+// A part's entries name a row by its place. Places below `own_rows` are the part's own rows; what the others mean, only a
+// source knows. Rows are read in vectors of up to 16 bytes, widened to the type that is computed in.
 #pragma once
 
 #include "hinterland/core/floats.hpp"
@@ -75,8 +75,8 @@ struct RowWords {
   int64_t row_bits;           // OwnersRows: of a place
 };
 
-// Where the row of an entry lies. Place: uint32_t, int64_t, or void where it is the entry's number; AnyPlace: as place_bytes says,
-// none of which is void.
+// Where the row of an entry lies. Place: uint32_t, int64_t, or void where it is the entry's number; AnyPlace: as place_bytes
+// says, none of which is void.
 struct AnyPlace {};
 
 template <class Place>
@@ -105,8 +105,8 @@ struct HaloRows {
   HINTERLAND_FN static int64_t own_place(int64_t row) { return row; }
 };
 
-// Rows where their owners have them, the caller's own among them. A place is the owner's number, and below it kRowBits bits that
-// are its row's: of 32-bit places 28, so that there are up to 16 owners; of 64-bit ones 48.
+// Rows where their owners have them, the caller's own among them. A place is the owner's number, and below it kRowBits bits
+// that are its row's: of 32-bit places 28, so that there are up to 16 owners; of 64-bit ones 48.
 inline constexpr int kRowBits32 = 28, kRowBits64 = 48;
 
 template <int kRowBits>

@@ -28,23 +28,23 @@ def file_beside(final: Path, mode: int) -> tuple[Path, int]:
     """An empty file beside ``final`` and its handle, which holds the lock."""
     _remove_abandoned(final)
     while True:
-        aside = name_beside(final, "part")
-        _made.add(aside)
-        handle = _locked(aside, mode)
+        temp = name_beside(final, "part")
+        _made.add(temp)
+        handle = _locked(temp, mode)
         if handle is not None:
-            return aside, handle
+            return temp, handle
 
 
 def folder_beside(final: Path) -> tuple[Path, int]:
     """A folder beside ``final`` with nothing but the mark, and the mark's handle, which holds the lock."""
     _remove_abandoned(final)
     while True:
-        aside = name_beside(final, "part")
-        _made.add(aside)
-        aside.mkdir()
-        handle = _locked(aside / MARK, 0o666)
+        temp = name_beside(final, "part")
+        _made.add(temp)
+        temp.mkdir()
+        handle = _locked(temp / MARK, 0o666)
         if handle is not None:
-            return aside, handle
+            return temp, handle
 
 
 def name_beside(final: Path, ending: str) -> Path:
@@ -52,11 +52,11 @@ def name_beside(final: Path, ending: str) -> Path:
     return final.with_name(f".{final.name}.{secrets.token_hex(4)}.{ending}")
 
 
-def remove(aside: Path) -> None:
+def remove(temp: Path) -> None:
     """Removes a file or folder that is this process's to remove, if it is there."""
-    if aside in _made:
-        _delete(aside)
-        _made.discard(aside)
+    if temp in _made:
+        _delete(temp)
+        _made.discard(temp)
 
 
 def take(path: Path) -> None:
@@ -94,12 +94,12 @@ def _remove_abandoned(final: Path) -> None:
         left = [final.with_name(name) for name in os.listdir(final.parent) if pattern.fullmatch(name)]
     except OSError:
         return  # a folder where we may write, but not look
-    for aside in left:
+    for temp in left:
         try:
-            info = os.lstat(aside)
+            info = os.lstat(temp)
             if info.st_uid != os.geteuid():
                 continue
-            lock = aside / MARK if stat.S_ISDIR(info.st_mode) else aside
+            lock = temp / MARK if stat.S_ISDIR(info.st_mode) else temp
             handle = os.open(lock, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             continue
@@ -108,7 +108,7 @@ def _remove_abandoned(final: Path) -> None:
         except OSError:
             continue  # its writer lives
         else:
-            _delete(aside)
+            _delete(temp)
         finally:
             os.close(handle)
 
@@ -117,8 +117,8 @@ def _remove_abandoned(final: Path) -> None:
 def remove_all() -> None:
     """Removes what this process has not finished: a signal at the wrong moment may keep a ``with`` block from doing so."""
     with deferred():
-        for aside in list(_made):
-            remove(aside)
+        for temp in list(_made):
+            remove(temp)
 
 
 os.register_at_fork(after_in_child=_made.clear)

@@ -6,4 +6,4 @@ T = TypeVar("T")
 
 # ``Asked[T]`` is T where the caller gave what it takes (``stats=True``, a graph with weights), else None, as docstrings say. A
 # type checker takes it for T without a test for None: whoever asked knows.
-Asked: TypeAlias = T | Any
+IfRequested: TypeAlias = T | Any

@@ -30,7 +30,7 @@ class Kept:
     """What a device keeps of lists that lie elsewhere."""
 
     offsets: bool = False  # all of them, as narrow as they can be
-    heads: int = 0  # first neighbours of each vertex
+    prefix_length: int = 0  # first neighbours of each vertex
     pages: int = 0  # of the edges
     whole: bool = False  # all edges
     weighted: bool = False  # weights along with the edges
@@ -38,14 +38,14 @@ class Kept:
     nbytes: int = 0  # that all of this takes
 
 
-def checked_view(lists: NeighborLists) -> View:
+def checked_view(lists: NeighborLists) -> DeviceGraph:
     """The arrays as the CPU reads them, for those who go through all lists. GraphError where they were changed since they were
     checked, and their offsets are wrong by now."""
     lists.checked_offsets()
-    return View(lists, torch.device("cpu"))
+    return DeviceGraph(lists, torch.device("cpu"))
 
 
-class View:
+class DeviceGraph:
     """Neighbour lists as a device reads them, and their addresses (``GraphWords`` of adjacency.hpp).
 
     ``name`` is what a plan calls them; ``shares``: how many read through their cache, if they lie on storage, and get as large
@@ -67,7 +67,7 @@ class View:
         self.slots: torch.Tensor | None = None
         self.hot_edges: torch.Tensor | None = None
         self.hot_weights: torch.Tensor | None = None
-        self.heads: torch.Tensor | None = None
+        self.adjacency_prefix: torch.Tensor | None = None
         self.held = 0
         if device.type == "cuda":  # arrays that lie on another GPU come over whole
             homes = [arrays.tensor_of(array) for array in lists.arrays.values() if arrays.file_of(array) is None]
@@ -104,7 +104,7 @@ class View:
         if not self.over_link:
             return []
         held = {name: array for name, array in self.lists.arrays.items() if not isinstance(array, torch.Tensor)}
-        slow = {name: array for name, array in held.items() if array.placement in ("split", "registered")}
+        slow = {name: array for name, array in held.items() if array.placement in ("split", "pinned")}
         return [f"{name} of {self.name}: {array.explain()}" for name, array in slow.items()]
 
     @property
@@ -130,8 +130,8 @@ class View:
             offsets=_offsets(self.offsets),
             edges=_ARRAY() if lists.is_compressed else edges,
             weights=self._words_of("weights", self.weights, self.hot_weights),
-            heads=address(self.heads),
-            heads_per_vertex=0 if self.heads is None else self.heads.shape[0],
+            adjacency_prefix=address(self.adjacency_prefix),
+            prefix_length=0 if self.adjacency_prefix is None else self.adjacency_prefix.shape[0],
             num_isolated=lists.num_isolated,
             packed=edges if lists.is_compressed else _ARRAY(),
             packed_offsets=_offsets(self.packed_offsets),
@@ -157,20 +157,20 @@ class View:
             return 0
         return sum(allocated(self.offsets.numel() * dtype.itemsize) for dtype in self._kept_offset_types())
 
-    def heads_bytes(self, count: int) -> int:
+    def prefix_bytes(self, count: int) -> int:
         """What keeping ``count`` first neighbours of each vertex takes."""
         return allocated(count * self.lists.num_lists * self.edge_type.itemsize)
 
     def kept_bytes(self, kept: Kept) -> int:
         """What keeping so much takes."""
         offsets = self.offsets_bytes if kept.offsets else 0
-        heads = self.heads_bytes(kept.heads) if kept.heads else 0
+        adjacency_prefix = self.prefix_bytes(kept.prefix_length) if kept.prefix_length else 0
         if kept.whole:
-            return offsets + heads + self.edge_bytes(kept.weighted)
-        return offsets + heads + kept.lines + (self.pages_bytes(kept.pages, kept.weighted) if kept.pages else 0)
+            return offsets + adjacency_prefix + self.edge_bytes(kept.weighted)
+        return offsets + adjacency_prefix + kept.lines + (self.pages_bytes(kept.pages, kept.weighted) if kept.pages else 0)
 
     def keep(self, kept: Kept, scores: torch.Tensor | None = None) -> None:
-        """Copies to the device what a plan found room for. GraphError where a neighbour among the heads is no vertex: the
+        """Copies to the device what a plan found room for. GraphError where a neighbour among the prefixes is no vertex: the
         arrays were changed.
 
         ``scores``: float64 ``[V]`` on the CPU, as the lists themselves are numbered: how often an element of each list is read,
@@ -184,8 +184,8 @@ class View:
             self.offsets = copied(self.offsets, self.device, types[0])
             if self.packed_offsets is not None:
                 self.packed_offsets = copied(self.packed_offsets, self.device, types[1])
-        if kept.heads:
-            self.heads = self._first_neighbors(kept.heads)
+        if kept.prefix_length:
+            self.adjacency_prefix = self._first_neighbors(kept.prefix_length)
         if kept.whole:
             self._whole = True
             self.edges, *weights = (copied(array, self.device) for array in self._edge_arrays(kept.weighted))
@@ -195,26 +195,26 @@ class View:
         self.held += kept.nbytes
 
     def _first_neighbors(self, count: int) -> torch.Tensor:
-        """The heads: ``[count, num_lists]`` on the device, -1 for none."""
+        """The prefixes: ``[count, num_lists]`` on the device, -1 for none."""
         lists, vertices = self.lists, self.lists.num_lists
         if lists.is_compressed:
             return lists.packed_lists().first_neighbors(count).to(self.device)
-        heads = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
+        adjacency_prefix = torch.full((count, vertices), -1, dtype=self.edges.dtype, device=self.device)
         wrong = torch.zeros((), dtype=torch.bool, device=self.device)
         for begin, end, offsets in self._parts():
             for j in range(count):
                 at = offsets[:-1] + j
                 there = (at < offsets[1:]) & (offsets[:-1] >= 0) & (offsets[1:] <= lists.num_edges)
-                part = heads[j, begin:end]
+                part = adjacency_prefix[j, begin:end]
                 found = self.edges[at[there]]
                 part[there] = found
-                wrong |= ((found < 0) | (found >= vertices)).any()  # kernels take heads as they are
+                wrong |= ((found < 0) | (found >= vertices)).any()  # kernels take prefixes as they are
         if bool(wrong):
             raise GraphError(
                 f"a neighbour is no vertex: among the first {count} of each list is one outside [0, {vertices}); the "
                 "arrays were changed after the graph was made, so make it again"
             )
-        return heads
+        return adjacency_prefix
 
     def _keep_pages(self, count: int, weighted: bool, scores: torch.Tensor | None) -> None:
         pages = self.num_pages
@@ -301,12 +301,12 @@ class View:
         return starts
 
 
-def all_through(views: Iterable[View]) -> list[Through]:
+def all_through(views: Iterable[DeviceGraph]) -> list[Through]:
     """What several are read through, each once."""
     return list(dict.fromkeys(one for view in views for one in view.through))
 
 
-def edge_at(view: View, at: int) -> tuple[int, int, str]:
+def edge_at(view: DeviceGraph, at: int) -> tuple[int, int, str]:
     """The ends of the edge at a position of the lists of a graph, which the CPU reads, and what a sentence calls it."""
     u = int(torch.searchsorted(view.offsets, at, right=True)) - 1
     with view.reading():

@@ -16,7 +16,7 @@ pa = pytest.importorskip("pyarrow")
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.bounds import kind_of  # noqa: E402
-from hinterland.query.held import HeldTable, _Copy  # noqa: E402
+from hinterland.query.pinned_columns import PinnedTable, _Copy  # noqa: E402
 
 from .tables import made, write  # noqa: E402
 
@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 @pytest.mark.parametrize(("kind", "rows"), [("arrow", 1000), ("arrow", 77), ("lz4", 333), ("parquet", 500)])
 def test_columns_are_the_files(tmp_path, kind, rows):
     table = made(1000)
-    held = HeldTable(str(write(table, tmp_path / "t", kind, rows)), CPU)
+    held = PinnedTable(str(write(table, tmp_path / "t", kind, rows)), CPU)
     kinds = {field.name: kind_of(field.type) for field in table.schema}
     columns = held.columns(kinds)
     assert held.columns(kinds)["int8"] is columns["int8"]

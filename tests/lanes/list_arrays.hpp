@@ -12,11 +12,11 @@ namespace hinterland {
 
 using Adjacency = std::vector<std::vector<int>>;
 
-// The first `heads_per_vertex` neighbours of each list are there once more. Plain edges, and all weights, come after `padding`
-// that belong to nobody, so they begin anywhere within a cache line; lists that are packed must ascend. Weights are in the order
-// of the lists. `narrow`: of either kind of offsets, a bit each.
+// The first `prefix_length` neighbours of each list are there once more. Plain edges, and all weights, come after `padding`
+// that belong to nobody, so they begin anywhere within a cache line; lists that are packed must ascend. Weights are in the
+// order of the lists. `narrow`: of either kind of offsets, a bit each.
 template <class Graph>
-class HeldLists {
+class ListArrays {
   using Edge = typename Graph::Edge;
   using Weight = typename Graph::Weight;
   static constexpr bool kPacked = requires(const Graph& graph) { graph.packed_end; };
@@ -24,15 +24,16 @@ class HeldLists {
  public:
   graph::GraphWords words{};
 
-  HeldLists(const Adjacency& lists, int64_t padding, int64_t heads_per_vertex, unsigned narrow,
-            const std::vector<Weight>& weights = {})
-      : edges_(padding, -1), heads_(heads_per_vertex * lists.size(), -1), weights_(padding) {
+  ListArrays(const Adjacency& lists, int64_t padding, int64_t prefix_length, unsigned narrow,
+             const std::vector<Weight>& weights = {})
+      : edges_(padding, -1), adjacency_prefix_(prefix_length * lists.size(), -1), weights_(padding) {
     const int64_t vertices = lists.size();
     std::vector<int64_t> offsets{0}, packed_offsets{0};
     std::vector<uint8_t> stream;
     for (int64_t v = 0; v < vertices; ++v) {
       const auto& list = lists[v];
-      for (size_t j = 0; j < list.size() && static_cast<int64_t>(j) < heads_per_vertex; ++j) heads_[j * vertices + v] = list[j];
+      for (size_t j = 0; j < list.size() && static_cast<int64_t>(j) < prefix_length; ++j)
+        adjacency_prefix_[j * vertices + v] = list[j];
       offsets.push_back(offsets.back() + static_cast<int64_t>(list.size()));
       if constexpr (kPacked) {
         const graph::PackedShape shape(vertices, list.size());
@@ -52,8 +53,8 @@ class HeldLists {
     words.num_vertices = vertices;
     words.num_edges = offsets.back();
     words.offsets = offsets_.view();
-    words.heads = heads_.data();
-    words.heads_per_vertex = heads_per_vertex;
+    words.adjacency_prefix = adjacency_prefix_.data();
+    words.prefix_length = prefix_length;
     words.num_isolated = std::count_if(lists.begin(), lists.end(), [](const auto& list) { return list.empty(); });
     if constexpr (Graph::kWeighted) words.weights.home = weights_.data() + padding;
     if constexpr (kPacked) {
@@ -64,11 +65,11 @@ class HeldLists {
       words.edges.home = edges_.data() + padding;
     }
   }
-  HeldLists(const HeldLists&) = delete;
+  ListArrays(const ListArrays&) = delete;
 
  private:
   HeldOffsets offsets_, packed_offsets_;
-  std::vector<Edge> edges_, heads_;
+  std::vector<Edge> edges_, adjacency_prefix_;
   std::vector<Weight> weights_;
   std::vector<uint32_t> packed_;
 };

@@ -17,7 +17,7 @@ from ..sampling.sample_stats import read_of
 from ..storage import StorageStats
 from ..table import as_table
 from ..table.sharded import REMOTE
-from .rows import each_of
+from .row_gather import each_of
 
 _BELOW = ("storage", REMOTE)  # tiers that some tables have
 
@@ -47,23 +47,23 @@ FIELDS = tuple(field.name for field in dataclasses.fields(Served))
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedRows:
     """Rows of one table, of ``row_bytes`` each: how many by tier."""
 
     tiers: Mapping[str, int]
     row_bytes: int
 
 
-def fetched(table: Any, node: torch.Tensor) -> Fetched:
+def fetched(table: Any, node: torch.Tensor) -> FetchedRows:
     """From where the rows of ``node`` come, if they are fetched now. Waits for the device."""
     row_bytes = math.prod(table.shape[1:]) * table.dtype.itemsize
     if hasattr(table, "tiers_of"):
-        return Fetched(table.tiers_of(node), row_bytes)
+        return FetchedRows(table.tiers_of(node), row_bytes)
     tier = "local" if isinstance(table, torch.Tensor) and table.is_cuda else "host"
-    return Fetched({tier: len(node)}, row_bytes)
+    return FetchedRows({tier: len(node)}, row_bytes)
 
 
-def served(sample: Any, sampler: NeighborSampler | HeteroSampler, rows: Sequence[Fetched]) -> Served:
+def served(sample: Any, sampler: NeighborSampler | HeteroSampler, rows: Sequence[FetchedRows]) -> Served:
     """Counts one batch. Waits for the device, on the current stream.
 
     Args:

@@ -24,9 +24,9 @@ _SORT_KEYS = (1 << 16, 1 << 18, 1 << 20, 1 << 22)
 
 
 def on_cpu(table_bytes: int, full: bool = False) -> tuple[RowPoint, ...]:
-    """The curve of the gather on the CPU, with all threads, from a heap table of ``table_bytes``."""
+    """The curve of the gather on the CPU, with all threads, from a pageable table of ``table_bytes``."""
     here = torch.device("cpu")
-    table = UnifiedTensor.empty((table_bytes,), torch.uint8, placement="heap")
+    table = UnifiedTensor.empty((table_bytes,), torch.uint8, placement="pageable")
     table.cpu().fill_(1)
     return tuple(_point(table, table_bytes, width, here, batch_bytes=32 << 20, repeats=5 if full else 3) for width in ROW_BYTES)
 
@@ -36,7 +36,7 @@ def on_gpu(device: torch.device, full: bool = False) -> tuple[tuple[RowPoint, ..
     wanted = [_GIB >> 4, _GIB, 8 * _GIB, *([24 * _GIB, 48 * _GIB] if full else [])]
     points: list[RowPoint] = []
     left_out: list[str] = []
-    for mapping in ("mapped", "registered"):
+    for mapping in ("managed", "pinned"):
         table, sentences = _largest(wanted, mapping)
         left_out += sentences
         for size in wanted:

@@ -21,7 +21,7 @@ from ..sampling.neighbor import check_fanouts
 from .factored import as_devices
 from .loader import ReadingOptions
 from .models import check_model
-from .rows import rows_of
+from .row_gather import rows_of
 
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # torch compares and gathers no others
 _LARGEST = torch.finfo(torch.float32).max  # what parameters are made of
@@ -156,7 +156,7 @@ def several_devices(
     """The devices of factored execution; none where it is not asked for."""
     if devices is None:
         if round is not None:
-            raise ConfigError(f"round={arguments.shown(round)} is of several devices; name them in devices=")
+            raise ConfigError(f"round={arguments.repr_of(round)} is of several devices; name them in devices=")
         return []
     if device is not None:
         raise ConfigError(f"device={device!r} and devices= say both where to train; leave out one")
@@ -176,7 +176,7 @@ def check_dataset(dataset: Any, whole: bool = False) -> None:
             "on mini-batches"
         )
     if not has_types(dataset) and not all(hasattr(dataset, name) for name in _PARTS):
-        given = arguments.shown(dataset)
+        given = arguments.repr_of(dataset)
         raise ConfigError(f"dataset={given} is no data set; open one with hinterland.datasets.open(path)")
     check_parts(dataset)
     if has_types(dataset):
@@ -226,7 +226,8 @@ def _check_types(dataset: Any) -> None:
     for relation, graph in dataset.graphs.items():
         if not (isinstance(relation, tuple) and len(relation) == 3) or {relation[0], relation[2]} - counts.keys():
             raise GraphError(
-                f"relation {arguments.shown(relation)} does not join types that num_vertices counts, {', '.join(counts)}; name "
+                f"relation {arguments.repr_of(relation)} does not join types that num_vertices counts, {', '.join(counts)}; "
+                f"name "
                 "it (source, relation, target)"
             )
         if graph.num_vertices < max(counts[relation[0]], counts[relation[2]]):

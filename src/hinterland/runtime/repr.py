@@ -12,7 +12,7 @@ from . import arguments
 from .units import format_bytes
 
 
-class Shown:
+class Repr:
     """A class whose objects show what they are, and never what they hold: tensors by shape, type and place.
 
     A dataclass that is one says ``repr=False``, and shows its public fields that are not None; others override :meth:`_facts`.
@@ -42,7 +42,7 @@ def _brief(value: Any) -> str:
         return type_name(value)
     if isinstance(value, float):
         return f"{value:.6g}"
-    if dataclasses.is_dataclass(value) and not isinstance(value, Shown | type):
+    if dataclasses.is_dataclass(value) and not isinstance(value, Repr | type):
         return _line(type(value).__name__, _fields(value))
     if isinstance(value, dict) and len(value) > 3:
         return f"{{{', '.join(map(str, value))}}}"  # what it holds, by name
@@ -53,7 +53,7 @@ def _brief(value: Any) -> str:
     if isinstance(value, list | tuple):
         begin, end = "()" if isinstance(value, tuple) else "[]"
         return f"{begin}{', '.join(map(_brief, value))}{end}"
-    return arguments.shown(value) if isinstance(value, str) else repr(value)
+    return arguments.repr_of(value) if isinstance(value, str) else repr(value)
 
 
 def _fields(value: Any) -> dict[str, Any]:

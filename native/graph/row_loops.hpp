@@ -59,8 +59,8 @@ inline int64_t inclusive_sum(int64_t* values, int64_t count) {
   return before[pieces];
 }
 
-// visit(begin, end) for all rows, in pieces of about as many entries each, whatever their rows' lengths. Offsets that fall somewhere leave
-// out rows, or visit them twice.
+// visit(begin, end) for all rows, in pieces of about as many entries each, whatever their rows' lengths. Offsets that fall
+// somewhere leave out rows, or visit them twice.
 template <class Offsets, class Visit>
 void for_each_piece(const Offsets& indptr, int64_t vertices, int64_t entries, Visit&& visit) {
   // An empty row weighs as much as one entry.
@@ -87,8 +87,8 @@ void for_each_piece(const Offsets& indptr, int64_t vertices, int64_t entries, Vi
       1);
 }
 
-// visit(row, list) for every row, in such pieces. Lists lie among `entries` entries; rows whose list does not are visited with an empty
-// one.
+// visit(row, list) for every row, in such pieces. Lists lie among `entries` entries; rows whose list does not are visited with
+// an empty one.
 template <class Visit>
 void for_each_row(const int64_t* indptr, int64_t vertices, int64_t entries, Visit&& visit) {
   for_each_piece(indptr, vertices, entries, [&](int64_t begin, int64_t end) {

@@ -11,14 +11,14 @@ from ..memory import allocator
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..table import UnifiedTensor, as_table
-from ..training.rows import gather_blocks_for, rows_of
+from ..training.row_gather import gather_blocks_for, rows_of
 from .counted import read
 from .once import once
 
 aten = torch.ops.aten
 
 
-class Rows(torch.Tensor):
+class TableTensor(torch.Tensor):
     """A table that says it is a tensor on ``device``, and knows only how to give rows: ``index_select`` along ``dim``.
 
     PyG's loaders read node and edge attributes by nothing else (torch_geometric/loader/utils.py), so their code fetches from
@@ -34,10 +34,10 @@ class Rows(torch.Tensor):
     dim_of_rows: int
 
     @staticmethod
-    def __new__(cls, table: Any, device: torch.device, dim: int = 0) -> Rows:
+    def __new__(cls, table: Any, device: torch.device, dim: int = 0) -> TableTensor:
         shape = list(table.shape)
         shape.insert(dim, shape.pop(0))
-        made: Rows = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=table.dtype, device=device)
+        made: TableTensor = torch.Tensor._make_wrapper_subclass(cls, shape, dtype=table.dtype, device=device)
         made.table, made.dim_of_rows = table, dim
         return made
 
@@ -85,11 +85,11 @@ def table_of(value: Any, placement: str, dim: int = 0) -> Any:
 
 
 def table_over(tensor: torch.Tensor) -> UnifiedTensor | None:
-    """The table whose ``cpu()`` the tensor is, over the same memory; None of other tensors, and of heap memory where there is a
-    GPU, which does not see it."""
+    """The table whose ``cpu()`` the tensor is, over the same memory; None of other tensors, and of pageable memory where there
+    is a GPU, which does not see it."""
     if not tensor.is_cpu or not tensor.is_contiguous() or tensor.ndim == 0 or tensor.numel() == 0:
         return None
     held = allocator.buffer_at(tensor.data_ptr())
-    if held is None or held.nbytes < tensor.nbytes or (held.mapping == "heap" and devices.cuda_available()):
+    if held is None or held.nbytes < tensor.nbytes or (held.mapping == "pageable" and devices.cuda_available()):
         return None
     return UnifiedTensor(held, tensor.dtype, tensor.shape)
