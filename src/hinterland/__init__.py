@@ -92,8 +92,8 @@ __all__ = sorted([*_HOMES, "__version__"])
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)  # which also makes it an attribute of this module
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in __all__:
+        return importlib.import_module(".runtime.old_words", __name__).of_module(__name__, __all__, name)
     value = globals()[name] = getattr(importlib.import_module(_HOMES[name], __name__), name)
     return value
 

@@ -79,7 +79,7 @@ def test_devices_that_are_none_are_refused(tmp_path, rows, hot):
         ({"devices": ["cpu"], "host": 4096}, "devices="),
         ({"devices": ["cpu"], "host": 4096, "hot": torch.rand(500)}, "devices="),
     ],
-    ids=str,
+    ids=lambda one: one if isinstance(one, str) else " and ".join(one),
 )
 def test_what_no_tier_makes_use_of_is_refused(tmp_path, rows, asked, words):
     for call in (opened(tmp_path).place, opened(tmp_path).plan):

@@ -27,6 +27,7 @@ import torch
 from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
+from ..runtime.old_words import accepted, translated
 from ..runtime.thresholds import ALWAYS_FITS
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
@@ -132,6 +133,7 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
         ConfigError: an unknown ``mapping``.
     """
     nbytes, touch = arguments.whole_number("a size in bytes", nbytes, 0), arguments.switch("touch", touch)
+    mapping = accepted(mapping)
     if not isinstance(mapping, str) or mapping not in MAPPINGS:
         remedy = "GPU memory is a plain tensor: t.cuda()"
         if isinstance(mapping, str) and mapping == "storage":
@@ -169,6 +171,7 @@ def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> B
 def place_again(placement: str) -> str:
     """The placement to ask for, for other memory to lie where some does: asked for by name, managed memory is an error where no
     more is allowed."""
+    placement = translated(placement)
     return "host" if placement in ("managed", "split") else placement
 
 

@@ -8,12 +8,11 @@ the rest is pinned.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import overload
 
 from ..machine import load
-from ..runtime import devices
+from ..runtime import devices, old_words
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import format_bytes, parse_bytes
@@ -81,8 +80,9 @@ def managed_limit() -> Limit:
 def _said() -> Limit | None:
     if _chosen is not None:
         return Limit(_chosen, "set_managed_limit()")
-    if setting := os.environ.get(_SETTING):
-        return Limit(parse_limit(setting), _SETTING)
+    setting, name = old_words.setting(_SETTING)
+    if setting:
+        return Limit(parse_limit(setting), name)
     machine = load()
     if machine is not None and machine.managed_limit is not None:
         return Limit(machine.managed_limit, "hinterland probe --managed-limit")

@@ -135,7 +135,7 @@ def test_tiles_are_summed_one_after_the_other():
         baselines.Tiles(rivals.cut(graph.indptr, graph.indices, None, bounds, rank, "cpu"))(tables, home)
     adjacency = torch.zeros(graph.num_vertices, graph.num_vertices, dtype=torch.float64)
     rows = torch.repeat_interleave(torch.arange(graph.num_vertices), graph.indptr.diff())
-    adjacency.index_put_((aggregate_launch, graph.indices.long()), torch.ones((), dtype=torch.float64), accumulate=True)
+    adjacency.index_put_((rows, graph.indices.long()), torch.ones((), dtype=torch.float64), accumulate=True)
     torch.testing.assert_close(torch.cat(homes), adjacency @ torch.cat(tables))
 
 
