@@ -79,7 +79,7 @@ class MemoryBackend : public Backend {
   void copy(Request& request) {
     char* at = memory_ + request.offset;
     for (uint32_t i = 0; i < request.run_count; ++i) {
-      const Run& run = request.runs[i];
+      const MemoryRun& run = request.runs[i];
       if (request.opcode == storage::Opcode::kRead)
         std::memcpy(run.memory, at, run.bytes);
       else
