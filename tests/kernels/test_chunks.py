@@ -201,6 +201,9 @@ REFUSED = {
     "number": (lambda x: 3.0, [X], "of 6 rows the function gives 3.0, and must give a tensor"),
     "sum": (lambda x: x.sum(), [X], "with an entry for each row"),
     "fewer": (lambda x: x[:3], [X], "with an entry for each row"),
+    "sparse values": (lambda x: x.to_sparse(), [X], "sparse_coo .*dense and"),
+    "nested values": (lambda x: torch.nested.as_nested_tensor([x]), [X], "a nested tensor.*dense and"),
+    "other device": (lambda x: x.to("meta"), [X], "on meta, and must give a tensor on cpu"),
 }
 
 

@@ -90,10 +90,10 @@ class Chunks:
                 raise ConfigError(
                     f"{self.name}: torch has no such function of this type: {error}; cast, as x.float()"
                 ) from error
-            if not isinstance(made, torch.Tensor) or made.shape[:1] != (end - begin,) or made.device != self.device:
+            if not _is_dense(made) or made.shape[:1] != (end - begin,) or made.device != self.device:
                 raise ConfigError(
                     f"{self.name}: of {end - begin} rows the function gives {arguments.repr_of(made)}, and must give a tensor "
-                    f"on {self.device} with an entry for each row, as rows.sum(1) does"
+                    f"on {self.device}, dense and with an entry for each row, as rows.sum(1) does"
                 )
             kind = f"{type_name(made.dtype)} {list(made.shape[1:])}"
             first = first or kind
@@ -209,6 +209,10 @@ def filter_chunks(function: Function, *arrays: Array, cache: int | str = CACHE, 
             )
         found.append(torch.nonzero(holds).view(-1).add_(begin))
     return torch.cat(found)
+
+
+def _is_dense(made: Any) -> bool:
+    return isinstance(made, torch.Tensor) and made.layout == torch.strided and not (made.is_nested or made.is_quantized)
 
 
 def _tensor_on(array: Any, device: torch.device) -> torch.Tensor | None:
