@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import json
 import pickle
 import warnings
 import zlib
@@ -11,6 +12,7 @@ import torch
 
 import hinterland as hl
 from hinterland import UnifiedTensor, machine, memory
+from hinterland.cli.probe import probe as probe_command
 from hinterland.memory import mapping
 from hinterland.runtime.old_words import PLACEMENTS
 
@@ -118,3 +120,24 @@ def test_the_old_argument_of_a_probe(monkeypatch):
     monkeypatch.setattr(machine.cache, "load", lambda: dataclasses.replace(a_machine(), managed_limit=5))
     with pytest.warns(UserWarning, match="mapped_limit is called managed_limit"):
         assert hl.probe(mapped_limit=5).managed_limit == 5
+
+
+def test_of_both_names_of_an_argument_the_new_one_counts():
+    with pytest.warns(UserWarning, match="mapped_bytes is called managed_bytes"):
+        plan = memory.plan_sort("split", 100, 64, 1 << 20, mapped_bytes=5, managed_bytes=7)
+    assert plan.managed_bytes == 7
+
+
+def test_a_placement_of_all_arrays_is_told_once(recwarn):
+    hl.from_edges(torch.tensor([0]), torch.tensor([1]), placement="heap")
+    assert len([one for one in recwarn if "'heap' is called" in str(one.message)]) == 1
+
+
+def test_of_both_names_of_an_option_the_new_one_counts(monkeypatch, capsys):
+    kept = dataclasses.replace(a_machine(), managed_limit=7)
+    monkeypatch.setattr(machine.cache, "load", lambda: kept)
+    monkeypatch.setattr(machine.cache, "store", lambda changed: pytest.fail(f"{changed.managed_limit} is kept"))
+    probe_command(managed_limit="7", old_limit="5", json=True)
+    said = capsys.readouterr()
+    assert json.loads(said.out)["managed_limit"] == 7 and "--mapped-limit is called --managed-limit now" in said.err
+    probe_command(old_limit="7", json=True)

@@ -65,7 +65,7 @@ def arguments(function: Of) -> Of:
     def called(*args: Any, **options: Any) -> Any:
         for old in NAMES.keys() & options.keys():
             _warn(old, NAMES[old])
-            options[NAMES[old]] = options.pop(old)
+            options.setdefault(NAMES[old], options.pop(old))
         return function(*args, **options)
 
     return called  # type: ignore[return-value]
