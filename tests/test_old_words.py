@@ -111,9 +111,23 @@ def test_names_of_methods():
         assert graph.to_inner(2) == graph.to_internal(2)
     with pytest.warns(UserWarning, match="to_outer is called to_original"):
         assert torch.equal(graph.to_outer(graph.degrees()), graph.to_original(graph.degrees()))
-    table = UnifiedTensor.empty(3)
-    with pytest.warns(UserWarning, match="mapped_bytes is called managed_bytes"):
-        assert table.mapped_bytes == table.managed_bytes
+    with pytest.warns(UserWarning, match="outer is called original_ids"):
+        assert graph.outer is graph.original_ids
+    with pytest.warns(UserWarning, match="outer_lists is called original_lists"):
+        assert graph.outer_lists().num_edges == 3
+    for table in (UnifiedTensor.empty(3), UnifiedTensor.empty(3).tiered(local=4096, devices="cpu")):
+        with pytest.warns(UserWarning, match="mapped_bytes is called managed_bytes"):
+            assert table.mapped_bytes == table.managed_bytes
+
+
+def test_names_of_fields():
+    for of, old, new in (
+        (dataclasses.replace(a_machine(), managed_limit=5), "mapped_limit", "managed_limit"),
+        (memory.plan_sort("split", 100, 64, 1 << 20, managed_bytes=5), "mapped_bytes", "managed_bytes"),
+        (mapping.MappingPlan(10, 5, mapping.Limit(5, "a test"), 0), "mapped", "managed"),
+    ):
+        with pytest.warns(UserWarning, match=f"{old} is called {new}"):
+            assert getattr(of, old) == getattr(of, new) == 5
 
 
 def test_the_old_argument_of_a_probe(monkeypatch):

@@ -16,8 +16,11 @@ PLACEMENTS = {"mapped": "managed", "registered": "pinned", "heap": "pageable"}
 NAMES = {
     "HINTERLAND_MAPPED_LIMIT": "HINTERLAND_MANAGED_LIMIT",
     "Prepared": "ResidentGraph",
+    "mapped": "managed",
     "mapped_bytes": "managed_bytes",
     "mapped_limit": "managed_limit",
+    "outer": "original_ids",
+    "outer_lists": "original_lists",
     "set_mapped_limit": "set_managed_limit",
     "to_inner": "to_internal",
     "to_outer": "to_original",
@@ -72,9 +75,9 @@ def arguments(function: Of) -> Of:
 
 
 def attributes(of: type) -> None:
-    """Gives a class its methods and properties by their old names, too."""
+    """Gives a class its methods, properties and fields by their old names, too."""
     for old, new in NAMES.items():
-        if new in vars(of):
+        if new in vars(of) or new in getattr(of, "__dataclass_fields__", ()):
             setattr(of, old, property(functools.partial(_attribute, old, new)))
 
 

@@ -84,11 +84,11 @@ def room_for(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tor
 
 def overlaps(tensor: torch.Tensor, own: int, nbytes: int) -> bool:
     """Whether a tensor, from its first to its last element, lies in any of ``nbytes`` bytes at the address ``own``."""
-    if not tensor.numel():
-        return False
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    begin = tensor.data_ptr()
-    return begin < own + nbytes and own < begin + (last + 1) * tensor.itemsize
+    begin, length = tensor.data_ptr(), tensor.nbytes
+    if length and not tensor.is_contiguous():
+        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        length = (last + 1) * tensor.itemsize
+    return bool(length) and begin < own + nbytes and own < begin + length
 
 
 def require_outside(tensor: torch.Tensor, name: str, own: int, nbytes: int) -> None:
