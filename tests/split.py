@@ -46,7 +46,7 @@ def split(nbytes):
                 made = allocator._split(nbytes, plan)
     else:
         with (
-            mock.patch.multiple(allocator, managed=_private),
+            mock.patch.multiple(allocator, take_managed=_private),
             mock.patch.multiple(allocator.cuda, keep_on_host=mock.DEFAULT, register=mock.DEFAULT, unregister=mock.DEFAULT),
         ):
             made = allocator._split(nbytes, plan)

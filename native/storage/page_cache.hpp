@@ -12,7 +12,7 @@
 
 #include "hinterland/storage/cache.hpp"
 #include "storage/expected.hpp"
-#include "storage/kept.hpp"
+#include "storage/page_pins.hpp"
 #include "storage/volumes.hpp"
 
 namespace hinterland::native {
@@ -59,7 +59,7 @@ class PageCache {
   // As often as it was opened: no more transfers of it then, and it is closed. What was not flushed is lost.
   void close(int64_t position);
 
-  Kept& kept() { return kept_; }
+  PagePins& kept() { return kept_; }
   // Batches that are known to come: the cache goes by them.
   Expected& expected() { return expected_; }
   void expect(Expected::Told told) { expected_.replace(std::move(told), words_); }
@@ -98,7 +98,7 @@ class PageCache {
   std::vector<uint32_t> statuses_, sets_;
   Expected expected_;
   Lines lines_;
-  Kept kept_;
+  PagePins kept_;
   std::atomic<int64_t> hits_{0}, misses_{0}, cpu_ns_{0};
 };
 

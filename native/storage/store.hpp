@@ -8,7 +8,7 @@
 //
 // A thread that has a lock asks only for those that come later in this line: readers' runs (HostPages), devices (Rings), a
 // ring, a set's bit (storage::Cache), volumes (Volumes), a file's. Rings and sets are tried, and left alone if another has
-// them; only who attaches devices, detaches them or counts waits for a ring. Who has the lock of what is kept (Kept), read
+// them; only who attaches devices, detaches them or counts waits for a ring. Who has the lock of what is kept (PagePins), read
 // ahead (ReadAhead) or expected (Expected) asks for no other.
 #pragma once
 

@@ -49,7 +49,7 @@ def test_a_wrong_kind_of_value_gets_a_sentence(name, right, plain):
 @pytest.mark.parametrize(
     ("call", "changed", "sentence"),
     [
-        (emogi.bfs, {"graph": "prepared", "source": 0}, "graph is a Prepared, but must be a Graph; pass its .graph"),
+        (emogi.bfs, {"graph": "prepared", "source": 0}, "graph is a ResidentGraph, but must be a Graph; pass its .graph"),
         (emogi.cc, {"graph": None}, "graph is a NoneType, but must be a Graph; make one with"),
         (emogi.pagerank, {"damping": "x"}, "damping 'x' is not a number"),
         (emogi.pagerank, {"tolerance": [1]}, r"tolerance \[1\] is not a number"),

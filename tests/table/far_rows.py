@@ -17,7 +17,6 @@ DELAY = 1e-6  # seconds a row
 class FarRows(Table):
     """A copy of ``rows``."""
 
-    _AS_TENSOR = "table[:] reads all rows into a tensor"
     in_reach = False
     placement = "far"
 

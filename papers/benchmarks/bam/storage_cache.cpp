@@ -50,11 +50,11 @@ struct Chained {
   int64_t num_slots() const { return slots; }
 
   template <class Device>
-  Found try_acquire(Page page, Device& device) const {
+  CacheLookup try_acquire(Page page, Device& device) const {
     Line seen{0};
     const int64_t slot = find(page, seen);
     if (slot < 0) return start(page, device);
-    if (hold(words[slot], page) != Hold::kHeld) return {Try::kWait, slot};
+    if (acquire(words[slot], page) != Acquired::kHeld) return {Try::kWait, slot};
     if (Replacement::kMarksUse && !seen.is(Line::kUsed)) atomic_or(words[slot], Line::kUsed);
     return {Try::kHeld, slot};
   }
@@ -83,12 +83,12 @@ struct Chained {
   void unlock(int64_t head, uint32_t first) const { atomic_store_release(heads[head], first << 1); }
 
   template <class Device>
-  Found start(Page page, Device& device) const {
+  CacheLookup start(Page page, Device& device) const {
     const int64_t head = head_of(page);
     uint32_t first;
     if (!try_lock(head, first)) return {Try::kWait, -1};
     Line seen{0};
-    const int64_t found = find(page, seen), slot = found >= 0 ? -1 : give_slot(page, head, first);
+    const int64_t found = find(page, seen), slot = found >= 0 ? -1 : evict(page, head, first);
     if (slot >= 0) {
       atomic_store(nexts[slot], first);
       first = static_cast<uint32_t>(slot + 1);
@@ -99,7 +99,7 @@ struct Chained {
     return {Try::kStarted, slot};
   }
 
-  int64_t give_slot(Page page, int64_t head, uint32_t& first) const {
+  int64_t evict(Page page, int64_t head, uint32_t& first) const {
     for (int64_t looks = 0; looks < 2 * slots; ++looks) {
       const int64_t slot = atomic_add(*hand, 1u) % static_cast<uint32_t>(slots);
       const Line seen{atomic_load(words[slot])};
@@ -185,7 +185,7 @@ struct Instant {
 template <class CacheType>
 int64_t visit(const CacheType& cache, Instant<CacheType>& device, Page page) {
   while (true) {
-    const Found found = cache.try_acquire(page, device);
+    const CacheLookup found = cache.try_acquire(page, device);
     if (found.outcome != Try::kHeld) continue;
     release(cache.words[found.slot]);
     return found.slot;

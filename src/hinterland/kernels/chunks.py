@@ -26,7 +26,7 @@ TILE = 4096  # values; a chunk has whole tiles where it has so many rows
 
 
 @dataclass(frozen=True)
-class Chunks:
+class ChunkedCall:
     """The arrays of a call, and what is made of them.
 
     Attributes:
@@ -48,7 +48,7 @@ class Chunks:
     device: torch.device
 
     @classmethod
-    def of(cls, name: str, function: Any, arrays: Sequence[Any], cache: int | str, device: Any, out: Any = None) -> Chunks:
+    def of(cls, name: str, function: Any, arrays: Sequence[Any], cache: int | str, device: Any, out: Any = None) -> ChunkedCall:
         """Those of a call.
 
         Raises:
@@ -163,7 +163,7 @@ def map_chunks(function: Function, *arrays: Array, out: Any = None, cache: int |
     """
     if out is not None and as_table(out) is None and not arguments.dense("map_chunks: out", out).is_contiguous():
         raise ConfigError("map_chunks: out does not lie in one piece; pass one that does, and copy it where it shall be")
-    chunks = Chunks.of("map_chunks", function, arrays, cache, device, out)
+    chunks = ChunkedCall.of("map_chunks", function, arrays, cache, device, out)
     made = _tensor_on(out, chunks.device)
     for begin, values in chunks.values(made):
         if begin == 0:
@@ -197,7 +197,7 @@ def filter_chunks(function: Function, *arrays: Array, cache: int | str = CACHE, 
         StorageError: as of :func:`map_chunks`.
     """
     found = []
-    for begin, holds in Chunks.of("filter_chunks", function, arrays, cache, device).values():
+    for begin, holds in ChunkedCall.of("filter_chunks", function, arrays, cache, device).values():
         if holds.dtype != torch.bool:
             raise ConfigError(
                 f"filter_chunks: the function gives {type_name(holds.dtype)}, not bool; compare, as in lambda x: x != 0"
@@ -220,7 +220,7 @@ def _tensor_on(array: Any, device: torch.device) -> torch.Tensor | None:
     return array if isinstance(array, torch.Tensor) else None if table is None else table.tensor_on(device)
 
 
-def _require_out(out: Any, tensor: torch.Tensor | None, dtype: torch.dtype, shape: torch.Size, chunks: Chunks) -> None:
+def _require_out(out: Any, tensor: torch.Tensor | None, dtype: torch.dtype, shape: torch.Size, chunks: ChunkedCall) -> None:
     if (table := as_table(out)) is not None:
         table.require_writable()
     if out.dtype != dtype or out.shape != shape:

@@ -9,7 +9,7 @@ import torch
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.repr import type_name
-from .chunks import CACHE, TILE, Array, Chunks, Function
+from .chunks import CACHE, TILE, Array, ChunkedCall, Function
 
 HOW = ("sum", "mean", "min", "max", "count", "any", "all")
 _LANES = 32  # of a tile
@@ -43,7 +43,7 @@ def reduce_chunks(how: str, function: Function, *arrays: Array, cache: int | str
         StorageError: as of :func:`map_chunks`.
     """
     arguments.one_of("how", how, HOW)
-    chunks = Chunks.of("reduce_chunks", function, arrays, cache, device)
+    chunks = ChunkedCall.of("reduce_chunks", function, arrays, cache, device)
     count, kind = 0, torch.bool
     floats, whole, bounds = _FloatSum(chunks.device), 0, []
     for _, values in chunks.values():

@@ -58,7 +58,7 @@ class TensorLike:
     An object is equal to others by its elements, as a tensor is, and is told from others by its identity where it is a key.
     """
 
-    _AS_TENSOR: ClassVar[str]  # what gives all rows as a tensor, for sentences
+    _AS_TENSOR: ClassVar[str] = "table[:] reads all rows into a tensor"  # for sentences
     __array_priority__ = 1000  # as torch's: an array beside a table leaves the operator to it
 
     @property

@@ -294,7 +294,7 @@ def homes_of(plan: TierPlan, gpus: Sequence[torch.device], sharing: str) -> list
 
 
 @dataclass
-class Near:
+class NearRows:
     """What a reader has in reach.
 
     Attributes:
@@ -376,7 +376,7 @@ class _Tiers:
         copy_rows(home.address(home.device) + plan.slots_offset, plan.rows, plan.slot_bytes, slots, rows)
         return slots
 
-    def near(self, device: torch.device) -> Near:
+    def near(self, device: torch.device) -> NearRows:
         """What ``device`` reads itself. What the CPU does not, of what GPUs hold, is written back for it."""
         home, host = self.home(device), self.host
         if home is not None:
@@ -388,13 +388,13 @@ class _Tiers:
             self.flush()
         self.require_open()  # another thread may have closed it before `host` was looked up
         rows = host.cpu() if device.type == "cpu" else host.cuda(device)
-        return Near(rows.data_ptr(), self.plan.held - len(host), len(host), host)
+        return NearRows(rows.data_ptr(), self.plan.held - len(host), len(host), host)
 
-    def through(self, home: _Home) -> Near:
+    def through(self, home: _Home) -> NearRows:
         """What ``home`` reads."""
         host, table = self.host, self.table(home)
         self.require_open()  # as above; a home's table is made once, and keeps no memory of the host
-        return Near(table, 0, self.plan.held, host)
+        return NearRows(table, 0, self.plan.held, host)
 
     def fill(self, order: torch.Tensor | None) -> None:
         """Copies each row to where it will live; ``order``: hottest first, or None where the first rows are.
@@ -423,7 +423,7 @@ class _Tiers:
             for home in homes:
                 home.part(offset + turn * step * plan.row_bytes, packed.numel()).copy_(packed)
 
-    def worker(self, home: _Home) -> tuple[torch.device, Near]:
+    def worker(self, home: _Home) -> tuple[torch.device, NearRows]:
         """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU."""
         return home.device if home.device.type == "cuda" else torch.device("cpu"), self.through(home)
 

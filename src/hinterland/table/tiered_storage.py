@@ -19,7 +19,7 @@ from .host import HostTable
 from .placement import Sort
 from .row_arguments import as_words, row_numbers
 from .table import Table
-from .tiered import Asked, Near, TieredTensor, _Home, _State, _Tiers, homes_of, new_state, slot_of
+from .tiered import Asked, NearRows, TieredTensor, _Home, _State, _Tiers, homes_of, new_state, slot_of
 from .tiers import TierPlan
 
 
@@ -176,7 +176,7 @@ class _StoredTiers(_Tiers):
                 packed = bounce.to(device)[: len(at)]
                 copy_rows(near.table, near.rows, plan.row_bytes, packed, at.to(device) - near.first, into_table=True)
 
-    def cpu(self) -> tuple[torch.device, Near]:
+    def cpu(self) -> tuple[torch.device, NearRows]:
         """The same where no GPU holds tiers."""
         cpu = torch.device("cpu")
         return cpu, self.near(cpu)

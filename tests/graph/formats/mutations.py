@@ -125,7 +125,7 @@ def own(rng: random.Random) -> bytes:
         arrays += [offsets, *(array.roll(rng.randrange(2)) for array in arrays[1:])]
     named = rng.random() < 0.3
     flags = rng.randrange(4) | 4 * weighted | (ours.DIRECTED | ours.TRANSPOSED) * incoming | ours.NAMED * named
-    header = ours.Header(flags, n, m, types[: 2 + weighted])
+    header = ours.HlHeader(flags, n, m, types[: 2 + weighted])
     if named:
         names = rng.choice(
             [torch.arange(n), torch.arange(n).to(torch.uint64), torch.tensor([*b"a\nb\nc\xc3\xa4"], dtype=torch.uint8)]

@@ -257,7 +257,7 @@ def test_our_own_headers(tmp_path):
         hl.load_graph(path)
     # A header that is whole but promises too much: refused by the file's size, before anything is allocated.
     for vertices, edges in ((1 << 47, 2), (2, 1 << 47), (-1, 2), (2, -5), (1 << 62, 1 << 62)):
-        forged = ours.Header(1, vertices, edges, (torch.int64, torch.int32)).pack()
+        forged = ours.HlHeader(1, vertices, edges, (torch.int64, torch.int32)).pack()
         path.write_bytes(forged + whole[4096:])
         with pytest.raises(FormatError, match="promises"):
             hl.load_graph(path)

@@ -190,7 +190,7 @@ def test_uvm_takes_no_more_managed_memory_than_it_may(monkeypatch):
     """Neither beyond the limit, nor beyond its budget, which plain allocations will leave."""
     graph = hl.generate("uniform", scale=8, seed=1, device="cpu")
     need = graph.indices.nbytes
-    monkeypatch.setattr(uvm, "managed", lambda *args: pytest.fail("asked the driver"))
+    monkeypatch.setattr(uvm, "take_managed", lambda *args: pytest.fail("asked the driver"))
     monkeypatch.setattr(uvm, "managed_limit", lambda: Limit(need - 1, "a test"))
     with pytest.raises(OutOfMemory, match="the limit is by a test"):
         migrating(graph)

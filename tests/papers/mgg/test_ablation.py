@@ -145,7 +145,7 @@ def test_small_tables_are_made_and_drawn(tmp_path):
     wanted = (part for part in evaluation.PARTS if part != "tuner")
     options = argparse.Namespace(shapes="", widths="16", parts=",".join(wanted), small=True)
     results = evaluation.run(options)
-    tables = {name for name, rows in results.items() if isinstance(aggregate_launch, list)}
+    tables = {name for name, rows in results.items() if isinstance(rows, list)}
     assert {"baselines", "lookup", "crossover", "accuracy"} <= tables
     assert {row["way"] for row in results["accuracy"]} == {"full", "sampled 25,10", "sampled 3,3"}
     made = plots.draw([{"results": {**EXAMPLES, **json.loads(json.dumps(results))}}], tmp_path)

@@ -14,10 +14,10 @@
 
 namespace hinterland::native {
 
-class Kept {
+class PagePins {
  public:
   // Of the slots that have these words, `ways` to a set.
-  Kept(std::span<uint64_t> words, int64_t ways, int64_t line_bytes)
+  PagePins(std::span<uint64_t> words, int64_t ways, int64_t line_bytes)
       : words_(words), ways_(ways), line_bytes_(line_bytes), times_(words.size()) {}
 
   // Keeps the page that the caller holds in its slot, until let_go() was called as often. False: its set has no room for
