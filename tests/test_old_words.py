@@ -2,6 +2,7 @@
 
 import base64
 import dataclasses
+import json
 import pickle
 import warnings
 import zlib
@@ -11,6 +12,7 @@ import torch
 
 import hinterland as hl
 from hinterland import UnifiedTensor, machine, memory
+from hinterland.cli.probe import probe as probe_command
 from hinterland.memory import mapping
 from hinterland.runtime.old_words import PLACEMENTS
 
@@ -109,12 +111,47 @@ def test_names_of_methods():
         assert graph.to_inner(2) == graph.to_internal(2)
     with pytest.warns(UserWarning, match="to_outer is called to_original"):
         assert torch.equal(graph.to_outer(graph.degrees()), graph.to_original(graph.degrees()))
-    table = UnifiedTensor.empty(3)
-    with pytest.warns(UserWarning, match="mapped_bytes is called managed_bytes"):
-        assert table.mapped_bytes == table.managed_bytes
+    with pytest.warns(UserWarning, match="outer is called original_ids"):
+        assert graph.outer is graph.original_ids
+    with pytest.warns(UserWarning, match="outer_lists is called original_lists"):
+        assert graph.outer_lists().num_edges == 3
+    for table in (UnifiedTensor.empty(3), UnifiedTensor.empty(3).tiered(local=4096, devices="cpu")):
+        with pytest.warns(UserWarning, match="mapped_bytes is called managed_bytes"):
+            assert table.mapped_bytes == table.managed_bytes
+
+
+def test_names_of_fields():
+    for of, old, new in (
+        (dataclasses.replace(a_machine(), managed_limit=5), "mapped_limit", "managed_limit"),
+        (memory.plan_sort("split", 100, 64, 1 << 20, managed_bytes=5), "mapped_bytes", "managed_bytes"),
+        (mapping.MappingPlan(10, 5, mapping.Limit(5, "a test"), 0), "mapped", "managed"),
+    ):
+        with pytest.warns(UserWarning, match=f"{old} is called {new}"):
+            assert getattr(of, old) == getattr(of, new) == 5
 
 
 def test_the_old_argument_of_a_probe(monkeypatch):
     monkeypatch.setattr(machine.cache, "load", lambda: dataclasses.replace(a_machine(), managed_limit=5))
     with pytest.warns(UserWarning, match="mapped_limit is called managed_limit"):
         assert hl.probe(mapped_limit=5).managed_limit == 5
+
+
+def test_of_both_names_of_an_argument_the_new_one_counts():
+    with pytest.warns(UserWarning, match="mapped_bytes is called managed_bytes"):
+        plan = memory.plan_sort("split", 100, 64, 1 << 20, mapped_bytes=5, managed_bytes=7)
+    assert plan.managed_bytes == 7
+
+
+def test_a_placement_of_all_arrays_is_told_once(recwarn):
+    hl.from_edges(torch.tensor([0]), torch.tensor([1]), placement="heap")
+    assert len([one for one in recwarn if "'heap' is called" in str(one.message)]) == 1
+
+
+def test_of_both_names_of_an_option_the_new_one_counts(monkeypatch, capsys):
+    kept = dataclasses.replace(a_machine(), managed_limit=7)
+    monkeypatch.setattr(machine.cache, "load", lambda: kept)
+    monkeypatch.setattr(machine.cache, "store", lambda changed: pytest.fail(f"{changed.managed_limit} is kept"))
+    probe_command(managed_limit="7", old_limit="5", json=True)
+    said = capsys.readouterr()
+    assert json.loads(said.out)["managed_limit"] == 7 and "--mapped-limit is called --managed-limit now" in said.err
+    probe_command(old_limit="7", json=True)

@@ -96,6 +96,26 @@ def test_without_a_compiler_functions_run_as_they_are(monkeypatch: pytest.Monkey
         map_chunks(unlike, x[:10_500], cache="40KiB")
 
 
+LOOKUPS = {
+    "index": lambda prices, at: prices[at],
+    "gather": lambda prices, at: prices.gather(0, at),
+    "embedding": lambda prices, at: torch.nn.functional.embedding(at, prices[:, None]).squeeze(1),
+    "scatter": lambda prices, at: torch.zeros(len(at), 10).scatter(1, at[:, None], at[:, None].float())[:, 3],
+}
+
+
+@pytest.mark.parametrize("how", LOOKUPS)
+def test_a_number_out_of_range_in_a_later_chunk(how: str, recwarn: pytest.WarningsRecorder) -> None:
+    """Compiled for a CPU it would end the process."""
+    prices, at, function = torch.arange(10.0), torch.randint(0, 10, (20_000,)), LOOKUPS[how]
+    ours = map_chunks(lambda at: function(prices, at), at, cache="64KiB")
+    assert torch.equal(ours, function(prices, at))
+    assert not [one for one in recwarn if "torch.compile failed" in str(one.message)]
+    at[15_000] = 10
+    with pytest.raises((IndexError, RuntimeError), match="out of"):
+        map_chunks(lambda at: function(prices, at), at, cache="64KiB")
+
+
 @pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize(("element", "wanted"), ((900, [300, 700]), (901, [300, 1, 699])))
 def test_chunks_are_cut_where_two_mappings_meet(element: int, wanted: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,6 +201,9 @@ REFUSED = {
     "number": (lambda x: 3.0, [X], "of 6 rows the function gives 3.0, and must give a tensor"),
     "sum": (lambda x: x.sum(), [X], "with an entry for each row"),
     "fewer": (lambda x: x[:3], [X], "with an entry for each row"),
+    "sparse values": (lambda x: x.to_sparse(), [X], "sparse_coo .*dense and"),
+    "nested values": (lambda x: torch.nested.as_nested_tensor([x]), [X], "a nested tensor.*dense and"),
+    "other device": (lambda x: x.to("meta"), [X], "on meta, and must give a tensor on cpu"),
 }
 
 
@@ -225,6 +248,49 @@ def test_an_out_over_rows_that_are_still_to_be_read(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", long.numpy())
     with hl.StorageArray.open(tmp_path / "x.npy") as stored, pytest.raises(ConfigError, match=r"x\.npy.*r\+"):
         map_chunks(lambda x: x + 1, long, out=stored)
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize(
+    "unlike", (lambda x: x[:, :1], lambda x: x[:, 0], lambda x: x.double(), lambda x: x > 1), ids=("one", "row", "type", "bool")
+)
+def test_later_chunks_that_are_unlike_the_first(unlike) -> None:
+    x, reason = torch.ones(9000, 4), r"from row 4096 on the function gives .*, and gave float32 \[4\] before"
+
+    def made(rows: torch.Tensor) -> torch.Tensor:
+        return rows if len(rows) == 4096 else unlike(rows)
+
+    with pytest.raises(ConfigError, match=reason):
+        map_chunks(made, x[:5000], cache="64KiB")
+    for how in ("sum", "min", "count"):
+        with pytest.raises(ConfigError, match=reason):
+            reduce_chunks(how, made, x[:5000], cache="64KiB")
+
+
+@pytest.mark.usefixtures("eager")
+def test_an_out_over_rows_that_lie_apart() -> None:
+    wide = torch.ones(100, 10)
+    with pytest.raises(ConfigError, match="out overlaps array_0"):
+        map_chunks(lambda x: x + 1, wide[:, 0], out=wide.view(-1)[500:600], cache="64B")
+    one = torch.ones(1)
+    assert torch.equal(map_chunks(lambda x: x + 1, one.expand(100), out=torch.empty(100)), torch.full((100,), 2.0))
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("cache", ("1KiB", "256MiB"))
+def test_rows_of_out_that_are_given_turned(cache: str, device: torch.device) -> None:
+    for turned in (lambda x: x.mT, lambda x: x[:, 0, :, None].expand(-1, 2, 2)):
+        x = torch.randn(500, 2, 2)
+        there = x.to(device, copy=True)
+        assert torch.equal(map_chunks(turned, there, out=there, cache=cache).cpu(), turned(x))
+
+
+def test_an_out_that_requires_a_gradient() -> None:
+    out = torch.zeros(6, requires_grad=True)
+    with pytest.raises(ConfigError, match="out requires a gradient"):
+        map_chunks(lambda x: x + 1, X, out=out)
+    with torch.no_grad():
+        assert map_chunks(lambda x: x + 1, X, out=out) is out and out.sum() == 12
 
 
 def test_a_filter_gives_a_bool_for_each_row() -> None:
@@ -351,6 +417,17 @@ def test_bounds_and_questions_are_torchs(dtype: torch.dtype, device: torch.devic
             wanted = wanted.bool()  # of uint8 torch gives uint8
         assert ours.dtype == wanted.dtype and ours.shape == () and ours.cpu() == wanted, how
     assert not reduce_chunks("any", lambda x: x == 101, there) and reduce_chunks("all", lambda x: x <= 127, x.char().to(device))
+
+
+@pytest.mark.parametrize("dtype", (torch.uint16, torch.uint32, torch.float8_e4m3fn, torch.float8_e5m2), ids=str)
+def test_types_that_torch_knows_little_of(dtype: torch.dtype) -> None:
+    x = torch.tensor([1.0, 0.0, 1.0, 1.0] * 3000).to(dtype)
+    assert reduce_chunks("sum", itself, x) == 9000 and reduce_chunks("mean", itself, x) == 0.75
+    assert reduce_chunks("count", itself, x) == 9000
+    assert reduce_chunks("any", itself, x) and not reduce_chunks("all", itself, x)
+    for how in ("min", "max"):
+        with pytest.raises(ConfigError, match=f"torch has no {how} of .*; cast"):
+            reduce_chunks(how, itself, x)
 
 
 @pytest.mark.usefixtures("eager")

@@ -357,3 +357,14 @@ def test_host_tiers_alone_and_what_a_gpu_lacks(tmp_path, gpu):
     with pytest.raises(ConfigError, match="captured"), torch.cuda.graph(graph):
         index.add_(1)
         table.gather(index)
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 3), (5, 0)], ids=str)
+def test_no_bytes_are_written_from_memory_of_numpy(tmp_path, shape):
+    """Whose strides may all be 0."""
+    none = np.zeros(shape, np.float32)
+    np.save(tmp_path / "x.npy", none)
+    with hl.StorageArray.open(tmp_path / "x.npy", "r+") as array, array.tiered(local=4096, devices="cpu") as table:
+        table.scatter_(torch.arange(len(none)), torch.from_numpy(none).as_strided(shape, (0,) * len(shape)))
+        table.flush()
+        assert table[:].shape == shape

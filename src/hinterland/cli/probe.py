@@ -43,7 +43,7 @@ def probe(
             full,
             refresh,
             disk_path=disk_path,
-            managed_limit=managed_limit if old_limit is None else old_limit,
+            managed_limit=old_limit if managed_limit is None else managed_limit,
             progress=lambda phrase: print(phrase, file=sys.stderr),
         )
     if html:

@@ -60,7 +60,7 @@ def placements(placement: str | Mapping[str, str], in_place: bool = False) -> di
     """
     if not isinstance(placement, str | Mapping):
         raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {arguments.repr_of(placement)}")
-    given = dict.fromkeys(NAMES, placement) if isinstance(placement, str) else dict(placement)
+    given = dict.fromkeys(NAMES, accepted(placement)) if isinstance(placement, str) else dict(placement)
     if in_place and placement == "storage":
         del given["indptr"]
     chosen = dict.fromkeys(NAMES, "host") | {name: accepted(place) for name, place in given.items()}

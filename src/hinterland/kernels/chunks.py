@@ -15,17 +15,14 @@ from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.repr import type_name
 from ..runtime.units import parse_bytes
-from ..runtime.warned import warn_once
 from ..table import Table, as_table
 from ..table.row_arguments import overlaps, room_for
 from .arguments import device_of
+from .compiled import Function, compiled
 
 Array = torch.Tensor | Table
-Function = Callable[..., torch.Tensor]
 CACHE = "256MiB"
 TILE = 4096  # values; a chunk has whole tiles where it has so many rows
-# By which a GPU's compiled code rounds each operation by itself, as torch's own kernels do.
-_ROUNDED = ("emulate_precision_casts", "eager_numerics.division_rounding", "emulate_divison_rounding")
 
 
 @dataclass(frozen=True)
@@ -82,7 +79,7 @@ class ChunkedCall:
 
     def values(self, out: torch.Tensor | None = None) -> Iterator[tuple[int, torch.Tensor]]:
         """What the function makes of each chunk, and the number of its first row: of no rows one chunk without any."""
-        run = self.function
+        run, first = self.function, ""
         readers = [self._reader(*both) for both in zip(self.arrays, self.whole, strict=True)]
         for number, (begin, end) in enumerate(pairwise(self._edges(out))):
             run = compiled(run) if number == 1 else run  # one chunk compiles nothing
@@ -93,10 +90,17 @@ class ChunkedCall:
                 raise ConfigError(
                     f"{self.name}: torch has no such function of this type: {error}; cast, as x.float()"
                 ) from error
-            if not isinstance(made, torch.Tensor) or made.shape[:1] != (end - begin,) or made.device != self.device:
+            if not _is_dense(made) or made.shape[:1] != (end - begin,) or made.device != self.device:
                 raise ConfigError(
                     f"{self.name}: of {end - begin} rows the function gives {arguments.repr_of(made)}, and must give a tensor "
-                    f"on {self.device} with an entry for each row, as rows.sum(1) does"
+                    f"on {self.device}, dense and with an entry for each row, as rows.sum(1) does"
+                )
+            kind = f"{type_name(made.dtype)} {list(made.shape[1:])}"
+            first = first or kind
+            if kind != first:
+                raise ConfigError(
+                    f"{self.name}: from row {begin} on the function gives {kind} for each row, and gave {first} before; all "
+                    "must be alike"
                 )
             yield begin, made
 
@@ -140,7 +144,8 @@ def map_chunks(function: Function, *arrays: Array, out: Any = None, cache: int |
 
     Rows that the device addresses are read where they lie. Others, of tables in tiers and files, are gathered, and a file's
     next chunk is read meanwhile. The first chunk is computed operation by operation. For others torch.compile makes one kernel,
-    which takes seconds the first time, and on a CPU g++; without a compiler all are computed as the first.
+    which takes seconds the first time, and on a CPU g++; without a compiler all are computed as the first. So are, on a CPU,
+    functions that look up by number, as ``prices[codes]`` does.
 
     Args:
         function: of as many arguments as there are arrays.
@@ -168,7 +173,8 @@ def map_chunks(function: Function, *arrays: Array, out: Any = None, cache: int |
             else:
                 _require_out(out, made, values.dtype, shape, chunks)
         if made is not None:
-            copy(made[begin : begin + len(values)], values)
+            part = made[begin : begin + len(values)]
+            copy(part, values.clone() if overlaps(values, part.data_ptr(), part.nbytes) else values)  # as of rows.mT in place
         else:
             out.scatter_(torch.arange(begin, begin + len(values), device=values.device), values)
     return out
@@ -205,26 +211,8 @@ def filter_chunks(function: Function, *arrays: Array, cache: int | str = CACHE, 
     return torch.cat(found)
 
 
-def compiled(function: Function) -> Function:
-    """The function as torch.compile has it; itself where there is no compiler."""
-    from torch._inductor import list_options  # which imports for a second
-
-    known = list_options()
-    fast: Function = torch.compile(function, options={name: True for name in _ROUNDED if name in known})
-
-    def run(*chunks: torch.Tensor) -> torch.Tensor:
-        nonlocal fast
-        for chunk in chunks:
-            torch._dynamo.maybe_mark_dynamic(chunk, 0)  # the last one is shorter, and compiles nothing either
-        try:
-            return fast(*chunks)
-        except Exception as error:
-            values, fast = function(*chunks), function  # or what the function itself raises
-            reason = arguments.one_line(str(error))
-            warn_once("torch.compile", f"torch.compile failed, so functions run as they are, and slower: {reason}")
-            return values
-
-    return run
+def _is_dense(made: Any) -> bool:
+    return isinstance(made, torch.Tensor) and made.layout == torch.strided and not (made.is_nested or made.is_quantized)
 
 
 def _tensor_on(array: Any, device: torch.device) -> torch.Tensor | None:
@@ -240,6 +228,8 @@ def _require_out(out: Any, tensor: torch.Tensor | None, dtype: torch.dtype, shap
             f"map_chunks: values are {type_name(dtype)} {list(shape)}, and out is {type_name(out.dtype)} {list(out.shape)}; "
             f"make it so, or end the function with .to(torch.{type_name(out.dtype)})"
         )
+    if tensor is not None and tensor.requires_grad and torch.is_grad_enabled():
+        raise ConfigError("map_chunks: out requires a gradient, and none goes through chunks; pass .detach()")
     for i, array in enumerate(chunks.whole):
         if tensor is None or array is None or not overlaps(array, tensor.data_ptr(), tensor.nbytes):
             continue

@@ -50,11 +50,11 @@ def reduce_chunks(how: str, function: Function, *arrays: Array, cache: int | str
         values, kind = values.reshape(-1), values.dtype
         count += len(values)
         if how in ("min", "max"):
-            bounds += [values.amin() if how == "min" else values.amax()] if len(values) else []
+            bounds += [_bound(how, values)] if len(values) else []
         elif how in ("count", "any", "all"):
-            whole += int(torch.count_nonzero(values))
+            whole += int(torch.count_nonzero(values != 0))
         elif kind.is_floating_point:
-            floats.add(values)
+            floats.add(values.float() if kind.itemsize == 1 else values)  # torch adds none of one byte
         else:
             whole += _exact(values)
     if how in ("min", "max"):
@@ -106,6 +106,13 @@ def _of_tiles(values: torch.Tensor) -> torch.Tensor:
         half = lanes.shape[1] // 2
         lanes = lanes[:, :half] + lanes[:, half:]
     return lanes[:, 0]
+
+
+def _bound(how: str, values: torch.Tensor) -> torch.Tensor:
+    try:
+        return values.amin() if how == "min" else values.amax()
+    except NotImplementedError:
+        raise ConfigError(f"reduce_chunks: torch has no {how} of {type_name(values.dtype)}; cast, as x.double()") from None
 
 
 def _exact(values: torch.Tensor) -> int:

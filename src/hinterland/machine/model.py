@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.errors import FormatError
-from ..runtime.old_words import translated
+from ..runtime.old_words import attributes, translated
 from ..runtime.repr import Repr
 
 VERSION = 3  # of the JSON; a file of another version is measured again
@@ -154,6 +154,9 @@ class Machine(Repr):
             raise FormatError(f"not a machine of version {VERSION}: found {found!r}; run hinterland probe --refresh")
         rest = {translated(key): value for key, value in data.items() if key != "version"}
         return typing.cast(Machine, _decode(cls, rest, "machine"))
+
+
+attributes(Machine)
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:

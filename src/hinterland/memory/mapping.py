@@ -124,6 +124,9 @@ class MappingPlan(Repr):
         )
 
 
+old_words.attributes(MappingPlan)
+
+
 def explain_table(mapping: str, nbytes: int, managed: int, row_bytes: int) -> str:
     """Where a table of host memory lies, and the rate that random rows of it are expected at."""
     if mapping == "pageable":

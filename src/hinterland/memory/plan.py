@@ -87,6 +87,9 @@ class SortPlan(Repr):
         return f"{format_bytes(self.table_bytes)} {of}of {self.mapping}"
 
 
+old_words.attributes(SortPlan)
+
+
 @old_words.arguments
 def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed_bytes: int = 0) -> SortPlan:
     """Weighs a gather of ``rows`` random rows as given against the same with its row numbers sorted.

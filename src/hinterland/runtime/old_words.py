@@ -16,8 +16,11 @@ PLACEMENTS = {"mapped": "managed", "registered": "pinned", "heap": "pageable"}
 NAMES = {
     "HINTERLAND_MAPPED_LIMIT": "HINTERLAND_MANAGED_LIMIT",
     "Prepared": "ResidentGraph",
+    "mapped": "managed",
     "mapped_bytes": "managed_bytes",
     "mapped_limit": "managed_limit",
+    "outer": "original_ids",
+    "outer_lists": "original_lists",
     "set_mapped_limit": "set_managed_limit",
     "to_inner": "to_internal",
     "to_outer": "to_original",
@@ -65,16 +68,16 @@ def arguments(function: Of) -> Of:
     def called(*args: Any, **options: Any) -> Any:
         for old in NAMES.keys() & options.keys():
             _warn(old, NAMES[old])
-            options[NAMES[old]] = options.pop(old)
+            options.setdefault(NAMES[old], options.pop(old))
         return function(*args, **options)
 
     return called  # type: ignore[return-value]
 
 
 def attributes(of: type) -> None:
-    """Gives a class its methods and properties by their old names, too."""
+    """Gives a class its methods, properties and fields by their old names, too."""
     for old, new in NAMES.items():
-        if new in vars(of):
+        if new in vars(of) or new in getattr(of, "__dataclass_fields__", ()):
             setattr(of, old, property(functools.partial(_attribute, old, new)))
 
 

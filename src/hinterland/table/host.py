@@ -17,7 +17,7 @@ from ..memory.copies import copied, copy
 from ..memory.gather import few_blocks
 from ..memory.mapping import explain_table
 from ..memory.plan import sorts
-from ..runtime import arguments, devices, old_words
+from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
 from ..runtime.repr import type_name
 from . import ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
@@ -276,9 +276,6 @@ class HostTable(Table):
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.managed_bytes)
-
-
-old_words.attributes(HostTable)
 
 
 def _put(whole: torch.Tensor, parts: list[Any], given: torch.Tensor) -> None:

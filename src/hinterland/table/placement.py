@@ -12,7 +12,7 @@ import torch
 from ..memory.count import TierCount, count_rows
 from ..memory.gather import Tiers, copy_rows, few_blocks
 from ..memory.plan import visiting_order
-from ..runtime import devices
+from ..runtime import devices, old_words
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.repr import Repr, table_of
@@ -155,3 +155,6 @@ class Placement(Repr, ABC):
 
     def __len__(self) -> int:
         return self._rows
+
+
+old_words.attributes(Placement)

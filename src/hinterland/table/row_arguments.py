@@ -83,9 +83,12 @@ def room_for(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tor
 
 
 def overlaps(tensor: torch.Tensor, own: int, nbytes: int) -> bool:
-    """Whether a tensor lies in any of ``nbytes`` bytes at the address ``own``."""
-    begin = tensor.data_ptr()
-    return bool(tensor.numel()) and begin < own + nbytes and own < begin + tensor.nbytes
+    """Whether a tensor, from its first to its last element, lies in any of ``nbytes`` bytes at the address ``own``."""
+    begin, length = tensor.data_ptr(), tensor.nbytes
+    if length and not tensor.is_contiguous():
+        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+        length = (last + 1) * tensor.itemsize
+    return bool(length) and begin < own + nbytes and own < begin + length
 
 
 def require_outside(tensor: torch.Tensor, name: str, own: int, nbytes: int) -> None:
@@ -98,8 +101,10 @@ def as_words(rows: torch.Tensor) -> torch.Tensor:
     """Rows ``[n, ...]`` as ``[n, words]`` of whole numbers as wide as can be: no copy. Torch does not pick and place rows of
     every type."""
     row_bytes = rows[:1].nbytes
+    if rows.numel() == 0:  # whose strides may be any, also numpy's 0
+        return rows.new_empty((len(rows), row_bytes), dtype=torch.uint8)
     for dtype in (torch.int64, torch.int32, torch.int16):
-        if row_bytes and row_bytes % dtype.itemsize == 0 and rows.data_ptr() % dtype.itemsize == 0:
+        if row_bytes % dtype.itemsize == 0 and rows.data_ptr() % dtype.itemsize == 0:
             return rows.view(-1).view(dtype).view(len(rows), row_bytes // dtype.itemsize)
     return rows.view(-1).view(torch.uint8).view(len(rows), row_bytes)
 
