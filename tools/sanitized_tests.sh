@@ -85,7 +85,7 @@ else
   # tests of each algorithm go over the same code at several times the length; what only Python tells apart is left out.)
   tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory
     table/test_{array,cached,embedding,embedding_emulation,pinned,sharded,tiered,tiered_storage,unified}.py
-    probe/test_measure.py query/test_{coded,held,other_writers,parquet,texts,unread_columns}.py
+    probe/test_measure.py query/test_{coded,pinned_columns,other_writers,parquet,texts,unread_columns}.py
     papers/{bam/test_stored.py,emogi/{test_changed_arrays.py,test_ablation.py,traffic}} storage/test_{layout,on_device}.py test_threads.py
     fullgraph/test_{part.py,aggregate.py::test_{columns_one_range_after_another,rows_between_vectors},attention.py::test_long_rows_are_joined_of_pieces})
   chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through
