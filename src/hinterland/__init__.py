@@ -8,10 +8,9 @@ stands for is imported when the name is first used, from where the imports that 
 
 from __future__ import annotations
 
-import ast
+import functools
 import importlib
 import sys
-from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -77,29 +76,30 @@ _PACKAGES = (
 )
 
 
+@functools.cache
 def _homes() -> dict[str, str]:
     """The module that each public name is imported from. What type checkers read is the only list."""
-    text = Path(__file__).read_text(encoding="utf-8")
-    (block,) = (node for node in ast.parse(text).body if isinstance(node, ast.If))
+    import ast  # not before a name is used
+
+    with open(__file__, encoding="utf-8") as file:
+        (block,) = (node for node in ast.parse(file.read()).body if isinstance(node, ast.If))
     lines = (node for node in block.body if isinstance(node, ast.ImportFrom))
     return {alias.name: f".{line.module or ''}" for line in lines for alias in line.names}
-
-
-_HOMES = _homes()
-__all__ = sorted([*_HOMES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f".{name}", __name__)  # which also makes it an attribute of this module
-    if name not in __all__:
-        return importlib.import_module(".runtime.old_words", __name__).of_module(__name__, __all__, name)
-    value = globals()[name] = getattr(importlib.import_module(_HOMES[name], __name__), name)
+    if name == "__all__":
+        return sorted([*_homes(), "__version__"])
+    if name not in _homes():
+        return importlib.import_module(".runtime.old_words", __name__).of_module(__name__, _homes(), name)
+    value = globals()[name] = getattr(importlib.import_module(_homes()[name], __name__), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_PACKAGES})
+    return sorted({*globals(), *_homes(), *_PACKAGES})
 
 
 # Where what makes tables was when files that were saved before named it.

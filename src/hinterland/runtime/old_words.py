@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
 from .warned import warn
@@ -53,7 +53,7 @@ def setting(name: str) -> tuple[str | None, str]:
     return os.environ.get(name), name
 
 
-def of_module(module: str, public: Sequence[str], name: str) -> Any:
+def of_module(module: str, public: Collection[str], name: str) -> Any:
     """What a module's ``__getattr__`` returns; AttributeError unless one of its public names was called so."""
     if NAMES.get(name) not in public:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
