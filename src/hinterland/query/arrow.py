@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..runtime.errors import FormatError
-from ..storage.names import reading
+from ..runtime.files import opening
 from .converted import unread
 from .page_cache import MappedFile
 from .program import Program
@@ -24,7 +24,7 @@ class ArrowFile:
     def __init__(self, path: str, copy: str | None = None) -> None:
         """``copy``: the file of that name is read, and ``path`` is what it was made from."""
         self.path = path
-        with reading(path), open(copy or path, "rb") as file:
+        with opening(path, "read"), open(copy or path, "rb") as file:
             self._file = MappedFile(file.fileno())
         self._readers = threading.local()
         reader = self._reader(())

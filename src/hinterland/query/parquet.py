@@ -13,7 +13,7 @@ import numpy as np
 from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError
-from ..storage.names import reading
+from ..runtime.files import opening
 from . import int96
 from .bounds import ColumnKind, kind_of
 from .footer import chunk_statistics, footer_of, null_counts
@@ -42,7 +42,7 @@ class ParquetFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with reading(path), open(path, "rb") as file:
+        with opening(path, "read"), open(path, "rb") as file:
             self._file = MappedFile(file.fileno())
         self._buffer = self._file.buffer
         self._metadata, self.unread = metadata_of(self._buffer)

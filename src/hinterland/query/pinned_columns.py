@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from .. import _core
-from ..storage.names import reading
+from ..runtime.files import opening
 from ..table import UnifiedTensor
 from .arrays import taken, without_damage
 from .bounds import ColumnKind
@@ -114,7 +114,7 @@ class PinnedTable:
             FormatError: it is damaged.
             StorageError: it cannot be read.
         """
-        with reading(self.path):
+        with opening(self.path, "read"):
             found = os.stat(self.path)
         stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         if self._opened is None or self._opened[0] != stamp:

@@ -16,7 +16,8 @@ import torch
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, HinterlandError
-from .names import named, reading
+from ..runtime.files import opening
+from .names import named
 
 _MAGIC = b"ARROW1"
 _BATCH = "record batch"
@@ -55,7 +56,7 @@ def find(path: str, size: int, name: str | None, field: str | None) -> Column:
         import pyarrow.ipc
     except ImportError as error:
         raise ConfigError(f"{path}: reading Arrow files needs pyarrow: pip install 'hinterland[arrow]'") from error
-    with reading(path), open(path, "rb") as file:
+    with opening(path, "read"), open(path, "rb") as file:
         file.seek(max(size - len(_MAGIC), 0))
         if size < 2 * len(_MAGIC) or file.read(len(_MAGIC)) != _MAGIC:
             raise FormatError(f"{path}: truncated: an Arrow file ends with {_MAGIC.decode()}, and these {size} bytes do not")

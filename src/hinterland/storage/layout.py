@@ -16,9 +16,9 @@ from ..memory import hl, load
 from ..memory.load import StoredTensor
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError, StorageError
-from ..runtime.files import replacing
+from ..runtime.files import opening, replacing
 from . import arrow, safetensors
-from .names import named, reading
+from .names import named
 
 PART = "hinterland.part"  # in the metadata of a file of a striped table: which one it is
 _HEADER = 4096  # bytes before the data of files that are made: rows begin with a page
@@ -173,7 +173,7 @@ def _of_several(path: str, size: int, head: bytes, name: str | None, may_be_raw:
 
 
 def _of_graph(path: str, size: int, name: str | None) -> StoredTensor:
-    with reading(path), open(path, "rb") as file:
+    with opening(path, "read"), open(path, "rb") as file:
         header = hl.parse(path, file.read(hl.PAGE), size)
     names, types, counts = zip(*header.arrays(), strict=True)
     at = names.index(named(path, "arrays", names, name))
@@ -212,7 +212,7 @@ def refuse_names(path: str, name: str | None, field: str | None) -> None:
 
 def head_of(path: str, offset: int = 0) -> bytes:
     """The first bytes of what a file holds, by which formats are told apart."""
-    with reading(path), open(path, "rb") as file:
+    with opening(path, "read"), open(path, "rb") as file:
         file.seek(offset)
         return file.read(16)
 
@@ -226,7 +226,7 @@ def size_of(path: str) -> tuple[int, bool]:
     """Bytes of a regular file or a device, and whether it is the latter."""
     if (bare := _core.bare_device(path)) is not None:
         return bare.bytes, True
-    with reading(path):
+    with opening(path, "read"):
         mode = os.stat(path).st_mode
         if stat.S_ISDIR(mode):
             raise StorageError(f"{path}: this is a folder; name a file in it, as features.npy of a data set")

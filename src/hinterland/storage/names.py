@@ -1,13 +1,11 @@
-"""What readers of files with several tensors share: which of them is meant, and refusals of the system as sentences."""
+"""What readers of files with several tensors share: which of them is meant."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from ..runtime import arguments
-from ..runtime.errors import ConfigError, FormatError, StorageError
-from ..runtime.files import refused
+from ..runtime.errors import ConfigError, FormatError
 
 _SHOWN = 8  # names that a sentence lists
 
@@ -38,14 +36,3 @@ def named(path: str, what: str, names: Sequence[str], name: str | None, option: 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(arguments.repr_of(name) for name in names[:_SHOWN]) + more
-
-
-@contextmanager
-def reading(path: str) -> Iterator[None]:
-    """Turns an OSError of the enclosed reads into a StorageError that names ``path``."""
-    try:
-        yield
-    except StorageError:
-        raise
-    except OSError as error:
-        raise refused(path, "read", error) from error

@@ -18,6 +18,7 @@ from .. import _core
 from ..memory.allocator import Buffer, allocate
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, HinterlandError, IndexOutOfRange, StorageError
+from ..runtime.files import opening
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
@@ -27,7 +28,6 @@ from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
 from .cache import StorageStats
 from .layout import Volume
-from .names import reading
 from .volume import MODES
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::ClockPolicy>")
@@ -571,7 +571,7 @@ def hole_of(path: str, begin: int) -> tuple[int, int]:
     Raises:
         StorageError: it cannot be opened.
     """
-    with reading(path), open(path, "rb") as file:
+    with opening(path, "read"), open(path, "rb") as file:
         size = os.fstat(file.fileno()).st_size
         first = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
         if first >= size:

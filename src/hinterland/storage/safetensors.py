@@ -18,7 +18,8 @@ import torch
 from ..memory.load import StoredTensor, check_size
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError
-from .names import named, reading
+from ..runtime.files import opening
+from .names import named
 
 _LENGTH = struct.Struct("<Q")
 _LONGEST = 100_000_000  # bytes of a header, as the format's own reader has it
@@ -60,7 +61,7 @@ def read_header(path: str, size: int) -> SafetensorsHeader:
     Raises:
         FormatError: the header is not whole, or none of this format.
     """
-    with reading(path), open(path, "rb") as file:
+    with opening(path, "read"), open(path, "rb") as file:
         (length,) = _LENGTH.unpack(file.read(_LENGTH.size).ljust(_LENGTH.size, b"\0"))
         begin = _LENGTH.size + length
         if length > _LONGEST:

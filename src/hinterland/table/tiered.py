@@ -406,8 +406,10 @@ class _Tiers:
         self._copy(hottest[: plan.local_rows], homes, 0)
         for i, home in enumerate(homes):
             self._copy(hottest[plan.local_rows + i :: plan.gpus], [home], plan.shard_offset)
-        for home in homes if plan.slot_bytes else []:
-            home.id_map(plan).copy_(slot_of(hottest, plan.rows, plan.slot_bytes))
+        if homes and plan.slot_bytes:
+            slots = slot_of(hottest, plan.rows, plan.slot_bytes)
+            for home in homes:
+                home.id_map(plan).copy_(slots)
 
     def _copy(self, rows: torch.Tensor, homes: list[_Home], offset: int) -> None:
         """Packs ``rows`` of the host's table at ``offset`` of the memory of each of ``homes``."""
