@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from hinterland import UnifiedTensor, memory
-from hinterland.memory import cuda
+from hinterland.machine import Kind, machine_kind
+from hinterland.memory import cuda, rate
 from hinterland.memory.rate import random_rows
-from hinterland.runtime import devices
+from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange, OutOfMemory
 
 from ..split import across_boundary
@@ -156,6 +157,7 @@ def test_pageable_is_not_visible(gpu):
 
 def test_managed_memory_stays_below_the_gpus(gpu, monkeypatch):
     gc.collect()
+    monkeypatch.setattr("hinterland.memory.mapping.machine_kind", lambda: Kind(True, "a test says so"))
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
     assert UnifiedTensor.empty(1 << 19, torch.uint8).placement == "managed"
     assert UnifiedTensor.empty(1 << 21, torch.uint8).placement == "pinned"
@@ -201,6 +203,77 @@ def test_a_large_table_is_split_by_the_limit(gpu, nothing_left):
     table.cpu()[edge - 2 : edge + 2] = torch.arange(4, dtype=torch.uint8)[:, None]
     assert table[torch.arange(edge - 2, edge + 2, device=gpu)][:, 5].tolist() == [0, 1, 2, 3]
     assert random_rows(table.cuda().view(-1)[: table.managed_bytes]) > 1e6
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The bytes of managed memory that the driver is asked for, and what else it is asked, in order."""
+    calls = []
+    for name in ("allocate_managed", "free_managed", "register"):
+
+        def recorded(*arguments, real=getattr(cuda, name), name=name):
+            calls.append((name, arguments[-1]))
+            return real(*arguments)
+
+        monkeypatch.setattr(cuda, name, recorded)
+    yield calls
+    memory.set_managed_limit(None)
+
+
+def test_on_a_virtual_machine_no_more_is_asked_for_than_the_gpu_has_free(gpu, asked, nothing_left):
+    """However much the host has, and whatever size is said."""
+    if not machine_kind().is_virtual:
+        pytest.skip("this machine is no virtual one")
+    torch.cuda.empty_cache()
+    room = 3 << 30
+    filled = torch.empty(devices.free_bytes(gpu) - room, dtype=torch.uint8, device=gpu)
+    for said in (None, "200GiB"):
+        memory.set_managed_limit(said)
+        limit = memory.managed_limit()
+        assert limit.source == "the GPU's free memory" and limit.nbytes < devices.free_bytes(gpu) <= room
+        table = UnifiedTensor.empty((4 << 20, 1024), torch.uint8)
+        assert table.placement == "split" and table.managed_bytes < room
+        assert f"GPU's free memory (this machine counts as {machine_kind()})" in table.explain()
+        del table
+    del filled
+    torch.cuda.empty_cache()
+    assert max(nbytes for call, nbytes in asked if call == "allocate_managed") < room
+
+
+@pytest.fixture
+def physical(gpu, monkeypatch):
+    """As if this were no virtual machine, and its GPU had 1 GiB free; what is tried here is less than it has."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert devices.free_bytes(gpu) > 8 << 30
+    kind = Kind(False, "a test says so")
+    monkeypatch.setattr("hinterland.memory.mapping.machine_kind", lambda: kind)
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 30)
+    monkeypatch.setattr(warned, "_told", set())
+    return 3 << 30
+
+
+def test_what_exceeds_the_gpus_free_memory_is_measured_and_stays(physical, asked, nothing_left):
+    table = UnifiedTensor.empty((physical,), torch.uint8)
+    assert table.placement == "managed" and [call for call, _ in asked] == ["allocate_managed"]
+    assert "counts as physical: a test says so; more than the GPU has free is not measured by us" in table.explain()
+
+
+def test_what_the_gpu_reads_slowly_is_given_back_before_other_memory_is_taken(physical, asked, monkeypatch, nothing_left):
+    monkeypatch.setattr(rate, "LEAST_RATE", 1e12)
+    with pytest.warns(UserWarning, match="3.00 GiB were tried and given back: random rows of 3.00 GiB came at .* M/s") as told:
+        table = UnifiedTensor.empty((physical // 1024, 1024), torch.uint8)
+    assert len(told) == 1
+    assert table.placement == "split" and table.managed_bytes < 1 << 30
+    names = [call for call, _ in asked]
+    assert names[:3] == ["allocate_managed", "free_managed", "allocate_managed"] and names[-1] == "register"
+    edge = table.managed_bytes // 1024
+    table.cpu()[edge - 2 : edge + 2] = torch.arange(4, dtype=torch.uint8)[:, None]
+    assert table[torch.arange(edge - 2, edge + 2, device="cuda")][:, 5].tolist() == [0, 1, 2, 3]
+    del table
+    gc.collect()
+    with pytest.raises(OutOfMemory, match="1.00 GiB, by the GPU's free memory .3.00 GiB were tried and given back"):
+        UnifiedTensor.empty((physical,), torch.uint8, placement="managed")
 
 
 def test_released_by_another_thread(mapping, gpu, nothing_left):
