@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hinterland import memory
-from hinterland.machine import Kind
+from hinterland.machine import MachineKind
 from hinterland.memory import allocator, mapping
 from hinterland.runtime import devices
 from hinterland.runtime.jit import INCLUDE_DIR
@@ -81,6 +81,6 @@ def driver(monkeypatch):
     monkeypatch.setattr(devices, "cuda_available", lambda: True)
     monkeypatch.setattr(devices, "as_device", torch.device)
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
-    monkeypatch.setattr(mapping, "machine_kind", lambda: Kind(True, "a test says so"))
+    monkeypatch.setattr(mapping, "machine_kind", lambda: MachineKind(True, "a test says so"))
     gc.collect()
     return calls

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hinterland import UnifiedTensor, memory
-from hinterland.machine import Kind, machine_kind
+from hinterland.machine import MachineKind, machine_kind
 from hinterland.memory import cuda, rate
 from hinterland.memory.rate import random_rows
 from hinterland.runtime import devices, warned
@@ -157,7 +157,7 @@ def test_pageable_is_not_visible(gpu):
 
 def test_managed_memory_stays_below_the_gpus(gpu, monkeypatch):
     gc.collect()
-    monkeypatch.setattr("hinterland.memory.mapping.machine_kind", lambda: Kind(True, "a test says so"))
+    monkeypatch.setattr("hinterland.memory.mapping.machine_kind", lambda: MachineKind(True, "a test says so"))
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
     assert UnifiedTensor.empty(1 << 19, torch.uint8).placement == "managed"
     assert UnifiedTensor.empty(1 << 21, torch.uint8).placement == "pinned"
@@ -246,7 +246,7 @@ def physical(gpu, monkeypatch):
     gc.collect()
     torch.cuda.empty_cache()
     assert devices.free_bytes(gpu) > 8 << 30
-    kind = Kind(False, "a test says so")
+    kind = MachineKind(False, "a test says so")
     monkeypatch.setattr("hinterland.memory.mapping.machine_kind", lambda: kind)
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 30)
     monkeypatch.setattr(warned, "_told", set())

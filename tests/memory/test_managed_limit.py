@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from hinterland import UnifiedTensor, memory
-from hinterland.machine import Kind
+from hinterland.machine import MachineKind
 from hinterland.memory import allocator, cuda, limits, mapping, plan, rate
 from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import OutOfMemory
 
 MIB = 1 << 20
-PHYSICAL = Kind(False, "a test says so")
+PHYSICAL = MachineKind(False, "a test says so")
 
 
 class System:
@@ -92,7 +92,7 @@ def test_on_a_physical_machine_the_limit_is_what_the_host_can_give(system):
 @pytest.mark.parametrize("said", [None, "70MiB", "200MiB"])
 def test_on_a_virtual_machine_no_more_is_asked_for_than_the_gpu_has_free(system, said, monkeypatch):
     """Whatever the host has, whoever asks, and also where what is unknown counts as virtual."""
-    system.kind = Kind(True, "nobody knows")
+    system.kind = MachineKind(True, "nobody knows")
     memory.set_managed_limit(said)
     asked, real = [], cuda.allocate_managed
 
@@ -252,7 +252,7 @@ def test_the_least_that_is_free_counts_of_the_gpus_that_are_in_use(system, monke
     monkeypatch.setattr(devices, "as_device", lambda device: first)
     monkeypatch.setattr(devices, "free_bytes", free.__getitem__)
     monkeypatch.setattr(cuda, "_works_on", lambda gpu: gpu in free)
-    system.kind = Kind(True, "a test says so")
+    system.kind = MachineKind(True, "a test says so")
     assert memory.managed_limit().nbytes == 50 * MIB - 1
 
 

@@ -10,8 +10,8 @@ from hinterland.graph.graph import Graph
 from hinterland.graph.lists import NeighborLists
 from hinterland.memory import cuda
 from hinterland.memory.allocator import Buffer, take_managed
-from hinterland.memory.held import managed_bytes
 from hinterland.memory.mapping import UNLIMITED, managed_limit
+from hinterland.memory.registry import managed_bytes
 from hinterland.runtime.errors import OutOfMemory
 from hinterland.runtime.units import format_bytes
 from hinterland.table import UnifiedTensor

@@ -6,7 +6,7 @@ import functools
 import itertools
 from pathlib import Path
 
-from .model import Kind
+from .model import MachineKind
 
 _ROOT = Path("/")
 # In the names that hypervisors, and clouds, give the machines they make.
@@ -17,7 +17,7 @@ _MAKERS = "nvidia supermicro dell hpe hewlett lenovo giga asus asrock quanta wiw
 
 
 @functools.cache
-def machine_kind(root: Path = _ROOT) -> Kind:
+def machine_kind(root: Path = _ROOT) -> MachineKind:
     """Whether the machine counts as virtual, and by what evidence; where there is none it does.
 
     A CPU's flag says so on x86, and the name that the firmware has for the machine (DMI), or a node of its device tree,
@@ -25,20 +25,20 @@ def machine_kind(root: Path = _ROOT) -> Kind:
     """
     cpu = first_cpu(root)
     if "hypervisor" in cpu.get("flags", "").split():
-        return Kind(True, "its CPU has the flag hypervisor in /proc/cpuinfo")
+        return MachineKind(True, "its CPU has the flag hypervisor in /proc/cpuinfo")
     if (root / "proc/device-tree/hypervisor").exists():
-        return Kind(True, "its device tree has a hypervisor")
+        return MachineKind(True, "its device tree has a hypervisor")
     maker, product = (_text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
     if not (cpu and maker and product):
-        return Kind(True, "nothing in /proc/cpuinfo and /sys/class/dmi/id says that it is not")
+        return MachineKind(True, "nothing in /proc/cpuinfo and /sys/class/dmi/id says that it is not")
     named = f"/sys/class/dmi/id calls it {maker} {product}"
     if any(word in named.lower() for word in _MADE) or (maker == "Amazon EC2" and not product.endswith(".metal")):
-        return Kind(True, named)
+        return MachineKind(True, named)
     if "flags" in cpu:
-        return Kind(False, f"its CPU has no flag hypervisor in /proc/cpuinfo, and {named}")
+        return MachineKind(False, f"its CPU has no flag hypervisor in /proc/cpuinfo, and {named}")
     if maker.lower().startswith(tuple(_MAKERS)):
-        return Kind(False, f"its device tree has no hypervisor, and {named}")
-    return Kind(True, f"nothing says that it is not, and {named}")
+        return MachineKind(False, f"its device tree has no hypervisor, and {named}")
+    return MachineKind(True, f"nothing says that it is not, and {named}")
 
 
 @functools.cache

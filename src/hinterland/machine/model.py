@@ -117,7 +117,7 @@ class Cpu:
 
 
 @dataclass(frozen=True)
-class Kind:
+class MachineKind:
     """Whether a machine counts as a virtual one, and the evidence, as words behind a colon (kind.py)."""
 
     is_virtual: bool
@@ -149,7 +149,7 @@ class Machine(Repr):
     left_out: tuple[str, ...] = ()
     managed_limit: int | None = None
     doubts: tuple[str, ...] = ()
-    kind: Kind | None = None
+    kind: MachineKind | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON types; the inverse of :meth:`from_json`. Keys that are numbers become text, as JSON demands."""

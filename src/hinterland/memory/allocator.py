@@ -31,12 +31,12 @@ from ..runtime.thresholds import ALWAYS_FITS
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
 from . import cuda
-from .held import buffers as _held
-from .held import host_bytes, managed_bytes
-from .held import lock as _lock
 from .limits import require_host_memory
 from .mapping import GRAIN, REMEDY, Limit, MappingPlan, managed_limit, plan_mapping, refuse
 from .rate import LEAST_MEASURED, check_rate, refusal
+from .registry import buffers as _held
+from .registry import host_bytes, managed_bytes
+from .registry import lock as _lock
 
 _TRIES = 8  # for two mappings to lie beside each other: one, unless the address space has holes of just that size
 PART_BYTES = 512  # every part of a block begins at a multiple of it, and is padded to one

@@ -18,9 +18,9 @@ from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import format_bytes, parse_bytes
 from . import cuda
-from .held import host_bytes, lock, managed_bytes
 from .limits import host_memory
 from .plan import row_rate
+from .registry import host_bytes, lock, managed_bytes
 
 GRAIN = 32 << 20  # the boundary between two mappings is at a multiple of it: where CUDA's driver places managed memory
 UNLIMITED = 1 << 62

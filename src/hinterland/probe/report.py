@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..machine.model import Kind, Machine, RowPoint
+from ..machine.model import Machine, MachineKind, RowPoint
 from ..memory.mapping import UNLIMITED
 from ..runtime.units import format_bytes, format_rate
 
@@ -70,7 +70,7 @@ def _hardware(machine: Machine) -> Section:
     return Section("Machine", ("", ""), tuple(rows))
 
 
-def _managed_memory(machine: Machine, kind: Kind) -> Section:
+def _managed_memory(machine: Machine, kind: MachineKind) -> Section:
     default = (
         "the GPU's free memory" if kind.is_virtual else "what the host can give; past the GPU's free memory not measured by us"
     )
@@ -78,8 +78,7 @@ def _managed_memory(machine: Machine, kind: Kind) -> Section:
     if said is not None:
         most = "none" if said == UNLIMITED else f"{format_bytes(said)}, or {default} where that is less"
         default = f"{most}, by hinterland probe --managed-limit"
-    rows = (("this machine", f"counts as {kind}"), ("most of it", default))
-    return Section("Managed memory", ("", ""), rows)
+    return Section("Managed memory", ("", ""), (("this machine counts as", str(kind)), ("limit", default)))
 
 
 def _link(machine: Machine) -> Iterator[Section]:
