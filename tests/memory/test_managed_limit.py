@@ -176,6 +176,13 @@ def test_what_is_no_good_is_given_back_before_other_memory_is_taken(system, brea
     assert memory.managed_limit().nbytes > 310 * MIB
 
 
+def test_that_it_was_given_back_is_told_even_if_little_is_lost(system):
+    system.free, system.rates = 200 * MIB, [2e7]
+    with pytest.warns(UserWarning, match="201.00 MiB were tried and given back"):
+        buffer = memory.allocate(201 * MIB)
+    assert buffer.managed == 192 * MIB and not buffer.plan.is_slow
+
+
 @pytest.mark.parametrize(("fall", "least", "mapping"), [(3, 1, "managed"), (4, 8, "managed"), (4, 1, "split"), (9, 8, "split")])
 def test_free_memory_that_falls_a_little_is_no_reason(system, fall, least, mapping, monkeypatch):
     system.falls = fall * MIB

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import os
 from pathlib import Path
 
 from .model import MachineKind
@@ -26,7 +27,7 @@ def machine_kind(root: Path = _ROOT) -> MachineKind:
     cpu = first_cpu(root)
     if "hypervisor" in cpu.get("flags", "").split():
         return MachineKind(True, "its CPU has the flag hypervisor in /proc/cpuinfo")
-    if (root / "proc/device-tree/hypervisor").exists():
+    if os.path.exists(root / "proc/device-tree/hypervisor"):
         return MachineKind(True, "its device tree has a hypervisor")
     maker, product = (_text(root / "sys/class/dmi/id" / name) for name in ("sys_vendor", "product_name"))
     if not (cpu and maker and product):
@@ -45,7 +46,7 @@ def machine_kind(root: Path = _ROOT) -> MachineKind:
 def first_cpu(root: Path = _ROOT) -> dict[str, str]:
     """What /proc/cpuinfo says of the first CPU; of all of them it takes the system long to say, where there are many."""
     try:
-        with (root / "proc/cpuinfo").open() as lines:
+        with (root / "proc/cpuinfo").open(errors="replace") as lines:
             pairs = [line.partition(":") for line in itertools.takewhile(str.strip, lines)]
     except OSError:
         return {}
