@@ -229,23 +229,23 @@ def test_on_a_virtual_machine_no_more_is_asked_for_than_the_gpu_has_free(said, g
     limit = memory.managed_limit()
     assert limit.source == "the GPU's free memory" and limit.nbytes < torch.cuda.mem_get_info(gpu)[1]
     assert limit.nbytes == pytest.approx(devices.free_bytes(gpu), rel=0.1)  # other processes take and free some
-    monkeypatch.setattr(devices, "free_bytes", lambda device: 3 << 30)  # as if others had taken the rest
-    table = UnifiedTensor.empty((4 << 20, 1024), torch.uint8)
-    assert table.placement == "split" and max(nbytes for call, nbytes in asked if call == "allocate_managed") < 3 << 30
-    assert f"3.00 GiB, by the GPU's free memory (this machine counts as {machine_kind()})" in table.explain()
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 128 << 20)  # as if others had taken the rest
+    table = UnifiedTensor.empty((5 << 18, 1024), torch.uint8)
+    assert table.placement == "split" and max(nbytes for call, nbytes in asked if call == "allocate_managed") < 128 << 20
+    assert f"128.00 MiB, by the GPU's free memory (this machine counts as {machine_kind()})" in table.explain()
 
 
 @pytest.fixture
 def physical(gpu, monkeypatch):
-    """As if this were no virtual machine, and its GPU had 1 GiB free; what is tried here is less than it has."""
+    """As if this were no virtual machine, and its GPU had 128 MiB free; what is tried here is less than it has."""
     gc.collect()
     torch.cuda.empty_cache()
     assert devices.free_bytes(gpu) > 8 << 30
     kind = MachineKind(False, "a test says so")
     monkeypatch.setattr("hinterland.memory.mapping.machine_kind", lambda: kind)
-    monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 30)
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 128 << 20)
     monkeypatch.setattr(warned, "_told", set())
-    return 3 << 30
+    return 5 << 28
 
 
 def test_what_exceeds_the_gpus_free_memory_is_measured_and_stays(physical, asked, nothing_left):
@@ -256,10 +256,10 @@ def test_what_exceeds_the_gpus_free_memory_is_measured_and_stays(physical, asked
 
 def test_what_the_gpu_reads_slowly_is_given_back_before_other_memory_is_taken(physical, asked, monkeypatch, nothing_left):
     monkeypatch.setattr(rate, "LEAST_RATE", 1e12)
-    with pytest.warns(UserWarning, match="3.00 GiB were tried and given back: random rows of 3.00 GiB came at .* M/s") as told:
+    with pytest.warns(UserWarning, match="1.25 GiB were tried and given back: random rows of 1.25 GiB came at .* M/s") as told:
         table = UnifiedTensor.empty((physical // 1024, 1024), torch.uint8)
     assert len(told) == 1
-    assert table.placement == "split" and table.managed_bytes < 1 << 30
+    assert table.placement == "split" and table.managed_bytes < 128 << 20
     names = [call for call, _ in asked]
     assert names[:3] == ["allocate_managed", "free_managed", "allocate_managed"] and names[-1] == "register"
     edge = table.managed_bytes // 1024
@@ -267,7 +267,7 @@ def test_what_the_gpu_reads_slowly_is_given_back_before_other_memory_is_taken(ph
     assert table[torch.arange(edge - 2, edge + 2, device="cuda")][:, 5].tolist() == [0, 1, 2, 3]
     del table
     gc.collect()
-    with pytest.raises(OutOfMemory, match="1.00 GiB, by the GPU's free memory .3.00 GiB were tried and given back"):
+    with pytest.raises(OutOfMemory, match="by the GPU's free memory .1.25 GiB were tried and given back"):
         UnifiedTensor.empty((physical,), torch.uint8, placement="managed")
 
 

@@ -251,6 +251,14 @@ def test_a_split_of_more_than_the_gpu_has_free_is_measured(system):
     assert system.measured == [192 * MIB]
 
 
+def test_memory_that_is_pinned_anyway_is_no_trial(system):
+    held = memory.allocate(120 * MIB)
+    memory.set_managed_limit("100MiB")
+    with pytest.warns(UserWarning, match="all pinned.*100.00 MiB, by set_managed_limit.., and 120.00 MiB was held"):
+        pinned = memory.allocate(50 * MIB)
+    assert not pinned.plan.is_trial and held.plan.is_trial
+
+
 def test_the_least_that_is_free_counts_of_the_gpus_that_are_in_use(system, monkeypatch):
     """To ask the others would take memory of them."""
     first, second, third = (torch.device("cuda", i) for i in range(3))

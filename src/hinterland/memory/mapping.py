@@ -143,7 +143,7 @@ class MappingPlan(Repr):
     @property
     def is_trial(self) -> bool:
         """Whether it is more than the GPU has free, so that what is mapped stays only if the GPU reads it fast."""
-        return self.held + self.managed > self.limit.sure
+        return self.managed > 0 and self.held + self.managed > self.limit.sure
 
     @property
     def is_slow(self) -> bool:
