@@ -5,6 +5,7 @@ import threading
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from hinterland import UnifiedTensor, memory
 from hinterland.machine import MachineKind, machine_kind
@@ -203,6 +204,14 @@ def test_a_large_table_is_split_by_the_limit(gpu, nothing_left):
     table.cpu()[edge - 2 : edge + 2] = torch.arange(4, dtype=torch.uint8)[:, None]
     assert table[torch.arange(edge - 2, edge + 2, device=gpu)][:, 5].tolist() == [0, 1, 2, 3]
     assert random_rows(table.cuda().view(-1)[: table.managed_bytes]) > 1e6
+
+
+def test_forks_and_the_cpu_leave_the_mapping_as_fast(gpu, nothing_left):
+    """Workers of a DataLoader are forked, and the CPU writes every page and reads it."""
+    table = UnifiedTensor.empty((4 << 20, 1024), torch.uint8)
+    assert len(list(DataLoader(range(8), num_workers=2))) == 8
+    assert table.cpu().fill_(1).amax() == 1
+    assert random_rows(table.cuda().view(-1)) > rate.LEAST_RATE
 
 
 @pytest.fixture

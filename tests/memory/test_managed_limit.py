@@ -1,6 +1,8 @@
 """How much managed memory is taken on machines of both kinds, and what becomes of what is more than the GPU has free."""
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 import warnings
@@ -290,3 +292,27 @@ def test_one_is_tried_at_a_time(system, monkeypatch):
     for thread in threads:
         thread.join()
     assert [buffer.mapping for buffer in held] == ["managed"] * 4 and together == [1, 1, 1]
+
+
+def test_a_fork_may_come_while_memory_is_tried():
+    """The thread that holds the lock is not in the child."""
+    code = """
+import os, signal, threading, torch
+from hinterland import UnifiedTensor
+from hinterland.memory import registry
+held, done = threading.Event(), threading.Event()
+def hold():
+    with registry.lock:
+        held.set()
+        done.wait()
+threading.Thread(target=hold).start()
+held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(30)
+    os._exit(0 if UnifiedTensor.empty(10, placement="pageable").nbytes else 1)
+print(os.waitpid(child, 0)[1])
+done.set()
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("0\n", "")
