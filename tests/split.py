@@ -10,7 +10,7 @@ from unittest import mock
 from hinterland import UnifiedTensor, _core
 from hinterland.memory import allocator
 from hinterland.memory.allocator import Buffer
-from hinterland.memory.mapping import GRAIN, Limit, MappingPlan
+from hinterland.memory.mapping import GRAIN, Limit, MappingPlan, managed_limit
 from hinterland.runtime import devices
 
 _REST = 16 << 20  # bytes behind the boundary, for the second halves of what tests make
@@ -35,7 +35,8 @@ def across_boundary(tensor):
 
 def split(nbytes):
     """A buffer of ``nbytes`` bytes, the first GRAIN of them mapped."""
-    plan = MappingPlan(nbytes, GRAIN, Limit(GRAIN, "a test"), 0)
+    limit = managed_limit() if devices.cuda_available() else Limit(GRAIN, "a test")
+    plan = MappingPlan(nbytes, GRAIN, limit, 0)
     if devices.cuda_available():
         with ExitStack() as ballast:  # fills what the driver has in stock for small allocations
             made = allocator._split(nbytes, plan)
@@ -55,7 +56,7 @@ def split(nbytes):
     return made
 
 
-def _private(nbytes, undo):
+def _private(nbytes, undo, limit):
     address = _core.map_pages(-1, nbytes)
     undo.callback(_core.unmap_pages, address, nbytes)
     return address

@@ -17,6 +17,7 @@ from hinterland.machine import (
     Gpu,
     Link,
     Machine,
+    MachineKind,
     Peer,
     RowPoint,
     SequentialPoint,
@@ -46,6 +47,7 @@ def a_machine(**changes) -> Machine:
         disk=Disk("/tmp", True, 1e9, 1e9, {1: 1e4, 64: 1e5}),
         left_out=("nothing much",),
         managed_limit=1 << 36,
+        kind=MachineKind(True, "a flag"),
     )
     return dataclasses.replace(whole, **changes)
 

@@ -7,6 +7,8 @@ import pytest
 import torch
 
 from hinterland import memory
+from hinterland.machine import MachineKind
+from hinterland.memory import allocator, mapping
 from hinterland.runtime import devices
 from hinterland.runtime.jit import INCLUDE_DIR
 
@@ -50,3 +52,35 @@ def emulation(tmp_path_factory):
     flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fsanitize=undefined"]
     subprocess.run(["g++", *flags, "-fno-sanitize-recover", f"-I{INCLUDE_DIR}", str(source), "-o", library], check=True)
     return ctypes.CDLL(str(library))
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A virtual machine with a GPU of 1 MiB, as far as the allocator can tell; the list holds what it asked of CUDA."""
+    calls, sizes = [], {}
+
+    def managed(nbytes):
+        address = allocator._core.map_pages(-1, nbytes)
+        sizes[address] = nbytes
+        calls.append("allocate")
+        return address
+
+    def free(address):
+        calls.append("free")
+        allocator._core.unmap_pages(address, sizes.pop(address))
+
+    for name, call in {
+        "managed_memory_works": lambda: True,
+        "allocate_managed": managed,
+        "free_managed": free,
+        "keep_on_host": lambda address, nbytes: calls.append("keep"),
+        "register": lambda address, nbytes: calls.append("register"),
+        "unregister": lambda address: calls.append("unregister"),
+    }.items():
+        monkeypatch.setattr(allocator.cuda, name, call)
+    monkeypatch.setattr(devices, "cuda_available", lambda: True)
+    monkeypatch.setattr(devices, "as_device", torch.device)
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
+    monkeypatch.setattr(mapping, "machine_kind", lambda: MachineKind(True, "a test says so"))
+    gc.collect()
+    return calls

@@ -5,11 +5,13 @@ import threading
 
 import pytest
 import torch
+from torch.utils.data import DataLoader
 
 from hinterland import UnifiedTensor, memory
-from hinterland.memory import cuda
+from hinterland.machine import MachineKind, machine_kind
+from hinterland.memory import cuda, rate
 from hinterland.memory.rate import random_rows
-from hinterland.runtime import devices
+from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange, OutOfMemory
 
 from ..split import across_boundary
@@ -156,6 +158,7 @@ def test_pageable_is_not_visible(gpu):
 
 def test_managed_memory_stays_below_the_gpus(gpu, monkeypatch):
     gc.collect()
+    monkeypatch.setattr("hinterland.memory.mapping.machine_kind", lambda: MachineKind(True, "a test says so"))
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
     assert UnifiedTensor.empty(1 << 19, torch.uint8).placement == "managed"
     assert UnifiedTensor.empty(1 << 21, torch.uint8).placement == "pinned"
@@ -201,6 +204,80 @@ def test_a_large_table_is_split_by_the_limit(gpu, nothing_left):
     table.cpu()[edge - 2 : edge + 2] = torch.arange(4, dtype=torch.uint8)[:, None]
     assert table[torch.arange(edge - 2, edge + 2, device=gpu)][:, 5].tolist() == [0, 1, 2, 3]
     assert random_rows(table.cuda().view(-1)[: table.managed_bytes]) > 1e6
+
+
+def test_forks_and_the_cpu_leave_the_mapping_as_fast(gpu, nothing_left):
+    """Workers of a DataLoader are forked, and the CPU writes every page and reads it."""
+    table = UnifiedTensor.empty((4 << 20, 1024), torch.uint8)
+    assert len(list(DataLoader(range(8), num_workers=2))) == 8
+    assert table.cpu().fill_(1).amax() == 1
+    assert random_rows(table.cuda().view(-1)) > rate.LEAST_RATE
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """The bytes of managed memory that the driver is asked for, and what else it is asked, in order."""
+    calls = []
+    for name in ("allocate_managed", "free_managed", "register"):
+
+        def recorded(*arguments, real=getattr(cuda, name), name=name):
+            calls.append((name, arguments[-1]))
+            return real(*arguments)
+
+        monkeypatch.setattr(cuda, name, recorded)
+    yield calls
+    memory.set_managed_limit(None)
+
+
+@pytest.mark.parametrize("said", [None, "4TiB"])
+def test_on_a_virtual_machine_no_more_is_asked_for_than_the_gpu_has_free(said, gpu, asked, monkeypatch, nothing_left):
+    """However much the host has, and whatever size is said."""
+    if not machine_kind().is_virtual:
+        pytest.skip("this machine is no virtual one")
+    memory.set_managed_limit(said)
+    limit = memory.managed_limit()
+    assert limit.source == "the GPU's free memory" and limit.nbytes < torch.cuda.mem_get_info(gpu)[1]
+    assert limit.nbytes == pytest.approx(devices.free_bytes(gpu), rel=0.1)  # other processes take and free some
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 128 << 20)  # as if others had taken the rest
+    table = UnifiedTensor.empty((5 << 18, 1024), torch.uint8)
+    assert table.placement == "split" and max(nbytes for call, nbytes in asked if call == "allocate_managed") < 128 << 20
+    assert f"128.00 MiB, by the GPU's free memory (this machine counts as {machine_kind()})" in table.explain()
+
+
+@pytest.fixture
+def physical(gpu, monkeypatch):
+    """As if this were no virtual machine, and its GPU had 128 MiB free; what is tried here is less than it has."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    assert devices.free_bytes(gpu) > 8 << 30
+    kind = MachineKind(False, "a test says so")
+    monkeypatch.setattr("hinterland.memory.mapping.machine_kind", lambda: kind)
+    monkeypatch.setattr(devices, "free_bytes", lambda device: 128 << 20)
+    monkeypatch.setattr(warned, "_told", set())
+    return 5 << 28
+
+
+def test_what_exceeds_the_gpus_free_memory_is_measured_and_stays(physical, asked, nothing_left):
+    table = UnifiedTensor.empty((physical,), torch.uint8)
+    assert table.placement == "managed" and [call for call, _ in asked] == ["allocate_managed"]
+    assert "counts as physical: a test says so; more than the GPU has free is not measured by us" in table.explain()
+
+
+def test_what_the_gpu_reads_slowly_is_given_back_before_other_memory_is_taken(physical, asked, monkeypatch, nothing_left):
+    monkeypatch.setattr(rate, "LEAST_RATE", 1e12)
+    with pytest.warns(UserWarning, match="1.25 GiB were tried and given back: random rows of 1.25 GiB came at .* M/s") as told:
+        table = UnifiedTensor.empty((physical // 1024, 1024), torch.uint8)
+    assert len(told) == 1
+    assert table.placement == "split" and table.managed_bytes < 128 << 20
+    names = [call for call, _ in asked]
+    assert names[:3] == ["allocate_managed", "free_managed", "allocate_managed"] and names[-1] == "register"
+    edge = table.managed_bytes // 1024
+    table.cpu()[edge - 2 : edge + 2] = torch.arange(4, dtype=torch.uint8)[:, None]
+    assert table[torch.arange(edge - 2, edge + 2, device="cuda")][:, 5].tolist() == [0, 1, 2, 3]
+    del table
+    gc.collect()
+    with pytest.raises(OutOfMemory, match="by the GPU's free memory .1.25 GiB were tried and given back"):
+        UnifiedTensor.empty((physical,), torch.uint8, placement="managed")
 
 
 def test_released_by_another_thread(mapping, gpu, nothing_left):

@@ -136,7 +136,7 @@ def test_probe_measures_once(tmp_path, quick, monkeypatch):
     first = hinterland.probe(progress=phrases.append)
     assert phrases[0] == "CPU memory" and hinterland.machine.load() == first
     monkeypatch.setattr(measure, "_measure", lambda *args: pytest.fail("measured again"))
-    assert hinterland.probe() == first
+    assert hinterland.probe() == first and first.kind == hinterland.machine.machine_kind()
 
     other = tmp_path / "elsewhere"
     moved = hinterland.probe(disk_path=other)  # only the disk is measured

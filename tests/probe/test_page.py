@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from hinterland.machine import Cpu, Disk, Gpu, Link, Machine, Peer, RowPoint, SequentialPoint
+from hinterland.machine import Cpu, Disk, Gpu, Link, Machine, MachineKind, Peer, RowPoint, SequentialPoint
 from hinterland.probe.chart import Chart, ChartLine
 from hinterland.probe.page import charts, page
 from hinterland.probe.report import format_count, format_seconds, sections
@@ -36,6 +36,7 @@ def machine() -> Machine:
         disk=Disk("/data", True, 1e9, 1e9, {1: 1e4, 64: 1e5}),
         left_out=("a thing & another",),
         doubts=("a rate & another",),
+        kind=MachineKind(True, "a flag & a name"),
     )
 
 
@@ -73,6 +74,22 @@ def test_the_page_is_whole_and_needs_nothing_else(make):
     assert parser.open == []
     assert "http" not in text and "url(" not in text and "@import" not in text
     assert "CPU &lt;of&gt; &amp; sorts" in text and "a thing &amp; another" in text and "a rate &amp; another" in text
+
+
+@pytest.mark.parametrize(
+    ("is_virtual", "said", "limit"),
+    [
+        (True, None, "the GPU's free memory"),
+        (False, None, "what the host can give; past the GPU's free memory not measured by us"),
+        (True, 64 << 30, "64.00 GiB, or the GPU's free memory where that is less, by hinterland probe --managed-limit"),
+        (True, 1 << 62, "none, by hinterland probe --managed-limit"),
+    ],
+)
+def test_the_limit_of_managed_memory_is_told_with_its_reason(is_virtual, said, limit):
+    kind = MachineKind(is_virtual, "a flag & a name")
+    told = {section.title: section.rows for section in sections(dataclasses.replace(machine(), kind=kind, managed_limit=said))}
+    counts_as = f"{'virtual' if is_virtual else 'physical'}: a flag & a name"
+    assert told["Managed memory"] == (("this machine counts as", counts_as), ("limit", limit))
 
 
 def test_every_curve_has_its_points_and_its_ceiling():

@@ -9,8 +9,9 @@ from typing import Any
 from hinterland.graph.graph import Graph
 from hinterland.graph.lists import NeighborLists
 from hinterland.memory import cuda
-from hinterland.memory.allocator import Buffer, managed_bytes, take_managed
+from hinterland.memory.allocator import Buffer, take_managed
 from hinterland.memory.mapping import UNLIMITED, managed_limit
+from hinterland.memory.registry import managed_bytes
 from hinterland.runtime.errors import OutOfMemory
 from hinterland.runtime.units import format_bytes
 from hinterland.table import UnifiedTensor
@@ -27,7 +28,7 @@ def migrating(graph: Graph, budget: int | None = None) -> tuple[Graph, Callable[
         OutOfMemory: edges and weights exceed the budget, or what managed memory may take.
     """
     held = {name: tensor for name in ("indices", "weights") if (tensor := graph.array(name, "cpu")) is not None}
-    need, limit = sum(tensor.nbytes for tensor in held.values()), managed_limit()
+    need, limit = sum(tensor.nbytes for tensor in held.values()), managed_limit(checked=False)
     room = limit.nbytes - managed_bytes()
     if budget is not None and limit.nbytes != UNLIMITED:
         room = min(room, budget)

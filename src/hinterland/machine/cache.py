@@ -16,6 +16,7 @@ from ..runtime import devices, jit
 from ..runtime.errors import ConfigError, FormatError, StorageError
 from ..runtime.files import replacing
 from ..runtime.trust import is_ours
+from .kind import first_cpu
 from .model import Gpu, Link, Machine
 
 
@@ -114,14 +115,8 @@ def cores() -> int:
 @functools.cache
 def cpu_model() -> str:
     """The CPU's name, as the system tells it."""
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() in ("model name", "Processor") and value.strip():
-                return value.strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()
+    said = first_cpu()
+    return said.get("model name") or said.get("Processor") or platform.processor() or platform.machine()
 
 
 @functools.cache

@@ -16,7 +16,7 @@ from ..runtime.errors import FormatError
 from ..runtime.old_words import attributes, translated
 from ..runtime.repr import Repr
 
-VERSION = 3  # of the JSON; a file of another version is measured again
+VERSION = 4  # of the JSON; a file of another version is measured again
 
 
 @dataclass(frozen=True)
@@ -116,11 +116,23 @@ class Cpu:
     rows: tuple[RowPoint, ...] = ()
 
 
+@dataclass(frozen=True)
+class MachineKind:
+    """Whether a machine counts as a virtual one, and the evidence, as words behind a colon (kind.py)."""
+
+    is_virtual: bool
+    evidence: str
+
+    def __str__(self) -> str:
+        return f"{'virtual' if self.is_virtual else 'physical'}: {self.evidence}"
+
+
 @dataclass(frozen=True, repr=False)
 class Machine(Repr):
     """Everything that a probe measured; ``left_out`` says in sentences what it could not, ``doubts`` what is not to be trusted.
 
     ``managed_limit`` is what somebody who knows the machine has said: the most bytes of managed memory (memory/mapping.py).
+    ``kind`` says whether the machine is virtual, on which the limit depends where nobody has said one.
     """
 
     date: str
@@ -137,6 +149,7 @@ class Machine(Repr):
     left_out: tuple[str, ...] = ()
     managed_limit: int | None = None
     doubts: tuple[str, ...] = ()
+    kind: MachineKind | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON types; the inverse of :meth:`from_json`. Keys that are numbers become text, as JSON demands."""

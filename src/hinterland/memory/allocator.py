@@ -14,7 +14,6 @@ pageable    plain pages that no GPU sees                               without C
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections import Counter
 from contextlib import ExitStack
@@ -33,16 +32,15 @@ from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
 from . import cuda
 from .limits import require_host_memory
-from .mapping import GRAIN, REMEDY, MappingPlan, plan_mapping
-from .rate import LEAST_MEASURED, check_rate
+from .mapping import GRAIN, REMEDY, Limit, MappingPlan, managed_limit, plan_mapping, refuse
+from .rate import LEAST_MEASURED, check_rate, refusal
+from .registry import buffers as _held
+from .registry import host_bytes, managed_bytes
+from .registry import lock as _lock
 
 _TRIES = 8  # for two mappings to lie beside each other: one, unless the address space has holes of just that size
 PART_BYTES = 512  # every part of a block begins at a multiple of it, and is padded to one
 MAPPINGS = ("host", "managed", "pinned", "pageable")
-
-_held: weakref.WeakSet[Buffer] = weakref.WeakSet()
-_lock = threading.RLock()
-os.register_at_fork(after_in_child=_lock._at_fork_reinit)  # type: ignore[attr-defined]  # who had it is not in the child
 
 
 class Buffer:
@@ -58,6 +56,7 @@ class Buffer:
         self.mapping = mapping
         self.managed = managed
         self.name = ""
+        self.plan: MappingPlan | None = None  # by which it came to lie so, where there was a choice
         self._fd = fd
         self._release = weakref.finalize(self, _close, release, os.getpid())
         self._release.atexit = False
@@ -143,16 +142,43 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
             )
         raise ConfigError(f"placement {arguments.repr_of(mapping)} is not one of {', '.join(MAPPINGS)}; {remedy}")
     with _lock:
-        plan = None
-        if mapping in ("host", "managed"):
-            mapping, plan = _choose(nbytes, mapping)
-        require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
-        made = _made(nbytes, mapping, plan, touch)
-        if plan is not None and (taken := replace(plan, managed=made.managed)).is_slow:
-            warn_once("mappings", f"{taken.explain()}. {REMEDY}")
-    if touch and made.managed >= LEAST_MEASURED:
-        check_rate(made.tensor(torch.uint8, torch.Size([made.managed]), devices.as_device("cuda")))
+        require_host_memory(nbytes, host_bytes())
+        made = _placed(nbytes, mapping, touch)
+    if touch and made.managed >= LEAST_MEASURED and not (made.plan and made.plan.is_trial):
+        check_rate(_seen_by_gpu(made))
     return made
+
+
+def _placed(nbytes: int, asked: str, touch: bool, refused: str = "") -> Buffer:
+    """Memory where it is asked for. What is tried in vain is given back before other memory is taken."""
+    if asked not in ("host", "managed"):
+        return _made(nbytes, asked, None, touch)
+    mapping, plan = _choose(nbytes, asked, touch)
+    if plan is None:
+        return _made(nbytes, mapping, None, touch)
+    made = _tried(plan) if plan.is_trial else _made(nbytes, mapping, plan, touch)
+    if isinstance(made, str):
+        refuse(f"{format_bytes(plan.managed)} were tried and given back: {made}")
+        return _placed(nbytes, asked, touch, refused=made)
+    made.plan = replace(plan, managed=made.managed)
+    if refused or made.plan.is_slow:
+        warn_once(refused or "mappings", f"{made.plan.explain()}. {REMEDY}")
+    return made
+
+
+def _tried(plan: MappingPlan) -> Buffer | str:
+    """More managed memory than the GPU has free, or why that is no good."""
+    free = devices.free_bytes(devices.as_device("cuda"))
+    try:
+        made = _made(plan.nbytes, plan.mapping, plan, touch=True)
+        return (refusal(_seen_by_gpu(made), free) if made.managed > ALWAYS_FITS else "") or made
+    except (DeviceError, OutOfMemory) as error:
+        return str(error)
+
+
+def _seen_by_gpu(buffer: Buffer) -> torch.Tensor:
+    """The managed memory of a buffer as bytes of the current GPU."""
+    return buffer.tensor(torch.uint8, torch.Size([buffer.managed]), devices.as_device("cuda"))
 
 
 def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> Buffer:
@@ -165,7 +191,7 @@ def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> B
         return _pinned(_core.shared_pages(max(nbytes, 1)), nbytes)
     if nbytes == 0:
         return Buffer(0, 0, mapping, ExitStack())
-    return _managed(nbytes, touch) if mapping == "managed" else _pageable(nbytes, touch)
+    return _pageable(nbytes, touch) if plan is None else _managed(nbytes, plan, touch)
 
 
 def place_again(placement: str) -> str:
@@ -194,10 +220,10 @@ def require_room(nbytes: int) -> None:
     """
     if nbytes > ALWAYS_FITS:
         with _lock:
-            require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
+            require_host_memory(nbytes, host_bytes())
 
 
-def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
+def _choose(nbytes: int, mapping: str, touch: bool) -> tuple[str, MappingPlan | None]:
     """``managed`` where its rule allows it (docs/memory.md), else what ``host`` falls back to; and the plan, if there is
     one."""
     if not devices.cuda_available():
@@ -209,33 +235,29 @@ def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
             raise DeviceError("this system's GPUs cannot share managed memory with the CPU; use placement='pinned'")
         return "pinned", None
     held = managed_bytes()
-    plan = plan_mapping(nbytes, held)
+    plan = plan_mapping(nbytes, held, checked=touch)
     if mapping == "managed" and plan.mapping != "managed":
         raise OutOfMemory(
             f"{format_bytes(nbytes)} of managed memory asked for with {format_bytes(held)} held, but all of it may be "
-            f"{format_bytes(plan.limit.nbytes)}, by {plan.limit.source}; use placement='host', which maps as much as is "
+            f"{plan.limit.explain()}; use placement='host', which maps as much as is "
             "allowed and registers the rest"
         )
     return plan.mapping, plan
 
 
-def managed_bytes() -> int:
-    """Managed memory that is held."""
-    return sum(buffer.managed for buffer in _held)
-
-
-def take_managed(nbytes: int, undo: ExitStack) -> int:
-    """Managed memory, which ``undo`` frees: its address. All of it comes from here, and is never more than the limit."""
-    plan = plan_mapping(nbytes, managed_bytes())
-    assert plan.managed == nbytes, f"{nbytes} bytes beside {plan.held} are more than {plan.limit}"
+def take_managed(nbytes: int, undo: ExitStack, limit: Limit | None = None) -> int:
+    """Managed memory, which ``undo`` frees: its address. All of it comes from here, and is never more than the limit: what it
+    was planned with, or what holds of memory that nobody checks."""
+    limit, held = limit or managed_limit(checked=False), managed_bytes()
+    assert held + nbytes <= limit.nbytes, f"{nbytes} bytes beside {held} are more than {limit}"
     address = cuda.allocate_managed(nbytes)
     undo.callback(cuda.free_managed, address)
     return address
 
 
-def _managed(nbytes: int, touch: bool) -> Buffer:
+def _managed(nbytes: int, plan: MappingPlan, touch: bool) -> Buffer:
     with ExitStack() as undo:
-        address = take_managed(nbytes, undo)
+        address = take_managed(nbytes, undo, plan.limit)
         cuda.keep_on_host(address, nbytes)
         if touch:
             _core.touch(address, nbytes)
@@ -246,7 +268,7 @@ def _split(nbytes: int, plan: MappingPlan) -> Buffer | None:
     """Managed memory with pinned memory behind it, as one range of addresses; None where there was no place for both."""
     rest = nbytes - plan.managed
     with ExitStack() as undo:
-        address = _beside(plan.managed, rest, undo)
+        address = _beside(plan, rest, undo)
         if address is None:
             return None
         cuda.keep_on_host(address, plan.managed)
@@ -259,20 +281,21 @@ def _split(nbytes: int, plan: MappingPlan) -> Buffer | None:
         return Buffer(address, nbytes, "split", undo.pop_all(), managed=plan.managed)
 
 
-def _beside(size: int, rest: int, undo: ExitStack) -> int | None:
+def _beside(plan: MappingPlan, rest: int, undo: ExitStack) -> int | None:
     """The address of managed memory right before addresses that are reserved for ``rest`` bytes.
 
-    The driver takes the highest addresses where ``size`` bytes are free, as the system does. So room for both is reserved
+    The driver takes the highest addresses where so many bytes are free, as the system does. So room for both is reserved
     where the system likes, and its first part given back: the driver takes that, unless there is a higher hole of just the
     right size. Then the hole is filled for the time, and it is tried again.
     """
+    size = plan.managed
     with ExitStack() as holes:
         for _ in range(_TRIES):
             with ExitStack() as attempt:
                 base = _core.reserve_pages(size + rest, GRAIN)
                 attempt.callback(_core.unmap_pages, base + size, rest)
                 _core.unmap_pages(base, size)
-                address = take_managed(size, attempt)
+                address = take_managed(size, attempt, plan.limit)
                 if address == base:
                     undo.push(attempt.pop_all())
                     return address

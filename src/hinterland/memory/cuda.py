@@ -70,12 +70,22 @@ def managed_memory_works() -> bool:
 
 def _wait_for_gpus() -> None:
     """Until no kernel can still use memory that is about to go: every GPU that this process works on may."""
+    for gpu in filter(_works_on, devices.gpus()):
+        torch.cuda.synchronize(gpu)
+
+
+def free_bytes() -> int:
+    """The least that is free of the current GPU and of those that this process works on; to ask others takes memory of them."""
+    current = devices.as_device("cuda")
+    others = [gpu for gpu in devices.gpus() if gpu != current and _works_on(gpu)]
+    return min(devices.free_bytes(gpu) for gpu in (current, *others))
+
+
+def _works_on(gpu: torch.device) -> bool:
     from cuda.bindings import driver
 
-    for gpu in devices.gpus():
-        _, active = checked(driver.cuDevicePrimaryCtxGetState(gpu.index), "ask for a GPU's state")
-        if active:
-            torch.cuda.synchronize(gpu)
+    _, active = checked(driver.cuDevicePrimaryCtxGetState(gpu.index), "ask for a GPU's state")
+    return bool(active)
 
 
 def _started() -> Any:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from ..machine import machine_kind
 from ..runtime.errors import OutOfMemory
 from ..runtime.files import refused
 from ..runtime.thresholds import KEPT_SHARE
@@ -36,12 +37,13 @@ def host_memory(held: int) -> tuple[int, str]:
     setting = os.environ.get("HINTERLAND_HOST_MEMORY")
     if setting:
         return max(0, parse_bytes(setting) - held), "HINTERLAND_HOST_MEMORY"
-    group = _control_group()
-    if group is not None:
-        group += _returning.get()
-        return max(0, group - group // KEPT_SHARE), "the control group's memory limit"
-    free = meminfo("MemAvailable") + _returning.get()
-    return max(0, free - free // KEPT_SHARE), "the system's available memory"
+    free, source = _control_group(), "the control group's memory limit"
+    if free is None or not machine_kind().is_virtual:
+        available = meminfo("MemAvailable")
+        if free is None or available < free:
+            free, source = available, "the system's available memory"
+    free += _returning.get()
+    return max(0, free - free // KEPT_SHARE), source
 
 
 def require_host_memory(asked: int, held: int) -> None:
@@ -58,7 +60,7 @@ def require_host_memory(asked: int, held: int) -> None:
 def _control_group() -> int | None:
     """Bytes left below the tightest memory limit of this process's control groups; None where none is set.
 
-    Where there is one it says more than the system's free memory: a virtual machine may be given its memory as it is
+    Of a virtual machine it says more than the system's free memory does: such a machine may be given its memory as it is
     touched.
     """
     try:

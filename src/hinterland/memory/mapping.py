@@ -1,22 +1,26 @@
 """How much host memory is mapped for GPUs in large pages, and what is done with the rest.
 
-A GPU reads random rows of managed memory ten times as fast as those of pinned memory (docs/memory.md). But no more
-of it is taken than a limit allows: by default the GPU's free memory, beyond which a driver may begin to move pages, or stop.
-What is larger has two mappings: as much as is allowed from its beginning on is mapped, so that is where hot rows belong, and
-the rest is pinned.
+A GPU reads random rows of managed memory ten times as fast as those of pinned memory (docs/memory.md). But no more of it is
+taken than a limit allows. On virtual machines that is the GPU's free memory, beyond which a driver may begin to move pages, or
+stop. On others it is what the host can give, as others map it (FBGEMM, EMOGI): what exceeds the GPU's free memory is tried, and
+given back where the GPU reads it slowly (rate.py). What is larger than the limit has two mappings: as much as is allowed from
+its beginning on is mapped, so that is where hot rows belong, and the rest is pinned.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import overload
 
-from ..machine import load
-from ..runtime import devices, old_words
+from ..machine import load, machine_kind
+from ..runtime import old_words
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import format_bytes, parse_bytes
+from . import cuda
+from .limits import host_memory
 from .plan import row_rate
+from .registry import host_bytes, lock, managed_bytes
 
 GRAIN = 32 << 20  # the boundary between two mappings is at a multiple of it: where CUDA's driver places managed memory
 UNLIMITED = 1 << 62
@@ -26,30 +30,37 @@ _NOTABLY = 0.8
 _SMALL = 1 << 30  # a GPU translates so much of pinned memory without misses (docs/memory.md)
 
 _chosen: int | None = None
+_refused = ""  # why memory that was more than the GPU had free was given back; then no more is tried
 
 
 @dataclass(frozen=True)
 class Limit:
-    """Most bytes of managed memory, and who says so."""
+    """Most bytes of managed memory, who says so, and why. What exceeds ``sure`` bytes stays only if its GPU reads it fast."""
 
     nbytes: int
     source: str
+    why: str = ""
+    sure: int = UNLIMITED
+
+    def explain(self) -> str:
+        """The limit as the end of a sentence."""
+        return f"{format_bytes(self.nbytes)}, by {self.source}{self.why and f' ({self.why})'}"
 
 
 def set_managed_limit(limit: int | str | None) -> None:
     """Sets the most bytes of managed memory that this process holds.
 
     Args:
-        limit: a size as in ``"64GiB"``; what is more than the current GPU's free memory counts as that. ``"unlimited"`` lifts
-            both, for those who know their driver, and not on machines that are shared. None is the default:
-            ``HINTERLAND_MANAGED_LIMIT``, else what ``hinterland probe --managed-limit`` has kept for this machine, else the
-            GPU's free memory.
+        limit: a size as in ``"64GiB"``, which lowers the default. ``"unlimited"`` lifts both, for those who know their
+            driver, and not on machines that are shared. None is ``HINTERLAND_MANAGED_LIMIT``, else what ``hinterland probe
+            --managed-limit`` has kept for this machine, else the default: on virtual machines the GPU's free memory, on
+            others what the host can give.
 
     Raises:
         ConfigError: no size.
     """
-    global _chosen
-    _chosen = parse_limit(limit)
+    global _chosen, _refused
+    _chosen, _refused = parse_limit(limit), ""
 
 
 @overload
@@ -68,13 +79,32 @@ def parse_limit(limit: int | str | None) -> int | None:
         raise ConfigError(f"{error}; a limit of managed memory may also be 'unlimited'") from None
 
 
-def managed_limit() -> Limit:
-    """What holds now (:func:`set_managed_limit`)."""
-    free = devices.free_bytes(devices.as_device("cuda"))
-    limit = _said()
-    if limit is not None and (limit.nbytes == UNLIMITED or limit.nbytes < free):
-        return limit
-    return Limit(max(0, free - 1), "the GPU's free memory")
+def managed_limit(checked: bool = True) -> Limit:
+    """What holds now (:func:`set_managed_limit`), of memory whose rate is checked as it is taken, or of other."""
+    said = _said()
+    if said is not None and said.nbytes == UNLIMITED:
+        return said
+    most = _default(checked)
+    return replace(said, sure=min(said.nbytes, most.sure)) if said is not None and said.nbytes < most.nbytes else most
+
+
+def _default(checked: bool) -> Limit:
+    kind = machine_kind()
+    counted = f"this machine counts as {kind}"
+    free = max(0, cuda.free_bytes() - 1)
+    if kind.is_virtual or _refused or not checked:
+        why = counted if kind.is_virtual else _refused or "of memory that is filled later nothing can be measured now"
+        return Limit(free, "the GPU's free memory", why, free)
+    with lock:
+        more, source = host_memory(host_bytes())
+        most = more + managed_bytes()
+    return Limit(most, source, f"{counted}; more than the GPU has free is not measured by us", free)
+
+
+def refuse(why: str) -> None:
+    """From now on no more than the GPU's free memory is tried, until a limit is said."""
+    global _refused
+    _refused = why
 
 
 def _said() -> Limit | None:
@@ -111,6 +141,11 @@ class MappingPlan(Repr):
         return "split" if self.managed else "pinned"
 
     @property
+    def is_trial(self) -> bool:
+        """Whether it is more than the GPU has free, so that what is mapped stays only if the GPU reads it fast."""
+        return self.managed > 0 and self.held + self.managed > self.limit.sure
+
+    @property
     def is_slow(self) -> bool:
         """Whether random rows are expected to come notably slower than if all of it were mapped in large pages."""
         best = row_rate("managed", _LINE, self.nbytes)
@@ -118,10 +153,11 @@ class MappingPlan(Repr):
 
     def explain(self) -> str:
         """What is mapped how, at what rate random rows are expected, and why, in two sentences."""
-        return (
-            f"{explain_table(self.mapping, self.nbytes, self.managed, _LINE)}. Managed memory may be "
-            f"{format_bytes(self.limit.nbytes)} in all, by {self.limit.source}, and {format_bytes(self.held)} was held before"
-        )
+        return f"{explain_table(self.mapping, self.nbytes, self.managed, _LINE)}. {self.explain_limit()}"
+
+    def explain_limit(self) -> str:
+        """How much might be mapped, who says so, and why."""
+        return f"All managed memory may be {self.limit.explain()}, and {format_bytes(self.held)} was held before"
 
 
 old_words.attributes(MappingPlan)
@@ -142,10 +178,10 @@ def explain_table(mapping: str, nbytes: int, managed: int, row_bytes: int) -> st
     )
 
 
-def plan_mapping(nbytes: int, held: int) -> MappingPlan:
+def plan_mapping(nbytes: int, held: int, checked: bool = True) -> MappingPlan:
     """As much managed memory as may be taken when ``held`` bytes of it are held; of what is small all or nothing, since
-    pinned memory of that size is as fast."""
-    limit = managed_limit()
+    pinned memory of that size is as fast. ``checked``: its rate will be, once it is there."""
+    limit = managed_limit(checked)
     left = max(0, limit.nbytes - held)
     if nbytes <= left:
         return MappingPlan(nbytes, nbytes, limit, held)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import torch
 
+from ..runtime import devices
+from ..runtime.thresholds import FALLEN_SHARE, LEAST_FALLEN
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
 
@@ -41,6 +43,26 @@ def check_rate(memory: torch.Tensor) -> None:
         return  # no room for the rows that are read; nothing is known, then
     if rate < LEAST_RATE:
         warn_once("mapping rate", slow(memory.numel(), rate))
+
+
+def refusal(memory: torch.Tensor, free: int) -> str:
+    """Why managed memory that is more than its GPU had free is no good; empty where it is.
+
+    Args:
+        memory: as of :func:`random_rows`.
+        free: bytes that the GPU had free before it was mapped: pages that move to the GPU take them.
+    """
+    nbytes = format_bytes(memory.numel())
+    try:
+        rate = random_rows(memory)
+    except torch.OutOfMemoryError:
+        return f"the GPU has no room to measure at what rate random rows of {nbytes} come"
+    if rate < LEAST_RATE:
+        return f"random rows of {nbytes} came at {rate / 1e6:.0f} M/s, where 300 M/s are usual"
+    fallen = free - devices.free_bytes(memory.device)
+    if fallen > max(LEAST_FALLEN, memory.numel() // FALLEN_SHARE):
+        return f"the GPU's free memory fell by {format_bytes(fallen)} as {nbytes} were mapped and read"
+    return ""
 
 
 def slow(nbytes: int, rate: float) -> str:

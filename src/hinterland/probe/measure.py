@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..machine import cache
+from ..machine import cache, machine_kind
 from ..machine.model import Machine
 from ..memory.mapping import parse_limit
 from ..runtime import arguments, devices, old_words
@@ -113,6 +113,7 @@ def _once(full: bool, folder: Path, say: Callable[[str], None]) -> Machine:
         driver=cache.driver(),
         **of_gpus,
         left_out=tuple(left_out),
+        kind=machine_kind(),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..machine.model import Machine, RowPoint
+from ..machine.model import Machine, MachineKind, RowPoint
+from ..memory.mapping import UNLIMITED
 from ..runtime.units import format_bytes, format_rate
 
 
@@ -21,6 +22,8 @@ class Section:
 def sections(machine: Machine) -> Iterator[Section]:
     """The tables of a machine, in reading order; a part that was not measured has none."""
     yield _hardware(machine)
+    if machine.kind:
+        yield _managed_memory(machine, machine.kind)
     if machine.link:
         yield from _link(machine)
     if machine.rows:
@@ -65,6 +68,17 @@ def _hardware(machine: Machine) -> Section:
         rows.append(("driver", machine.driver))
     rows.append(("measured", f"{machine.date}{', in full' if machine.full else ''}"))
     return Section("Machine", ("", ""), tuple(rows))
+
+
+def _managed_memory(machine: Machine, kind: MachineKind) -> Section:
+    default = (
+        "the GPU's free memory" if kind.is_virtual else "what the host can give; past the GPU's free memory not measured by us"
+    )
+    said = machine.managed_limit
+    if said is not None:
+        most = "none" if said == UNLIMITED else f"{format_bytes(said)}, or {default} where that is less"
+        default = f"{most}, by hinterland probe --managed-limit"
+    return Section("Managed memory", ("", ""), (("this machine counts as", str(kind)), ("limit", default)))
 
 
 def _link(machine: Machine) -> Iterator[Section]:

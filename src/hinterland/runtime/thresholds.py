@@ -15,6 +15,8 @@ FEWEST_OFFSETS = 1 << 12  # vertices whose offsets are looked at together. Guess
 
 # Memory.
 ALWAYS_FITS = 1 << 24  # bytes taken without asking what is free. Measured: to ask takes 0.2 ms, to touch as many 3.2
+LEAST_FALLEN = 2 << 30  # bytes of GPU memory. Measured: another process that begins takes up to 674 MiB
+FALLEN_SHARE = 64  # one part in so many of managed memory. Derived: its page tables take 1/512, pages that move nearly all
 KEPT_SHARE = 32  # one part in so many of host memory is left to everything else. Guess
 LITTLE_SHARE = 4  # of what is free, one part in so many is taken for what is of use but not needed. Guess
 

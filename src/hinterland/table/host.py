@@ -109,8 +109,9 @@ class HostTable(Table):
         return min(self._buffer.managed, self.nbytes)
 
     def explain(self) -> str:
-        """Where the table lies, and at what rate a GPU is expected to read random rows of it."""
-        return explain_table(self.placement, self.nbytes, self.managed_bytes, self._row_bytes)
+        """Where the table lies, at what rate a GPU is expected to read random rows of it, and what decided how it is mapped."""
+        table, plan = explain_table(self.placement, self.nbytes, self.managed_bytes, self._row_bytes), self._buffer.plan
+        return table if plan is None else f"{table}. {plan.explain_limit()}"
 
     def cpu(self) -> torch.Tensor:
         """The table as a CPU tensor: the same memory."""

@@ -191,10 +191,10 @@ def test_uvm_takes_no_more_managed_memory_than_it_may(monkeypatch):
     graph = hl.generate("uniform", scale=8, seed=1, device="cpu")
     need = graph.indices.nbytes
     monkeypatch.setattr(uvm, "take_managed", lambda *args: pytest.fail("asked the driver"))
-    monkeypatch.setattr(uvm, "managed_limit", lambda: Limit(need - 1, "a test"))
+    monkeypatch.setattr(uvm, "managed_limit", lambda checked: Limit(need - 1, "a test"))
     with pytest.raises(OutOfMemory, match="the limit is by a test"):
         migrating(graph)
-    monkeypatch.setattr(uvm, "managed_limit", lambda: Limit(1 << 40, "a test"))
+    monkeypatch.setattr(uvm, "managed_limit", lambda checked: Limit(1 << 40, "a test"))
     with pytest.raises(OutOfMemory, match="HINTERLAND_MANAGED_LIMIT=unlimited"):
         migrating(graph, need - 1)
 
