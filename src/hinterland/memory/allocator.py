@@ -20,7 +20,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -50,7 +50,14 @@ class Buffer:
 
     Released once, when the last tensor over it is gone. What is left when the interpreter exits is the system's to release:
     until the process is gone, finalizers and daemon threads may read it.
+
+    Attributes:
+        ours: whether it was allocated here; else it is another's (existing.py), and in no limit.
+        writable: whether tables over it may be written.
     """
+
+    ours: ClassVar[bool] = True
+    writable: bool = True
 
     def __init__(self, address: int, nbytes: int, mapping: str, release: ExitStack, fd: int = -1, managed: int = 0) -> None:
         self.address = address
@@ -146,7 +153,7 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
         plan = None
         if mapping in ("host", "managed"):
             mapping, plan = _choose(nbytes, mapping)
-        require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
+        require_host_memory(nbytes, _held_bytes())
         made = _made(nbytes, mapping, plan, touch)
         if plan is not None and (taken := replace(plan, managed=made.managed)).is_slow:
             warn_once("mappings", f"{taken.explain()}. {REMEDY}")
@@ -187,6 +194,17 @@ def buffer_at(address: int) -> Buffer | None:
         return next((buffer for buffer in _held if buffer.address == address), None)
 
 
+def holding(address: int, nbytes: int) -> Buffer | None:
+    """The memory that was allocated here for GPUs to see, and has all of these bytes."""
+    with _lock:
+        seen = (buffer for buffer in _held if buffer.ours and buffer.mapping != "pageable")
+        return next((b for b in seen if b.address <= address and address + nbytes <= b.address + b.nbytes), None)
+
+
+def _held_bytes() -> int:
+    return sum(buffer.nbytes for buffer in _held if buffer.ours)
+
+
 def require_room(nbytes: int) -> None:
     """Raises OutOfMemory unless ``nbytes`` of host memory, which torch is about to allocate, can be had.
 
@@ -194,7 +212,7 @@ def require_room(nbytes: int) -> None:
     """
     if nbytes > ALWAYS_FITS:
         with _lock:
-            require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
+            require_host_memory(nbytes, _held_bytes())
 
 
 def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
@@ -221,7 +239,7 @@ def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
 
 def managed_bytes() -> int:
     """Managed memory that is held."""
-    return sum(buffer.managed for buffer in _held)
+    return sum(buffer.managed for buffer in _held if buffer.ours)
 
 
 def take_managed(nbytes: int, undo: ExitStack) -> int:
@@ -318,7 +336,7 @@ def _close(release: ExitStack, owner: int) -> None:
 
 @dataclass(frozen=True)
 class Holding:
-    """One buffer that is held: what it is for, its size and its mapping."""
+    """One buffer that is held: what it is for, its size and its mapping; or ``over``, where it was not allocated here."""
 
     name: str
     nbytes: int
@@ -353,7 +371,7 @@ class Report:
 def report() -> Report:
     """What host memory this library holds now; ``print(report())`` shows it as a table."""
     with _lock:
-        buffers = [Holding(buffer.name, buffer.nbytes, buffer.mapping) for buffer in _held]
+        buffers = [Holding(b.name, b.nbytes, b.mapping if b.ours else "over") for b in _held]
     return Report(sorted(buffers, key=lambda held: -held.nbytes))
 
 

@@ -13,11 +13,13 @@ from ..memory import load, transposed
 from ..memory.allocator import place_again
 from ..memory.clock import plan_slots
 from ..memory.copies import copy
+from ..memory.existing import borrow, existing
 from ..memory.gather import copy_rows
 from ..memory.order import permutation
 from ..memory.sharing import share
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
+from ..runtime.repr import type_name
 from ..runtime.thresholds import HOST_BUDGET
 from ..runtime.units import parse_bytes
 from ..storage import safetensors
@@ -52,7 +54,7 @@ class UnifiedTensor(HostTable):
 
     @classmethod
     def from_tensor(cls, tensor: torch.Tensor, placement: str = "host") -> UnifiedTensor:
-        """A copy of ``tensor``, made by all CPU threads where it lies in host memory."""
+        """A copy of ``tensor``, made by all CPU threads where it lies in host memory. (:meth:`over` makes none.)"""
         if arguments.dense("tensor", tensor).dim() == 0:
             shape_of(())
         made = cls._allocate(tuple(tensor.shape), tensor.dtype, placement)
@@ -62,6 +64,29 @@ class UnifiedTensor(HostTable):
         else:
             copy(made._cpu, source)
         return made
+
+    @classmethod
+    def over(cls, tensor: Any) -> UnifiedTensor:
+        """A table over memory that exists, without a copy: what is written to one is there in the other.
+
+        With a GPU the memory is registered until no table needs it, and ``placement`` is ``"pinned"``; that of memory of this
+        library's tables stays what it is. Where CUDA refuses, as it may pages of files, it is ``"pageable"``, and ``explain()``
+        says why. Limits do not count what was not allocated here.
+
+        Args:
+            tensor: a contiguous CPU tensor of one dimension or more, also one in shared memory; a numpy array or memmap; what
+                has the buffer protocol or ``__array_interface__``. It stays in memory as long as the table. Move it nowhere
+                meanwhile: ``tensor.share_memory_()`` comes before, and ``resize_`` not at all. A table over memory that is only
+                read is only read; torch has no such tensors, and to write through its ``cpu()`` ends the process.
+
+        Raises:
+            ConfigError: a copy would be needed.
+        """
+        found = existing(tensor)
+        shape = shape_of(found.shape)
+        buffer = borrow(found)
+        buffer.name = f"{type_name(found.dtype)} {list(shape)}, {buffer.mapping}"
+        return cls(buffer, found.dtype, shape)
 
     @classmethod
     def holding(cls, table: UnifiedTensor | StorageArray | ColumnFile) -> UnifiedTensor:
