@@ -74,6 +74,28 @@ def test_what_is_asked_for_is_checked(tmp_path):
         UnifiedTensor.from_file(tmp_path / "a.npy")
 
 
+def test_what_lies_behind_other_bytes(tmp_path):
+    values = save(tmp_path / "a.npy", (6, 4), "f4")
+    (tmp_path / "b.bin").write_bytes(b"12345" + (tmp_path / "a.npy").read_bytes())
+    assert same(UnifiedTensor.from_file(tmp_path / "b.bin", offset=5), values)
+
+
+@pytest.mark.nightly
+def test_all_of_it_is_in_memory_once(tmp_path):
+    save(tmp_path / "a.npy", (1 << 20, 64), "f4")  # 256 MiB
+    code = """
+import sys, hinterland as hl
+def most():
+    return next(int(line.split()[1]) >> 10 for line in open("/proc/self/status") if line.startswith("VmHWM"))
+hl.UnifiedTensor.empty(1)
+before = most()
+table = hl.UnifiedTensor.from_file(sys.argv[1])
+print(most() - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.npy"], capture_output=True, text=True, check=True)
+    assert 256 <= int(done.stdout) < 256 + 160  # and 16 tiles of 8 MiB
+
+
 def test_a_file_that_shrinks_as_it_is_read(tmp_path):
     save(tmp_path / "a.npy", (600, 4), "f4")
     stored = load.locate(tmp_path / "a.npy", None, None, 0)

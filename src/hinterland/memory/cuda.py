@@ -84,7 +84,7 @@ def is_pinned(address: int, nbytes: int) -> bool:
             return False
         found.append(int(value))
     kind, managed, begin, size, seen = found
-    host = int(driver.CUmemorytype.CU_MEMORYTYPE_HOST)
+    host = driver.CUmemorytype.CU_MEMORYTYPE_HOST.value
     return kind == host and not managed and seen == address and address + nbytes <= begin + size
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from ..runtime import arguments, devices
-from ..runtime.errors import ConfigError, HinterlandError
+from ..runtime.errors import ConfigError, DeviceError, HinterlandError
 from . import cuda
 from .allocator import Buffer, _lock, holding, require_room
 
@@ -70,10 +70,8 @@ def _of_tensor(given: torch.Tensor) -> Existing:
 
 
 def _as_array(given: Any) -> np.ndarray[Any, Any]:
-    if isinstance(given, np.ndarray) or hasattr(given, "__array_interface__"):
-        return np.asarray(given)
     try:
-        return np.asarray(memoryview(given))
+        return np.asarray(given if hasattr(given, "__array_interface__") else memoryview(given))
     except (TypeError, ValueError):
         raise ConfigError(
             f"tensor is {arguments.repr_of(given)}, which gives no memory to be read where it lies; give a tensor, an array, "
@@ -180,12 +178,17 @@ def _register(of: Existing, undo: ExitStack) -> None:
     known = [part for part in _ranges if part.begin < end and begin < part.end]
     if not known and cuda.is_pinned(begin, of.nbytes):
         return  # by somebody else, who ends it
-    writable = _registrable(begin, end)
+    writable, is_file = _registrable(begin, end)
     with ExitStack() as failed:
         at = begin
         for until, after in [*((part.begin, part.end) for part in known), (end, end)]:
             if at < until:
-                cuda.register(at, until - at, writable)
+                try:
+                    cuda.register(at, until - at, writable)
+                except DeviceError as error:
+                    if not (is_file and writable):
+                        raise
+                    raise DeviceError(f"{error}; map the file for reading (np.memmap with mode='r')") from error
                 failed.callback(cuda.unregister, at)
                 known.append(_Range(at, until))
             at = max(at, after)
@@ -204,8 +207,8 @@ def _release(part: _Range) -> None:
             cuda.unregister(part.begin)
 
 
-def _registrable(begin: int, end: int) -> bool:
-    """Whether these bytes may be written; ConfigError where they must not be registered."""
+def _registrable(begin: int, end: int) -> tuple[bool, bool]:
+    """Whether these bytes may be written, and whether they are a file's; ConfigError where they must not be registered."""
     found = list(_mapped(begin, end))
     for part in found:
         if part.private and part.file:
@@ -216,7 +219,7 @@ def _registrable(begin: int, end: int) -> bool:
     files = [part for part in found if part.file and not part.file.startswith(_IN_MEMORY)]
     if files:  # registered pages of a file stay in memory
         require_room(sum(min(end, part.end) - max(begin, part.begin) for part in files))
-    return all(part.writable for part in found)
+    return all(part.writable for part in found), bool(files)
 
 
 class _Mapped(NamedTuple):
