@@ -334,6 +334,25 @@ def test_bytes_are_registered_once_and_let_go_with_the_last_buffer(steps, monkey
         assert not cuda.held and not existing._ranges
 
 
+def test_a_table_that_goes_while_another_is_made(monkeypatch):
+    """As the garbage collector may let go of one at any time."""
+    cuda, whole = Cuda(monkeypatch), torch.zeros(64, dtype=torch.uint8)
+    going = [existing.borrow(existing.existing(whole[20:30]))]
+    register = existing.cuda.register
+
+    def meanwhile(*what):
+        going.clear()
+        gc.collect()
+        register(*what)
+
+    monkeypatch.setattr(existing.cuda, "register", meanwhile)
+    made = existing.borrow(existing.existing(whole))
+    assert made.mapping == "pinned" and sum(cuda.held.values()) == 64
+    del made
+    gc.collect()
+    assert not cuda.held
+
+
 def test_what_is_refused_half_way_is_undone(monkeypatch):
     cuda, whole = Cuda(monkeypatch), torch.zeros(64, dtype=torch.uint8)
     middle = existing.borrow(existing.existing(whole[20:30]))

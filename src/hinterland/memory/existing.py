@@ -6,6 +6,7 @@ Where CUDA refuses, no GPU sees it (``pageable``), and the buffer says why.
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -148,7 +149,8 @@ def borrow(of: Existing) -> Borrowed:
         try:
             _register(of, undo)
         except HinterlandError as error:
-            return Borrowed(of, "pageable", undo.pop_all(), unseen=str(error))
+            undo.close()
+            return Borrowed(of, "pageable", ExitStack(), unseen=str(error))
         return Borrowed(of, "pinned", undo.pop_all())
 
 
@@ -158,7 +160,7 @@ class _Range:
 
     begin: int
     end: int
-    users: int = 0
+    users: int
 
 
 _ranges: list[_Range] = []  # ascending, none over another
@@ -176,27 +178,27 @@ def _register(of: Existing, undo: ExitStack) -> None:
     copy to a GPU what begins among registered bytes and ends behind them, and other arrays lie in the same pages."""
     begin, end = of.address, of.address + of.nbytes
     known = [part for part in _ranges if part.begin < end and begin < part.end]
+    for part in known:
+        part.users += 1
+    known = [part for part in known if part in _ranges]  # the garbage collector may have let one go before it was counted
+    for part in known:
+        undo.callback(_release, part)
     if not known and cuda.is_pinned(begin, of.nbytes):
         return  # by somebody else, who ends it
     writable, is_file = _registrable(begin, end)
-    with ExitStack() as failed:
-        at = begin
-        for until, after in [*((part.begin, part.end) for part in known), (end, end)]:
-            if at < until:
-                try:
-                    cuda.register(at, until - at, writable)
-                except DeviceError as error:
-                    if not (is_file and writable):
-                        raise
-                    raise DeviceError(f"{error}; map the file for reading (np.memmap with mode='r')") from error
-                failed.callback(cuda.unregister, at)
-                known.append(_Range(at, until))
-            at = max(at, after)
-        failed.pop_all()
-    _ranges[:] = sorted({*_ranges, *known}, key=lambda part: part.begin)
-    for part in known:
-        part.users += 1
-        undo.callback(_release, part)
+    at = begin
+    for until, after in [*((part.begin, part.end) for part in known), (end, end)]:
+        if at < until:
+            try:
+                cuda.register(at, until - at, writable)
+            except DeviceError as error:
+                if not (is_file and writable):
+                    raise
+                raise DeviceError(f"{error}; map the file for reading (np.memmap with mode='r')") from error
+            made = _Range(at, until, 1)
+            bisect.insort(_ranges, made, key=lambda part: part.begin)
+            undo.callback(_release, made)
+        at = max(at, after)
 
 
 def _release(part: _Range) -> None:
