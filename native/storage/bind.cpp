@@ -8,6 +8,7 @@
 #include "bindings.hpp"
 #include "core/thresholds.hpp"
 #include "storage/checksum.hpp"
+#include "storage/columns.hpp"
 #include "storage/file.hpp"
 
 namespace nb = nanobind;
@@ -44,6 +45,9 @@ const Binding storage([](nb::module_& m) {
   def_native(m, "read_file", static_cast<ByPath>(read_file), nb::arg("path"), nb::arg("offset"), nb::arg("to"),
              nb::arg("bytes"), nb::arg("threads") = 64, nb::arg("sums") = 0, nb::arg("blocks") = 0,
              "Fills `bytes` bytes at `to`. `sums`: where the checksums of all the file's blocks are, to be checked against.");
+  def_native(m, "read_columns", read_columns, nb::arg("path"), nb::arg("offset"), nb::arg("column_bytes"), nb::arg("columns"),
+             nb::arg("count"), nb::arg("rows"), nb::arg("element_bytes"), nb::arg("to"), nb::arg("row_bytes"),
+             "Rows of a file that has one column after the other, `columns` of them, written to `to`.");
   def_native(m, "write_file", write_file, nb::arg("path"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"),
              nb::arg("threads") = 8);
   m.def(

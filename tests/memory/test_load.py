@@ -130,7 +130,6 @@ def _header(descr="'<f4'", order="False", shape="(4, 4)"):
         (_npy(_header(descr="'>f4'")), "astype"),
         (_npy(_header(descr="'<U4'")), "no type"),
         (_npy(_header(descr="'<q9'")), "header"),
-        (_npy(_header(order="True")), "Fortran"),
         (_npy("{'descr': '<f4'}"), "header"),
         (_npy("__import__('os').abort()"), "header"),
         (_npy(b"\xff\xfe\x00"), "header"),

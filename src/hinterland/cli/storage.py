@@ -1,5 +1,5 @@
 """``hinterland storage``: ``bench``, what a file's disk gives, and what is reached through an array; ``cufile``, whether cuFile
-could read it peer to peer."""
+could read it peer to peer; ``transpose``, a file written so that it can be read in place."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from .parameters import Json, named_path
 
 
 def register(app: typer.Typer) -> None:
-    storage = typer.Typer(help="Files that are read in place: what their disk gives.", no_args_is_help=True)
+    storage = typer.Typer(help="Files that are read in place: what disks give, how files must lie.", no_args_is_help=True)
     storage.command("bench")(bench)
     storage.command("cufile")(cufile)
+    storage.command("transpose")(transpose)
     app.add_typer(storage, name="storage")
 
 
@@ -96,3 +97,18 @@ def cufile(
             emit({}, False, f"{one.name}: {one.remedy}.")
     verdict = {True: "could be used here", False: "cannot be used here", None: "may be possible here; what is unknown decides"}
     emit({}, False, f"cuFile with PCIe peer-to-peer {verdict[found.possible]}. Hinterland itself reads disks without cuFile.")
+
+
+def transpose(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .npy file in Fortran order.", parser=named_path)],
+    output: Annotated[
+        Path, typer.Argument(metavar="OUT", help="What to write: .npy, .safetensors, or raw binary.", parser=named_path)
+    ],
+    json: Json = False,
+) -> None:
+    """Write a .npy in Fortran order row by row, so that StorageArray reads it where it lies. OUT may be FILE."""
+    from ..storage.transpose import transpose as write
+
+    made = write(file, output)
+    shape, dtype = list(made.shape), str(made.dtype).removeprefix("torch.")
+    emit({"file": str(output), "shape": shape, "dtype": dtype, "bytes": made.nbytes}, json, f"{output}: {dtype} {shape}")

@@ -61,6 +61,8 @@ class CallArguments:
                     "torch.tensor(...)"
                 )
             elif (whole := table.tensor_on(device)) is not None:
+                if parameter.writable:
+                    table.require_writable()
                 given._add_near(what, parameter, table, whole, device)
             else:
                 given._add_table(what, parameter, table, device)

@@ -19,7 +19,7 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -48,7 +48,14 @@ class Buffer:
 
     Released once, when the last tensor over it is gone. What is left when the interpreter exits is the system's to release:
     until the process is gone, finalizers and daemon threads may read it.
+
+    Attributes:
+        ours: whether it was allocated here; else it is another's (existing.py), and in no limit.
+        writable: whether tables over it may be written.
     """
+
+    ours: ClassVar[bool] = True
+    writable: bool = True
 
     def __init__(self, address: int, nbytes: int, mapping: str, release: ExitStack, fd: int = -1, managed: int = 0) -> None:
         self.address = address
@@ -213,6 +220,13 @@ def buffer_at(address: int) -> Buffer | None:
         return next((buffer for buffer in _held if buffer.address == address), None)
 
 
+def holding(address: int, nbytes: int) -> Buffer | None:
+    """The memory that was allocated here for GPUs to see, and has all of these bytes."""
+    with _lock:
+        seen = (buffer for buffer in _held if buffer.ours and buffer.mapping != "pageable")
+        return next((b for b in seen if b.address <= address and address + nbytes <= b.address + b.nbytes), None)
+
+
 def require_room(nbytes: int) -> None:
     """Raises OutOfMemory unless ``nbytes`` of host memory, which torch is about to allocate, can be had.
 
@@ -341,7 +355,7 @@ def _close(release: ExitStack, owner: int) -> None:
 
 @dataclass(frozen=True)
 class Holding:
-    """One buffer that is held: what it is for, its size and its mapping."""
+    """One buffer that is held: what it is for, its size and its mapping; or ``over``, where it was not allocated here."""
 
     name: str
     nbytes: int
@@ -376,7 +390,7 @@ class Report:
 def report() -> Report:
     """What host memory this library holds now; ``print(report())`` shows it as a table."""
     with _lock:
-        buffers = [Holding(buffer.name, buffer.nbytes, buffer.mapping) for buffer in _held]
+        buffers = [Holding(b.name, b.nbytes, b.mapping if b.ours else "over") for b in _held]
     return Report(sorted(buffers, key=lambda held: -held.nbytes))
 
 

@@ -13,6 +13,7 @@ import torch
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from .allocator import boundaries
+from .existing import edges
 
 
 def copy(to: torch.Tensor, source: torch.Tensor) -> None:
@@ -51,4 +52,4 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 def cuts(tensor: torch.Tensor) -> list[int]:
     """The elements that are the first behind a boundary."""
     begin, end = tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes
-    return [(at - begin) // tensor.itemsize for at in boundaries() if begin < at < end]
+    return [(at - begin) // tensor.itemsize for at in {*boundaries(), *edges()} if begin < at < end]

@@ -42,10 +42,12 @@ def keep_on_host(address: int, nbytes: int) -> None:
         checked(driver.cuMemAdvise(address, nbytes, accessed, reader), f"map managed memory for {gpu}")
 
 
-def register(address: int, nbytes: int) -> None:
+def register(address: int, nbytes: int, writable: bool = True) -> None:
     """Page-locks host memory and maps it for every GPU, at the address that the CPU uses."""
     driver = _started()
     flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
+    if not writable and _all_gpus("READ_ONLY_HOST_REGISTER_SUPPORTED"):
+        flags |= driver.CU_MEMHOSTREGISTER_READ_ONLY
     checked(driver.cuMemHostRegister(address, nbytes, flags), f"register {format_bytes(nbytes)} of host memory")
     mapped = int(checked(driver.cuMemHostGetDevicePointer(address, 0), "map pinned memory"))
     if mapped != address:
@@ -63,9 +65,33 @@ def unregister(address: int) -> None:
 @functools.cache
 def managed_memory_works() -> bool:
     """Whether every GPU can read managed memory while the CPU uses it (Linux, Pascal and later)."""
+    return _all_gpus("CONCURRENT_MANAGED_ACCESS")
+
+
+def is_pinned(address: int, nbytes: int) -> bool:
+    """Whether these bytes are host memory that CUDA has page-locked as one piece, and GPUs find at the same address."""
     driver = _started()
-    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
-    return all(checked(driver.cuDeviceGetAttribute(attribute, gpu.index), "ask a GPU") for gpu in devices.gpus())
+    attributes = driver.CUpointer_attribute
+    asked = [
+        attributes.CU_POINTER_ATTRIBUTE_MEMORY_TYPE, attributes.CU_POINTER_ATTRIBUTE_IS_MANAGED,
+        attributes.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, attributes.CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+        attributes.CU_POINTER_ATTRIBUTE_DEVICE_POINTER,
+    ]  # fmt: skip
+    found = []
+    for attribute in asked:
+        error, value = driver.cuPointerGetAttribute(attribute, address)
+        if error != driver.CUresult.CUDA_SUCCESS:
+            return False
+        found.append(int(value))
+    kind, managed, begin, size, seen = found
+    host = driver.CUmemorytype.CU_MEMORYTYPE_HOST.value
+    return kind == host and not managed and seen == address and address + nbytes <= begin + size
+
+
+def _all_gpus(attribute: str) -> bool:
+    driver = _started()
+    asked = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{attribute}")
+    return all(checked(driver.cuDeviceGetAttribute(asked, gpu.index), "ask a GPU") for gpu in devices.gpus())
 
 
 def _wait_for_gpus() -> None:

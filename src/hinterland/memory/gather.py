@@ -161,7 +161,7 @@ def _on_gpu(
         loads = into_table
     else:
         base = table.host.base
-        shape = _shape("Tiers", device, row_bytes, 0, to & _IN_LINE, into_table)
+        shape = _shape("Tiers", device, row_bytes, base & _IN_LINE, to & _IN_LINE, into_table)
         loads = into_table or max_blocks is None or table.dealt.count > 1
     copy = row_copy(table, rows, row_bytes, to, index, width, into_table)
     if visit is not None:

@@ -26,11 +26,12 @@ _LOCAL = 30  # bytes of a zip file's local header before the name
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor in a file: row-major, from byte ``offset`` on."""
+    """A tensor in a file, from byte ``offset`` on: row-major, unless it lies ``by_columns`` (Fortran order)."""
 
     dtype: torch.dtype
     shape: tuple[int, ...]
     offset: int
+    by_columns: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -158,8 +159,6 @@ def _numpy(path: str, head: bytes, offset: int) -> StoredTensor:
         raise FormatError(f"{path}: damaged .npy header at offset {offset}: {reason}") from error
     if dtype.hasobject or dtype.fields is not None:
         raise FormatError(f"{path} holds Python objects or records ({dtype}), which are no tensor; save plain numbers")
-    if fortran and len(shape) > 1:
-        raise FormatError(f"{path} is in Fortran order; save it again as np.save(path, np.ascontiguousarray(array))")
     if any(n < 0 for n in shape):
         raise FormatError(f"{path}: damaged .npy header: the shape {shape} has a negative dimension")
     try:
@@ -167,7 +166,8 @@ def _numpy(path: str, head: bytes, offset: int) -> StoredTensor:
     except (TypeError, ValueError) as error:
         remedy = f"save it as array.astype('{dtype.newbyteorder('=')}')" if not dtype.isnative else "save plain numbers"
         raise FormatError(f"{path} holds {dtype.str!r}, which torch has no type for; {remedy}") from error
-    return StoredTensor(kind, tuple(int(n) for n in shape), offset + file.tell())
+    by_columns = bool(fortran) and sum(n > 1 for n in shape) > 1 and 0 not in shape
+    return StoredTensor(kind, tuple(int(n) for n in shape), offset + file.tell(), by_columns)
 
 
 def _torch(path: str) -> StoredTensor:

@@ -13,12 +13,12 @@ os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-de
 
 
 def host_bytes() -> int:
-    """Host memory that is held, of all mappings."""
+    """Host memory that was allocated here and is held, of all mappings."""
     with lock:
-        return sum(buffer.nbytes for buffer in buffers)
+        return sum(buffer.nbytes for buffer in buffers if buffer.ours)
 
 
 def managed_bytes() -> int:
     """Managed memory that is held."""
     with lock:
-        return sum(buffer.managed for buffer in buffers)
+        return sum(buffer.managed for buffer in buffers if buffer.ours)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,18 @@ _OTHERS = {
     b"\x89HDF": "HDF5: write the array as .npy",
     b"\x1f\x8b": "gzip: decompress it first",
 }
+
+
+class ByColumns(FormatError):
+    """A file in Fortran order, as ``np.save(frame.to_numpy())`` writes it: no row of it lies in one piece."""
+
+    def __init__(self, path: str, stored: StoredTensor) -> None:
+        super().__init__(
+            f"{path} is in Fortran order, and rows are read where they lie from files in C order: write one by `hinterland "
+            f"storage transpose {shlex.quote(path)} rows.npy`, or read it into memory by UnifiedTensor.from_file or "
+            "hl.open_table(...).place()"
+        )
+        self.path, self.stored = path, stored
 
 
 @dataclass(frozen=True)
@@ -196,8 +209,10 @@ def _plain(
 
 
 def of_one(path: str, stored: StoredTensor, name: str | None = None, field: str | None = None) -> Layout:
-    """The layout of a tensor that lies in one piece."""
+    """The layout of a tensor that lies in one piece, row by row."""
     refuse_names(path, name, field)
+    if stored.by_columns:
+        raise ByColumns(path, stored)
     if any(n > arguments.MOST for n in stored.shape):
         raise FormatError(f"{path}: shape {arguments.repr_of(stored.shape)} has a dimension over 2^63 - 1; it is damaged")
     rows = stored.shape[0]

@@ -47,6 +47,17 @@ def matches(head: bytes) -> bool:
     return len(head) >= 10 and _LENGTH.unpack_from(head)[0] <= _LONGEST and head[8:10] in _OPENINGS
 
 
+def is_one(path: str) -> bool:
+    """Whether there is a file of this name that looks like one of these."""
+    try:
+        if not os.path.isfile(path):
+            return False
+        with open(path, "rb") as file:
+            return matches(file.read(10))
+    except OSError:  # who reads it says why
+        return False
+
+
 class SafetensorsHeader(NamedTuple):
     """What a header says of each tensor, by name; the byte at which the data begins; and what else there is to say."""
 

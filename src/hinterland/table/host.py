@@ -14,6 +14,7 @@ from ..machine import measured_link
 from ..memory import load
 from ..memory.allocator import Buffer, allocate
 from ..memory.copies import copied, copy
+from ..memory.existing import describe
 from ..memory.gather import few_blocks
 from ..memory.mapping import explain_table
 from ..memory.plan import sorts
@@ -110,8 +111,9 @@ class HostTable(Table):
 
     def explain(self) -> str:
         """Where the table lies, at what rate a GPU is expected to read random rows of it, and what decided how it is mapped."""
-        table, plan = explain_table(self.placement, self.nbytes, self.managed_bytes, self._row_bytes), self._buffer.plan
-        return table if plan is None else f"{table}. {plan.explain_limit()}"
+        said = explain_table(self.placement, self.nbytes, self.managed_bytes, self._row_bytes) + describe(self._buffer)
+        plan = self._buffer.plan
+        return said if plan is None else f"{said}. {plan.explain_limit()}"
 
     def cpu(self) -> torch.Tensor:
         """The table as a CPU tensor: the same memory."""
@@ -120,7 +122,8 @@ class HostTable(Table):
     def cuda(self, device: torch.device | str | int | None = None) -> torch.Tensor:
         """The table as a CUDA tensor over the same host memory, for any torch operation: nothing is copied."""
         if devices.cuda_available() and not self._cuda:
-            raise ConfigError("pageable memory is not visible to GPUs; make the table with placement='host'")
+            why = describe(self._buffer)
+            raise ConfigError(f"pageable memory is not visible to GPUs{why}; make the table with placement='host'")
         gpu = devices.as_device("cuda" if device is None else device)
         if gpu.type != "cuda":
             raise ConfigError(f"device {gpu} is no GPU; the CPU's view of the table is ut.cpu()")
@@ -188,6 +191,7 @@ class HostTable(Table):
         Raises:
             IndexOutOfRange, ConfigError: what it does not have, or take.
         """
+        self.require_writable()
         parts = parts_of(index, self.shape)
         if self.requires_grad and torch.is_grad_enabled():
             raise ConfigError("rows of a table that requires grad are written under torch.no_grad(), as those of any leaf are")
@@ -227,6 +231,14 @@ class HostTable(Table):
         """Whether ``ut.cpu()`` requires grad, or ``ut.cuda()``, whose rows then have gradients."""
         return any(held.requires_grad for held in (self._cpu, *self._cuda.values()))
 
+    def require_writable(self) -> None:
+        """ConfigError where the table is over memory that is only read."""
+        if not self._buffer.writable:
+            raise ConfigError(
+                "the table is over memory that is only read; write to a copy, UnifiedTensor.from_tensor(table.cpu()), or make "
+                "it over an array that is writable (np.memmap with mode='r+')"
+            )
+
     def _tensor_for(self, device: torch.device, what: str) -> torch.Tensor:
         return self.to(device)
 
@@ -249,6 +261,8 @@ class HostTable(Table):
         """The same memory as an array, unless ``dtype`` or ``copy`` asks for another."""
         try:
             held = self._cpu.detach().numpy()
+            if not self._buffer.writable:
+                held.flags.writeable = False
         except TypeError:
             words = type_name(_WORDS[self.element_size()])
             raise NotATensor(

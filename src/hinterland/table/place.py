@@ -14,9 +14,11 @@ from ..runtime.devices import as_device
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import parse_bytes
+from ..storage.layout import ByColumns
 from . import tiered, tiered_storage
 from .array import StorageArray
 from .cached import CachedTensor
+from .columns import ColumnFile
 from .table import Table
 from .tiered import Asked, Devices, listed_devices
 from .tiers import TierPlan
@@ -31,10 +33,10 @@ class OpenTable(Repr):
     """A table of which nothing has been read yet. ``hl.open_table(path)`` makes one.
 
     Attributes:
-        array: the table where it lies, in its file.
+        array: the table where it lies, in its file. One in Fortran order is whole in host memory once it is placed.
     """
 
-    array: StorageArray
+    array: StorageArray | ColumnFile
 
     def place(
         self,
@@ -63,7 +65,7 @@ class OpenTable(Repr):
         array, asked = self.array, self._asked(gpu, peers, host, hot, devices)
         if isinstance(asked, SlotPlan):
             return CachedTensor(UnifiedTensor.holding(array), asked, as_device(_only(devices)))
-        if asked.plan.host is not None:
+        if asked.plan.host is not None and isinstance(array, StorageArray):
             return tiered_storage.make(array, asked)
         table = UnifiedTensor.holding(array)
         return table if gpu is None and peers is None else tiered.make(table, asked)
@@ -88,6 +90,8 @@ class OpenTable(Repr):
     def _asked(self, gpu: Size, peers: Size, host: Size, hot: Hot, devices: Devices | None) -> Asked | SlotPlan:
         """What the arguments ask for."""
         array, whole = self.array, host is None or parse_bytes(host) >= self.array.nbytes
+        if not whole and isinstance(array, ColumnFile):
+            raise ConfigError(f"host={repr_of(host)} leaves rows in the file, and {ByColumns(array.path, array.stored)}")
         if isinstance(hot, str):
             one_of("hot", hot, ("recent",))
             if gpu is None or peers is not None or not whole:
@@ -121,10 +125,15 @@ def _only(devices: Devices | None) -> torch.device | str | int | None:
 def open_table(path: str | os.PathLike[str], *, name: str | None = None) -> OpenTable:
     """The table of a ``.npy``, safetensors, Arrow, torch or ``.hl`` file, told apart by its content; nothing is read.
 
+    A ``.npy`` in Fortran order is transposed as ``place`` reads it into host memory, in parts.
+
     Args:
         name: of the tensor or column, in files that hold several.
 
     Raises:
         StorageError, FormatError: as of ``StorageArray.open``, which also opens raw binary, several files, and to write.
     """
-    return OpenTable(StorageArray.open(path, name=name))
+    try:
+        return OpenTable(StorageArray.open(path, name=name))
+    except ByColumns as found:
+        return OpenTable(ColumnFile(found.path, found.stored))

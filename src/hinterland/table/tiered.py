@@ -28,6 +28,7 @@ from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
+from .columns import ColumnFile
 from .host import HostTable
 from .row_arguments import require_outside
 from .table import Table
@@ -110,6 +111,11 @@ class TieredTensor(Table):
             return rows
         return super().__getitem__(index)
 
+    def require_writable(self) -> None:
+        """ConfigError where the table below is only read."""
+        self._tiers.require_open()
+        self._tiers.whole.require_writable()
+
     def _in_memory(self) -> torch.Tensor | None:
         self.flush()
         return self.host.cpu()
@@ -128,8 +134,8 @@ class TieredTensor(Table):
         Raises:
             ConfigError: rows are replicated in GPUs that cannot reach each other's memory.
         """
+        self.require_writable()
         tiers, plan = self._tiers, self.plan
-        tiers.require_open()
         if plan.local_rows and plan.gpus > 1 and plan.unlinked:
             raise ConfigError(
                 f"rows that each of {plan.gpus} GPUs holds cannot be written: {plan.unlinked}; use one GPU, devices=[...]"
@@ -209,7 +215,7 @@ class Asked:
     @classmethod
     def of(
         cls,
-        table: Table,
+        table: Table | ColumnFile,
         sizes: Sequence[int | str | None],
         scores: torch.Tensor | None,
         order: torch.Tensor | None,

@@ -67,11 +67,6 @@ class TieredStorage(TieredTensor):
         if len(away):
             tiers.whole.fetch(rows[away], flat, away)
 
-    def require_writable(self) -> None:
-        """ConfigError where the file is open for reading."""
-        self._tiers.require_open()
-        self._tiers.whole.require_writable()
-
     def _in_memory(self) -> None:
         return None
 

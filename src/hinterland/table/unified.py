@@ -9,19 +9,24 @@ from typing import Any, TypeAlias
 import torch
 
 from .. import _core
-from ..memory import load
+from ..memory import load, transposed
 from ..memory.allocator import place_again
 from ..memory.clock import plan_slots
 from ..memory.copies import copy
+from ..memory.existing import borrow, existing
 from ..memory.gather import copy_rows
 from ..memory.order import permutation
 from ..memory.sharing import share
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
+from ..runtime.repr import type_name
 from ..runtime.thresholds import HOST_BUDGET
 from ..runtime.units import parse_bytes
+from ..storage import safetensors
+from ..storage.layout import locate, refuse_names
 from .array import StorageArray
 from .cached import CachedTensor
+from .columns import ColumnFile
 from .host import HostTable, shape_of
 from .tiered import Asked, Devices, TieredTensor, make
 
@@ -49,7 +54,7 @@ class UnifiedTensor(HostTable):
 
     @classmethod
     def from_tensor(cls, tensor: torch.Tensor, placement: str = "host") -> UnifiedTensor:
-        """A copy of ``tensor``, made by all CPU threads where it lies in host memory."""
+        """A copy of ``tensor``, made by all CPU threads where it lies in host memory. (:meth:`over` makes none.)"""
         if arguments.dense("tensor", tensor).dim() == 0:
             shape_of(())
         made = cls._allocate(tuple(tensor.shape), tensor.dtype, placement)
@@ -61,16 +66,39 @@ class UnifiedTensor(HostTable):
         return made
 
     @classmethod
-    def holding(cls, table: UnifiedTensor | StorageArray) -> UnifiedTensor:
+    def over(cls, tensor: Any) -> UnifiedTensor:
+        """A table over memory that exists, without a copy: what is written to one is there in the other.
+
+        With a GPU the memory is registered until no table needs it, and ``placement`` is ``"pinned"``; that of memory of this
+        library's tables stays what it is. Where CUDA refuses, as it may pages of files, it is ``"pageable"``, and ``explain()``
+        says why. Limits do not count what was not allocated here.
+
+        Args:
+            tensor: a contiguous CPU tensor of one dimension or more, also one in shared memory; a numpy array or memmap; what
+                has the buffer protocol or ``__array_interface__``. It stays in memory as long as the table. Move it nowhere
+                meanwhile: ``tensor.share_memory_()`` comes before, and ``resize_`` not at all. A table over memory that is only
+                read is only read; torch has no such tensors, and to write through its ``cpu()`` ends the process.
+
+        Raises:
+            ConfigError: a copy would be needed.
+        """
+        found = existing(tensor)
+        shape = shape_of(found.shape)
+        buffer = borrow(found)
+        buffer.name = f"{type_name(found.dtype)} {list(shape)}, {buffer.mapping}"
+        return cls(buffer, found.dtype, shape)
+
+    @classmethod
+    def holding(cls, table: UnifiedTensor | StorageArray | ColumnFile) -> UnifiedTensor:
         """A table in host memory with the rows of this one: itself, or a copy of what lies in a file.
 
         Raises:
-            StorageError: the file cannot be read, or is shorter than it was.
+            StorageError, FormatError: the file cannot be read, or is shorter than it was.
             OutOfMemory: it does not fit.
         """
         if isinstance(table, UnifiedTensor):
             return table
-        arguments.instance("table", table, StorageArray, "open one with StorageArray.open(path)")
+        arguments.instance("table", table, (StorageArray, ColumnFile), "open one with StorageArray.open(path)")
         made = cls.empty(tuple(table.shape), table.dtype)
         table.read_into(made.cpu())
         return made
@@ -83,18 +111,21 @@ class UnifiedTensor(HostTable):
         dtype: torch.dtype | None = None,
         shape: Sequence[int] | None = None,
         offset: int = 0,
+        name: str | None = None,
         placement: str = "host",
         host_budget: int | str | None = None,
     ) -> AnyTable:
-        """The tensor of a ``.npy`` file, a torch file or raw binary, read by many threads into its final place; on storage, a
-        :class:`.StorageArray` over the file, which may also be safetensors, Arrow or ``.hl``.
+        """The tensor of a ``.npy`` file, a torch or safetensors file or raw binary, read by many threads into its final place;
+        on storage, a :class:`.StorageArray` over the file, which may also be Arrow or ``.hl``. A ``.npy`` in Fortran order is
+        transposed as it is read, in parts.
 
         Args:
             dtype, shape: of raw binary; one dimension may be -1. The content decides what the file is, not its name: a
                 ``.npy`` without numpy's header is raw binary.
             offset: bytes before the content.
+            name: of the tensor, in a safetensors file that holds several; on storage also of a column.
             placement: as of ``empty``; or ``"storage"``: rows stay in the file, are read as they are asked for, and nothing is
-                read now. (``hl.StorageArray.open`` writes as well, and takes a name where a file has several tensors.)
+                read now. (``hl.StorageArray.open`` writes as well.)
             host_budget: on storage, bytes of host memory for pages of the file, as in ``"1GiB"``; None is 256 MiB.
 
         Raises:
@@ -106,14 +137,24 @@ class UnifiedTensor(HostTable):
         path = arguments.path("path", path)
         if isinstance(placement, str) and placement == "storage":
             return StorageArray.open(
-                path, dtype=dtype, shape=shape, offset=offset, host_budget=HOST_BUDGET if host_budget is None else host_budget
-            )
+                path, name=name, dtype=dtype, shape=shape, offset=offset,
+                host_budget=HOST_BUDGET if host_budget is None else host_budget,
+            )  # fmt: skip
         if host_budget is not None:
             raise ConfigError(f"host_budget={arguments.repr_of(host_budget)} is that of a table with placement='storage'")
-        stored = load.locate(path, dtype, None if shape is None else load.asked_shape(shape), offset)
+        offset = load.asked_offset(path, offset)
+        if offset == 0 and (name is not None or dtype is None or shape is None) and safetensors.is_one(path):
+            found = locate(path, dtype=dtype, shape=shape, name=name)
+            stored = load.StoredTensor(found.dtype, found.shape, found.extents[0].offset if found.extents else 0)
+        else:
+            stored = load.locate(path, dtype, None if shape is None else load.asked_shape(shape), offset)
+            refuse_names(path, name, None)
         made = cls._allocate(stored.shape, stored.dtype, placement)
         made._buffer.name += f" from {path}"
-        _core.read_file(path, stored.offset, made._cpu.data_ptr(), stored.nbytes)
+        if stored.by_columns:
+            transposed.read_all(path, stored, made._cpu)
+        else:
+            _core.read_file(path, stored.offset, made._cpu.data_ptr(), stored.nbytes)
         return made
 
     def tiered(

@@ -47,6 +47,7 @@ def read_all(table: Table) -> torch.Tensor:
 
 def write_all(table: Table, values: torch.Tensor) -> None:
     """Has the table hold ``values``, wherever its rows are."""
+    table.require_writable()
     if (held := table.tensor_on(torch.device("cpu"))) is not None:
         if values.data_ptr() != held.data_ptr():
             copy(held, values)
@@ -57,6 +58,7 @@ def write_all(table: Table, values: torch.Tensor) -> None:
 
 def fill_all(table: Table, fill: Callable[[torch.Tensor], object]) -> None:
     """Has the table hold what ``fill`` fills tensors with: one of all rows, or some of parts of them."""
+    table.require_writable()
     if (held := table._in_memory()) is not None:
         fill(held)
         write_all(table, held)
