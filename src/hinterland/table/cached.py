@@ -51,7 +51,10 @@ class CachedTensor(Table):
             host.cuda(device)  # refuses memory that no GPU sees
         self._clock: Clock | None = Clock(plan, device)
         self._lock = threading.RLock()
-        self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()
+        self._done: torch.cuda.Event | None = None
+        if device.type == "cuda":
+            self._done = torch.cuda.Event(external=True)  # graphs wait for it, and record it, at each replay
+            self._done.record(torch.cuda.current_stream(device))
 
     @property
     def placement(self) -> str:
