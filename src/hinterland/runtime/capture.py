@@ -18,7 +18,7 @@ from .errors import ConfigError, DeviceError
 
 def capturing() -> bool:
     """Whether the current stream of the current GPU is captured: then nothing runs yet, and nothing can be waited for."""
-    return devices.cuda_available() and bool(torch.cuda.is_current_stream_capturing())
+    return devices.cuda_available() and bool(torch._C._cuda_isCurrentStreamCapturing())  # asked at every launch
 
 
 def require_running(what: str, remedy: str) -> None:

@@ -33,12 +33,8 @@ def _current(device: torch.device) -> Iterator[None]:
 def _function(file: KernelSource, instance: str, device: torch.device) -> int:
     """The driver's handle of a kernel."""
     devices.require_cuda(f"{instance} on {device}")  # a torch for AMD's calls its GPUs cuda, too
-    from cuda.bindings import driver
-
     with _current(device), relaxed():
-        handle = file.kernel(instance, device).handle
-        driver.cuKernelGetFunction(handle)  # loads it now, since a launch that is captured does not
-        return int(handle)
+        return int(file.kernel(instance, device).handle)
 
 
 @functools.cache

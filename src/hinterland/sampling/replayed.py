@@ -28,10 +28,10 @@ class Replayed:
 
     def __init__(self, device: torch.device, count: int, sentence: Callable[..., HinterlandError | None]) -> None:
         self._device, self._sentence = device, sentence
-        with beside(device):
+        with torch.inference_mode(False), beside(device):  # they are cleared outside of what may be such a mode now
             self._worst = torch.full((count,), _NONE, dtype=torch.int64, device=device)
             self._here = torch.full((count,), _NONE, dtype=torch.int64, pin_memory=True)
-        self._words = (ctypes.c_int64 * count).from_address(self._here.data_ptr())
+        self._words, self._clear = (ctypes.c_int64 * count).from_address(self._here.data_ptr()), [_NONE] * count
         self._sent: list[torch.Tensor] = []
         faults.defer(device, self)
 
@@ -48,14 +48,14 @@ class Replayed:
 
     def raised(self) -> bool:
         """Whether a replay found something wrong."""
-        return any(word != _NONE for word in self._words)
+        return self._words[:] != self._clear
 
     def check(self) -> None:
         """Raises that, once; the next replay may raise again. Waits for the GPU."""
         if not self.raised():
             return
         torch.cuda.synchronize(self._device)
-        found = list(self._words)
+        found = self._words[:]
         with beside(self._device):
             self._worst.fill_(_NONE)
         self._here.fill_(_NONE)

@@ -32,8 +32,8 @@ class CachedTensor(Table):
     until the GPU is done. Its ``stats`` are of the slots before: there a row without one counts each time that it is named, and
     comes once.
 
-    Gathers on several streams or by several threads take turns. Row numbers on the CPU are read from the UnifiedTensor, and
-    change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
+    Gathers on several streams, in CUDA graphs or by several threads take turns. Row numbers on the CPU are read from the
+    UnifiedTensor, and change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
 
     Attributes:
         host: the table in host memory.
