@@ -228,8 +228,7 @@ class StorageArray(Table):
     def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         self._require_open()
         if index.is_cuda and capturing():
-            self.captured(index, out)
-            return
+            return self.captured(index, out)
         self.raise_deferred()
         rows = row_numbers(index, self._rows)
         self.fetch(rows, out.view(rows.numel(), *self._row_shape))
@@ -271,8 +270,7 @@ class StorageArray(Table):
             copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
     def captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
-        """A gather in the graph that is captured: numbers to pinned memory, a host node, and rows to the GPU. Where a number is
-        bad all rows are zeros."""
+        """A gather in the graph that is captured: numbers to pinned memory, a host node, rows to the GPU (zeros if one is bad)."""
         with beside(index.device):  # what the graph has addresses of is ours, and not its
             numbers = torch.empty(index.numel(), dtype=torch.int64, pin_memory=True)
             rows = torch.empty(out.shape, dtype=self._dtype, pin_memory=True)

@@ -83,7 +83,7 @@ class TieredStorage(TieredTensor):
             tiers.whole.captured(torch.where(away, given, again), fetched)
         if near.rows:
             copy_rows(near.table, near.rows, self._row_bytes, flat, at.clamp_(min=0), max_blocks=max_blocks)
-        kept.copy_(torch.where(away[:, None], as_words(fetched), kept))
+        kept.copy_(torch.where(away[:, None], fetched.view(-1).view(kept.dtype).view_as(kept), kept))
 
     def synchronize(self) -> None:
         """Waits for all GPUs, and raises what gathers in CUDA graphs have met."""
