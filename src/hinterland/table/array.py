@@ -270,7 +270,7 @@ class StorageArray(Table):
             copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
     def captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
-        """A gather in the graph that is captured: numbers to pinned memory, a host node, rows to the GPU (zeros if one is bad)."""
+        """A gather in a captured graph: numbers to pinned memory, a host node, rows to the GPU; zeros if one is bad."""
         with beside(index.device):  # what the graph has addresses of is ours, and not its
             numbers = torch.empty(index.numel(), dtype=torch.int64, pin_memory=True)
             rows = torch.empty(out.shape, dtype=self._dtype, pin_memory=True)
