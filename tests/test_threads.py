@@ -207,8 +207,8 @@ def test_a_loader_that_is_left_does_not_wait_for_the_garbage_collector(graph, de
 class Watch(faults.FaultWatch):
     """A watch without a GPU."""
 
-    def __init__(self):
-        self.left = 1
+    def __init__(self, replayed=False):
+        self.left, self.replayed = 1, replayed
 
     def raised(self):
         return self.left > 0
@@ -227,4 +227,21 @@ def test_deferred_faults_are_kept_until_they_are_told(monkeypatch):
     for _ in range(3):  # also of a launch that another thread defers while this one waits
         with pytest.raises(hl.runtime.errors.IndexOutOfRange, match="index 9 at position 5"):
             faults.synchronize()
+    faults.synchronize()
+
+
+def test_faults_of_graphs_are_told_after_each_replay(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda index: None)
+    monkeypatch.setattr(faults, "_unchecked", {})
+    device, watch, once = torch.device("cuda", 0), Watch(replayed=True), Watch()
+    once.left = 0
+    for one in (watch, once):
+        faults.defer(device, one)
+    for call in (faults.synchronize, lambda: faults.raise_deferred(0)):
+        with pytest.raises(hl.runtime.errors.IndexOutOfRange, match="index 9 at position 5"):
+            call()
+        call()  # it is told once
+        watch.left = 1
+    once.left = 1  # of a launch that was over: nothing asks for it again
+    watch.left = 0
     faults.synchronize()

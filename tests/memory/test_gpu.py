@@ -131,24 +131,6 @@ def test_streams(gpu):
         assert torch.equal(table[index].cpu(), source[index.cpu()])
 
 
-def test_graph_capture(gpu):
-    source = torch.randn(1000, 32)
-    table = UnifiedTensor.from_tensor(source)
-    index = torch.randint(0, 1000, (500,), device=gpu)
-    out = torch.empty(500, 32, device=gpu)
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        table.gather(index, out=out)  # the record of this stream is made before the capture
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        table.gather(index, out=out, check="async", sort=False)
-    index.copy_(torch.arange(500))
-    graph.replay()
-    torch.cuda.synchronize()
-    assert torch.equal(out.cpu(), source[:500])
-
-
 def test_pageable_is_not_visible(gpu):
     table = UnifiedTensor.empty((4, 4), placement="pageable")
     for call in (table.cuda, lambda: table[torch.tensor([1], device=gpu)]):

@@ -353,10 +353,6 @@ def test_host_tiers_alone_and_what_a_gpu_lacks(tmp_path, gpu):
     table.scatter_(index[:50], torch.ones(50, 64, dtype=torch.uint8, device=gpu))
     source[index[:50].cpu()] = 1
     assert torch.equal(table[index].cpu(), source[index.cpu()])
-    graph = torch.cuda.CUDAGraph()
-    with pytest.raises(ConfigError, match="captured"), torch.cuda.graph(graph):
-        index.add_(1)
-        table.gather(index)
 
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (5, 0)], ids=str)

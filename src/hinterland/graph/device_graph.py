@@ -13,6 +13,7 @@ import torch
 
 from .. import _core
 from ..memory.copies import copied
+from ..runtime.capture import beside_capture
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
 from ..runtime.thresholds import FEWEST_OFFSETS, LONG_CHUNK
@@ -139,7 +140,8 @@ class DeviceGraph:
         )
         both = bytearray(words)
         words.metered = 1
-        return torch.frombuffer(both + bytearray(words), dtype=torch.uint8).to(self.device)
+        with beside_capture(self.device):
+            return torch.frombuffer(both + bytearray(words), dtype=torch.uint8).to(self.device)
 
     def _words_of(self, name: str, home: torch.Tensor | None, kept: torch.Tensor | None) -> Params:
         held = self.lists.arrays.get(name)

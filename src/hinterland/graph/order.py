@@ -12,6 +12,7 @@ import torch
 from .. import _core
 from ..memory.copies import moved
 from ..runtime import arguments
+from ..runtime.capture import beside_capture, capturing
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange
 from ..table import UnifiedTensor
 from . import arrays
@@ -42,15 +43,19 @@ class Order:
     def original_ids_on(self, device: torch.device, lookups: int) -> torch.Tensor:
         """``original_ids`` for ``lookups`` of its numbers on ``device``: a GPU reads few of them in host memory, and otherwise
         gets a copy."""
-        return self._original_table.cuda(device) if self._stays(device, lookups) else moved(self.original_ids, device)
+        stays = self._stays(device, lookups)
+        with beside_capture(device):
+            return self._original_table.cuda(device) if stays else moved(self.original_ids, device)
 
     def internal_ids_on(self, device: torch.device, lookups: int) -> torch.Tensor:
         """``internal_ids`` in the same way."""
-        return self._internal_table.cuda(device) if self._stays(device, lookups) else moved(self.internal_ids, device)
+        stays = self._stays(device, lookups)
+        with beside_capture(device):
+            return self._internal_table.cuda(device) if stays else moved(self.internal_ids, device)
 
     def _stays(self, device: torch.device, lookups: int) -> bool:
-        # A lookup over the link is a request of 32 bytes, a number that is copied 8.
-        return device.type != "cpu" and 4 * lookups < len(self.original_ids)
+        # A lookup over the link is a request of 32 bytes, a number that is copied 8. A copy would not outlive a capture.
+        return device.type != "cpu" and (4 * lookups < len(self.original_ids) or capturing())
 
     @cached_property
     def _original_table(self) -> UnifiedTensor:

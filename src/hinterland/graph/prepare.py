@@ -9,6 +9,7 @@ import torch
 
 from ..memory.copies import copied, moved
 from ..runtime import arguments, devices
+from ..runtime.capture import require_running
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr, Size
 from ..runtime.thresholds import BESIDE
@@ -243,6 +244,8 @@ def prepared_for(
     weighted: bool = False,
 ) -> ResidentGraph:
     """``graph`` for one run of ``algorithm``, prepared for it if it is not yet."""
+    if not isinstance(graph, ResidentGraph):
+        require_running("a graph is not prepared for one run", "give what prepare(graph, algorithms=...) made before")
     return kept_for(graph, algorithm, gpu_budget, device, weighted).opened()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 
 from ..runtime import devices
 from ..runtime.errors import DeviceError, OutOfMemory
+from ..runtime.params import Params
 from ..runtime.units import format_bytes
 
 
@@ -60,6 +62,39 @@ def unregister(address: int) -> None:
     driver = _started()
     _wait_for_gpus()
     checked(driver.cuMemHostUnregister(address), "unregister host memory")
+
+
+def allocate_on_gpu(nbytes: int) -> int:
+    """Memory of the current GPU: its address."""
+    driver = _started()
+    return int(checked(driver.cuMemAlloc(nbytes), f"allocate {format_bytes(nbytes)}"))
+
+
+def allocate_word() -> int:
+    """The address of 8 bytes of host memory that every GPU writes to, 0 at first."""
+    driver = _started()
+    flags = driver.CU_MEMHOSTALLOC_PORTABLE | driver.CU_MEMHOSTALLOC_DEVICEMAP
+    address = int(checked(driver.cuMemHostAlloc(8, flags), "allocate a word of pinned memory"))
+    ctypes.c_int64.from_address(address).value = 0
+    return address
+
+
+def copy_to_gpu(address: int, params: Params, stream: torch.cuda.Stream) -> None:
+    """Copies a struct to memory of the stream's GPU, once the stream is done with what it has."""
+    from cuda.bindings import driver
+
+    size = ctypes.sizeof(params)
+    checked(driver.cuMemcpyHtoDAsync(address, params.address, size, stream.cuda_stream), "copy to a GPU")
+    stream.synchronize()
+
+
+def copy_from_gpu(params: Params, address: int, stream: torch.cuda.Stream) -> None:
+    """Fills a struct from there likewise."""
+    from cuda.bindings import driver
+
+    size = ctypes.sizeof(params)
+    checked(driver.cuMemcpyDtoHAsync(params.address, address, size, stream.cuda_stream), "copy from a GPU")
+    stream.synchronize()
 
 
 @functools.cache

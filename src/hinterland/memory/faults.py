@@ -9,13 +9,16 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable
+from typing import Protocol
 
 import torch
 
 from .. import _core
 from ..runtime.arguments import repr_of
+from ..runtime.capture import beside, capturing
 from ..runtime.errors import HinterlandError, IndexOutOfRange
 from ..runtime.params import struct
+from . import cuda
 
 _IndexFault = struct("memory::IndexFault")
 _CLEAR = _IndexFault(first=_core.NO_FAULT)
@@ -36,19 +39,39 @@ def out_of_range(first: int, value: int, rows: int, count: int, from_end: bool =
     )
 
 
-class FaultWatch:
-    """The fault record of one stream of one GPU, for faults that ``sentence`` describes."""
+class Deferred(Protocol):
+    """What launches have met, for a later call to raise.
 
-    def __init__(self, device: torch.device, sentence: Sentence = out_of_range) -> None:
-        self._device = device
-        self._sentence = sentence
-        with torch.inference_mode(False):  # it is cleared outside of what may be such a mode now
-            self._record = _CLEAR.on(device)
-        # Pinned memory of torch is mapped for every GPU at its own address (unified virtual addressing).
-        self._flag = torch.zeros(1, dtype=torch.int64, device="cpu", pin_memory=True)
-        self._word = ctypes.c_int64.from_address(self._flag.data_ptr())
-        self.report = struct("memory::FaultReport")(fault=self._record.data_ptr(), flag=self._flag.data_ptr())
-        torch.cuda.synchronize(device)  # the record is read on other streams than the one that cleared it
+    Attributes:
+        replayed: whether launches of graphs may meet more.
+    """
+
+    replayed: bool
+
+    def raised(self) -> bool: ...
+
+    def check(self) -> None: ...
+
+
+class FaultWatch:
+    """The fault record of one stream of one GPU, for faults that ``sentence`` describes; or, if it is ``replayed``, that of all
+    CUDA graphs with launches on this GPU, which are replayed on any stream."""
+
+    replayed = False
+
+    def __init__(self, device: torch.device, sentence: Sentence = out_of_range, replayed: bool = False) -> None:
+        self._device, self._sentence, self.replayed = device, sentence, replayed
+        # Not by torch, which while a graph is captured or a compiled function warms up gives what belongs to that. It is there
+        # as long as the process, as watches are.
+        with beside(device) as stream:
+            self._record = cuda.allocate_on_gpu(ctypes.sizeof(_IndexFault))
+            self._clear(stream)
+            flag = cuda.allocate_word()
+        self._word = ctypes.c_int64.from_address(flag)
+        self.report = struct("memory::FaultReport")(fault=self._record, flag=flag)
+
+    def _clear(self, stream: torch.cuda.Stream) -> None:
+        cuda.copy_to_gpu(self._record, _CLEAR, stream)
 
     def raised(self) -> bool:
         """Whether a kernel that has finished, or is running, met a bad row number."""
@@ -60,11 +83,13 @@ class FaultWatch:
             if not self.raised():
                 return None
             torch.cuda.synchronize(self._device)
-            met = _IndexFault.from_buffer_copy(bytes(self._record.tolist()))
-            self._record.copy_(_CLEAR.on(torch.device("cpu")))
+            met = _IndexFault()
+            with beside(self._device) as stream:
+                cuda.copy_from_gpu(met, self._record, stream)
+                self._clear(stream)
             self._word.value = 0
-            torch.cuda.synchronize(self._device)
-        return self._sentence(met.first, met.value, met.table_rows, met.count)
+        error = self._sentence(met.first, met.value, met.table_rows, met.count)
+        return type(error)(f"{error} (in a CUDA graph that was replayed)") if self.replayed else error
 
     def check(self) -> None:
         """Raises the fault, if there is one."""
@@ -77,20 +102,23 @@ class FaultWatch:
 
 
 _watches: dict[tuple[int, int, int, Sentence], FaultWatch] = {}
-_unchecked: dict[int, list[FaultWatch]] = {}
+_unchecked: dict[int, list[Deferred]] = {}
 _deferring, _taking = threading.Lock(), threading.Lock()
+_REPLAYED = -1  # where other watches have their stream
 
 
 def watch(device: torch.device, stream: int, sentence: Sentence = out_of_range) -> FaultWatch:
-    """The record of a stream, given by its handle, for this thread: threads that share a stream do not take each other's."""
-    key = (device.index, stream, threading.get_ident(), sentence)
+    """The record of a stream, given by its handle, for this thread: threads that share a stream do not take each other's. While
+    a graph is captured on the current stream, that of graphs."""
+    replayed = capturing()
+    key = (device.index, _REPLAYED, 0, sentence) if replayed else (device.index, stream, threading.get_ident(), sentence)
     found = _watches.get(key)
     if found is None:
-        found = _watches[key] = FaultWatch(device, sentence)
+        found = _watches[key] = FaultWatch(device, sentence, replayed)
     return found
 
 
-def defer(device: torch.device, faults: FaultWatch) -> None:
+def defer(device: torch.device, faults: Deferred) -> None:
     """Leaves the check of a launch to the next ``raise_deferred`` for the same GPU."""
     with _deferring:
         pending = _unchecked.setdefault(device.index, [])
@@ -99,21 +127,27 @@ def defer(device: torch.device, faults: FaultWatch) -> None:
 
 
 def raise_deferred(index: int) -> None:
-    """Raises what launches with ``check="async"`` on GPU ``index`` have met so far."""
+    """Raises what launches with ``check="async"``, and those of graphs, on GPU ``index`` have met so far. While a graph is
+    captured that is left to a later call."""
     for faults in _unchecked.get(index, ()):
-        faults.check()
+        if faults.raised() and not capturing():
+            faults.check()
 
 
 def synchronize() -> None:
     """Waits for all GPUs that have launches to be checked, and raises what they met."""
     for index in list(_unchecked):
         with _deferring:
-            pending = _unchecked.pop(index, [])  # first: what other threads launch from now on is not waited for
+            # First: what other threads launch from now on is not waited for. Graphs may be replayed again.
+            pending = _unchecked.pop(index, [])
+            if again := [faults for faults in pending if faults.replayed]:
+                _unchecked[index] = again
         try:
             torch.cuda.synchronize(index)
             for faults in pending:
                 faults.check()
         except BaseException:
             with _deferring:  # more than one of them may have met something
-                _unchecked.setdefault(index, []).extend(pending)
+                left = _unchecked.setdefault(index, [])
+                left.extend(faults for faults in pending if faults not in left)
             raise

@@ -11,6 +11,7 @@ import torch
 from .. import _core
 from ..runtime import devices
 from ..runtime.arguments import repr_of, whole_number
+from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -87,7 +88,7 @@ def copy_rows(
             shared memory has rows for, by default 4, and 8 for rows below 512 bytes. Rows in several tiers take all
             multiprocessors by default, and are copied in bulk if the caller gives a number.
         check: ``"sync"`` waits and raises IndexOutOfRange; ``"async"`` leaves that to the next call on the same GPU, or
-            to ``faults.synchronize``.
+            to ``faults.synchronize``. In a CUDA graph that is captured it is always left to them.
     """
     width = index_bytes(index)
     if not isinstance(check, str) or (check != "sync" and check != "async"):
@@ -100,7 +101,8 @@ def copy_rows(
     device = index.device
     faults.raise_deferred(device.index)
     if row_bytes == 0:  # nothing to copy, and nothing on the GPU would look at the row numbers
-        _on_cpu(table, rows, 0, 0, index.cpu(), width, into_table)
+        if not capturing():
+            _on_cpu(table, rows, 0, 0, index.cpu(), width, into_table)
         return
     count = index.numel()
     if count == 0:
@@ -178,7 +180,7 @@ def _on_gpu(
         launch(KERNELS, shape.instance, device, grid, _THREADS, copy)
         if into_table and shape.replicate is not None and not isinstance(table, int) and table.others:
             launch(KERNELS, shape.replicate, device, grid, _THREADS, copy)
-    if check == "async":
+    if check == "async" or watched.replayed:
         faults.defer(device, watched)
         return
     devices.current_stream(device).sync()

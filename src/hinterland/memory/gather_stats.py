@@ -12,6 +12,7 @@ import torch
 
 from ..machine import measured_link
 from ..runtime import arguments
+from ..runtime.capture import require_running
 from ..runtime.errors import ConfigError
 from .count import TierCount
 
@@ -97,10 +98,11 @@ def require_dict(stats: Any) -> None:
     """Refuses ``stats=`` that cannot be filled.
 
     Raises:
-        ConfigError: it is no dict.
+        ConfigError: it is no dict; or a CUDA graph is captured, and nothing runs that could be counted.
     """
     if not isinstance(stats, dict):
         raise ConfigError(f"stats={arguments.repr_of(stats)} is no dict, which is filled; pass one, as stats={{}} is")
+    require_running("stats= cannot be filled", "leave it out")
 
 
 @contextmanager

@@ -13,6 +13,7 @@ import torch
 
 from .. import _core
 from . import devices
+from .capture import relaxed
 from .errors import DeviceError
 from .jit import KernelSource
 from .params import Params
@@ -32,7 +33,7 @@ def _current(device: torch.device) -> Iterator[None]:
 def _function(file: KernelSource, instance: str, device: torch.device) -> int:
     """The driver's handle of a kernel."""
     devices.require_cuda(f"{instance} on {device}")  # a torch for AMD's calls its GPUs cuda, too
-    with _current(device):
+    with _current(device), relaxed():
         return int(file.kernel(instance, device).handle)
 
 
@@ -43,7 +44,7 @@ def _allow_shared(file: KernelSource, instance: str, device: torch.device) -> No
 
     most = devices.shared_bytes(device)
     attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-    with _current(device):
+    with _current(device), relaxed():
         (error,) = driver.cuKernelSetAttribute(attribute, most, file.kernel(instance, device).handle, device.index)
     if error != driver.CUresult.CUDA_SUCCESS:
         raise DeviceError(f"CUDA gave {instance} no {most} bytes of shared memory on {device}: {error.name}")
@@ -117,6 +118,6 @@ def call_host(function: int, argument: int) -> None:
 @functools.cache
 def resident_blocks(file: KernelSource, instance: str, device: torch.device, block: int) -> int:
     """Blocks of ``block`` threads that the whole GPU holds at once: the largest grid of a cooperative launch."""
-    with _current(device):
+    with _current(device), relaxed():
         per_sm = file.kernel(instance, device).occupancy.max_active_blocks_per_multiprocessor(block, 0)
     return per_sm * devices.sm_count(device)

@@ -20,13 +20,15 @@ from .. import _core
 from ..graph.device_graph import DeviceGraph, all_through, allocated, array_words
 from ..graph.traversal import BLOCK, FORMS, csr_type, on_storage
 from ..runtime import devices
-from ..runtime.errors import GraphError, IndexOutOfRange, OutOfMemory
+from ..runtime.capture import capturing, require_running
+from ..runtime.errors import GraphError, HinterlandError, IndexOutOfRange, OutOfMemory
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, address, struct
 from ..runtime.thresholds import MOST_AHEAD
 from ..runtime.units import format_bytes
 from ..table.device import reading
+from .replayed import Replayed
 
 WEIGHT_KINDS = {getattr(torch, name): kind for name, kind in _core.SAMPLE_WEIGHTS.items() if name != "none"}
 NO_WEIGHTS: tuple[int, float] = (_core.SAMPLE_WEIGHTS["none"], 1.0)  # weight_kind and most_weight of a Relation
@@ -215,6 +217,10 @@ class BatchSampler:
         self._found: torch.Tensor | None = None
         self._counts: _Counts | None = None
         self._disjoint = types[0].trees is not None
+        self.replayed = not self._on_cpu and capturing()
+        if self.replayed:  # of the types what sentences need, and no tensor
+            sizes, sources = [t.num_vertices for t in types], [r.source for r in relations]
+            self._wrong = Replayed(device, 2, lambda *bad: _wrong(sizes, sources, *bad))
         self._compares = any(
             r.weight_kind != NO_WEIGHTS[0] or r.times is not None or types[r.source].times is not None for r in relations
         )
@@ -230,6 +236,7 @@ class BatchSampler:
             if most is not None and self._affords(most.bytes):
                 self._run_at_once(most)
             else:
+                require_running("whole lists, and batches of more than 1 GiB, are not sampled", "draw fewer neighbours")
                 self._run_by_step(trees)
         except torch.OutOfMemoryError as error:
             raise OutOfMemory(
@@ -244,11 +251,13 @@ class BatchSampler:
     def finish(self) -> None:
         """Waits for the counts, if they have not been read. Raises IndexOutOfRange: a seed is no vertex; GraphError: a list
         that the sample met is broken."""
-        if self._counts is not None:
+        if self.replayed:
+            self._pad()
+        elif self._counts is not None:
             self._take(self._counts.read())
 
     def _affords(self, size: int) -> bool:
-        if size <= _LITTLE or size > MOST_AHEAD or self._on_cpu:
+        if size <= _LITTLE or size > MOST_AHEAD or self._on_cpu or self.replayed:
             return size <= MOST_AHEAD
         return 2 * size <= devices.free_bytes(self.device)
 
@@ -267,7 +276,8 @@ class BatchSampler:
             for _, alike in itertools.groupby(halves, lambda half: forms[self._number(half)]):
                 first, *others = alike
                 self._launch(first, first + 1 + len(others), most.step_edges)
-        self._counts = _Counts(self._state)
+        if not self.replayed:
+            self._counts = _Counts(self._state)
 
     def _number(self, half: int) -> int:
         """The relation of a half of a step; the first one for what comes before."""
@@ -328,7 +338,11 @@ class BatchSampler:
             with reading(through):
                 return _core.sample_neighbors(params.address)
         size = (type(self._block).state if self._sent else type(self._block).sums).offset
-        self._memory[:size].copy_(torch.frombuffer(self._block, dtype=torch.uint8, count=size), non_blocking=True)
+        if self.replayed:
+            given = self._wrong.sent(self._block, size)
+        else:
+            given = torch.frombuffer(self._block, dtype=torch.uint8, count=size)
+        self._memory[:size].copy_(given, non_blocking=True)
         self._sent = True
         instance = _instance(self.relations[self._number(first)].form, self._compares)
         # Few edges cannot occupy the whole GPU, and fewer blocks wait for each other in less time. Where the link bounds a
@@ -403,23 +417,47 @@ class BatchSampler:
             r.count = max(at)
         return int(state.control.num_edges)
 
+    def _pad(self) -> None:
+        """Puts -1 behind what a replay samples, and leaves the counts where they are: nobody knows them now."""
+        state = self._state.view(torch.int64)
+        self._wrong.note(state)
+        ends = state[type(self._block.state).ends.offset // 8 :].view(-1, self.hops + 1)
+        arrays = [[t.node] if t.tree is None else [t.node, t.tree] for t in self.types] + [[r.edges] for r in self.relations]
+        for of_one, end in zip(arrays, ends.amax(1), strict=True):
+            for array in of_one:
+                array.masked_fill_(torch.arange(array.shape[-1], device=self.device) >= end, -1)
+        counts = [list(of_one) for of_one in ends]
+        self.vertex_ends, self.edge_ends = counts[: len(self.types)], counts[len(self.types) :]
+        for t in self.types:
+            t.known = len(t.node)
+        for r in self.relations:
+            r.count = r.edges.shape[1]
+
     def _check(self, bad_seed: int, bad_list: int) -> None:
-        if bad_seed != _core.SAMPLE_NONE:
-            at = bad_seed % _PLACES
-            vertices = self.types[bad_seed // _PLACES]
-            raise IndexOutOfRange(
-                f"seed {int(vertices.seeds[at])} at position {at} is no vertex: there are {vertices.num_vertices}, "
-                "numbered from 0"
-            )
-        if bad_list != _core.SAMPLE_NONE:
-            relation = self.relations[bad_list // _PLACES]
-            raise GraphError(
-                f"the neighbour list of vertex {bad_list % _PLACES} is broken: its offsets do not lie in order, or it "
-                f"names a vertex outside [0, {self.types[relation.source].num_vertices}); check the file it came from"
-            )
+        sizes, sources = [t.num_vertices for t in self.types], [r.source for r in self.relations]
+        seeds = [t.seeds for t in self.types]
+        if error := _wrong(sizes, sources, bad_seed, bad_list, seeds):
+            raise error
 
     def _array(self, size: int) -> torch.Tensor:
         return torch.empty(size, dtype=torch.int64, device=self.device)
+
+
+def _wrong(
+    sizes: list[int], sources: list[int], bad_seed: int, bad_list: int, seeds: list[torch.Tensor] | None = None
+) -> HinterlandError | None:
+    """The sentence for what a batch met, of types of so many vertices and relations with these sources; without ``seeds`` of a
+    batch whose seeds may not be there any more."""
+    if bad_seed != _core.SAMPLE_NONE:
+        at, number = bad_seed % _PLACES, bad_seed // _PLACES
+        named = "the seed" if seeds is None else f"seed {int(seeds[number][at])}"
+        return IndexOutOfRange(f"{named} at position {at} is no vertex: there are {sizes[number]}, numbered from 0")
+    if bad_list != _core.SAMPLE_NONE:
+        return GraphError(
+            f"the neighbour list of vertex {bad_list % _PLACES} is broken: its offsets do not lie in order, or it "
+            f"names a vertex outside [0, {sizes[sources[bad_list // _PLACES]]}); check the file it came from"
+        )
+    return None
 
 
 class _Counts:

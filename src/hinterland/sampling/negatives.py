@@ -10,6 +10,7 @@ from ..graph.prepare import ResidentGraph, graph_of, prepared_for
 from ..graph.traversal import broken_list, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import arguments, devices
+from ..runtime.capture import require_running
 from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
 from ..runtime.params import Params, address, struct
 from ..runtime.units import format_bytes
@@ -66,6 +67,7 @@ def negative_edges(
             "negative_edges looks edges up in sorted lists, but the neighbours of some vertex do not ascend; pass "
             "compress(graph), whose lists are sorted, or exact=False"
         )
+    require_running("pairs are not drawn, since the CPU counts those that are left,", "draw them outside of it")
     seed, batch = integer("seed", seed), integer("batch", batch)
     prepared = prepared_for(graph, "sampling", None, device)
     place = prepared.device

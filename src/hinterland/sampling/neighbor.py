@@ -18,6 +18,7 @@ from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
 from ..graph.prepare import ResidentGraph, graph_of, kept_for
 from ..runtime import arguments, devices
+from ..runtime.capture import require_running
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.repr import type_name
 from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, BatchSampler, Relation, VertexSet, cut, state_bytes
@@ -223,10 +224,12 @@ class PendingSample:
         with devices.on(run.device):
             run.finish()
             (vertices,), (relation,) = run.types, run.relations
-            order = self._prepared.order_for(vertices.known)
+            order, node = self._prepared.order_for(vertices.known), cut(vertices.node, vertices.known)
+            if order is not None:
+                node = torch.where(node < 0, node, order[node]) if run.replayed else order[node]
             row, col, edge = cut(relation.edges, relation.count).unbind()
             return Sample(
-                cut(vertices.node, vertices.known) if order is None else order[vertices.node[: vertices.known]],
+                node,
                 row,
                 col,
                 edge,
@@ -334,6 +337,8 @@ def vertices_on(device: torch.device, name: str, vertices: torch.Tensor | Sequen
         raise ConfigError(
             f"{name} have shape {tuple(given.shape)} and type {given.dtype}, but must be integers of one dimension"
         )
+    if given.is_cpu and device.type == "cuda":
+        require_running(f"{name} on the CPU are not read again", f"give those of {device}")
     # From the CPU the copy is queued, and nobody waits for it.
     return given.to(device, torch.int64, non_blocking=given.is_cpu).contiguous()
 

@@ -13,6 +13,7 @@ from ..memory.allocator import require_room
 from ..memory.gather_stats import require_dict, timed
 from ..runtime import devices
 from ..runtime.arguments import whole_number
+from ..runtime.capture import require_running
 from ..runtime.errors import ConfigError
 from ..runtime.thresholds import STEPS_TOGETHER
 from .neighbor import check_fanouts, integer, vertices_on
@@ -119,6 +120,7 @@ class PinSAGESampler:
         return sample
 
     def _sample(self, seeds: torch.Tensor | Sequence[int], batch: int) -> Sample:
+        require_running("how many vertices a hop of walks finds is not known", "pinsage_neighbors gives as many rows as seeds")
         batch, prepared = integer("batch", batch), self._prepared.opened()
         with devices.on(self.device):
             node = vertices_on(self.device, "seeds", seeds)

@@ -14,6 +14,9 @@ from ..runtime.repr import Repr
 class Sample(Repr):
     """A sampled subgraph, on the device that sampled it. Its fields are those of PyG's ``SamplerOutput``.
 
+    Of a CUDA graph that is captured, arrays are as long as they can become, with -1 behind what a replay samples, and counts
+    are tensors of one number, int64 on the GPU.
+
     Attributes:
         node: int64 ``[n]``; the vertices: the seeds as given, then the others in order of first appearance among the edges.
             Without ``disjoint`` no vertex is there twice, except seeds that were given twice.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,11 +15,13 @@ from ..graph.traversal import broken_list, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import devices
 from ..runtime.arguments import number, switch, whole_number
-from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
+from ..runtime.capture import capturing
+from ..runtime.errors import ConfigError, HinterlandError, IndexOutOfRange, OutOfMemory
 from ..runtime.params import struct
 from ..runtime.units import format_bytes
 from .batch import NO_WEIGHTS
 from .neighbor import integer, numbered_inside, vertices_on, weights_of
+from .replayed import Replayed
 
 KERNELS = kernel_file("sampling/walks")
 _PARAMS, _CONTROL = struct("sampling::WalkParams"), struct("sampling::WalkControl")
@@ -112,7 +115,13 @@ def walks_from(
             f"{shape[0]} walks of {rule.length} steps take {format_bytes(8 * shape[0] * shape[1])}, which {device} "
             "does not have; walk from fewer starts at a time"
         ) from error
-    control = _CONTROL(bad_start=_core.SAMPLE_NONE, bad_list=_core.SAMPLE_NONE).on(device)
+    clear, replayed = _CONTROL(bad_start=_core.SAMPLE_NONE, bad_list=_core.SAMPLE_NONE), None
+    if device.type == "cuda" and capturing():
+        known = weakref.ref(internal)  # who replays walks has the graph
+        replayed = Replayed(device, 2, lambda *bad: _wrong(known(), name, first, each, None, *bad))
+        control = replayed.sent(clear).clone()
+    else:
+        control = clear.on(device)
     params = _PARAMS(
         graph=prepared.out.words,
         batch=batch,
@@ -124,13 +133,23 @@ def walks_from(
         control=control.data_ptr(),
     )
     runner(prepared, _core.random_walks, KERNELS, items=len(given))(params)
-    found = _CONTROL.read(control)
-    if found.bad_start != _core.SAMPLE_NONE:
-        raise IndexOutOfRange(
-            f"{name} {int(given[found.bad_start])} at position {(first + found.bad_start) // each} is no vertex: there are "
-            f"{internal.num_vertices}, numbered from 0"
-        )
-    if found.bad_list != _core.SAMPLE_NONE:
-        raise broken_list(internal, found.bad_list)
+    if replayed is not None:
+        replayed.note(control[_CONTROL.bad_start.offset :].view(torch.int64))
+    else:
+        found = _CONTROL.read(control)
+        wrong = _wrong(internal, name, first, each, given, found.bad_start, found.bad_list)
+        if wrong is not None:
+            raise wrong
     order = prepared.order_for(walks.numel())
     return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
+
+
+def _wrong(
+    graph: Graph | None, name: str, first: int, each: int, given: torch.Tensor | None, bad_start: int, bad_list: int
+) -> HinterlandError | None:
+    """The sentence for what walks met on a graph that is still there; without ``given`` of walks whose starts may not be."""
+    if graph is not None and bad_start != _core.SAMPLE_NONE:
+        named = f"the {name}" if given is None else f"{name} {int(given[bad_start])}"
+        at = (first + bad_start) // each
+        return IndexOutOfRange(f"{named} at position {at} is no vertex: there are {graph.num_vertices}, numbered from 0")
+    return broken_list(graph, bad_list) if graph is not None and bad_list != _core.SAMPLE_NONE else None

@@ -15,6 +15,7 @@ import torch
 from .. import _core
 from ..memory import TierCount, faults
 from ..runtime import arguments
+from ..runtime.capture import beside, capturing
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.files import refused
 from ..runtime.launch import call_host
@@ -226,10 +227,9 @@ class StorageArray(Table):
 
     def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         self._require_open()
-        if index.is_cuda and torch.cuda.is_current_stream_capturing():
-            self._captured(index, out)
-            return
-        self._raise_deferred()
+        if index.is_cuda and capturing():
+            return self.captured(index, out)
+        self.raise_deferred()
         rows = row_numbers(index, self._rows)
         self.fetch(rows, out.view(rows.numel(), *self._row_shape))
 
@@ -269,24 +269,26 @@ class StorageArray(Table):
                 place_rows(held.to(out.device, non_blocking=True), places[begin : begin + step], out)
             copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
-    def _captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
-        """A gather in the graph that is being captured: numbers to pinned memory, a host node, and rows to the GPU."""
-        numbers = torch.empty(index.numel(), dtype=torch.int64, pin_memory=True)
-        rows = torch.empty(out.shape, dtype=self._dtype, pin_memory=True)
+    def captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
+        """A gather in a captured graph: numbers to pinned memory, a host node, rows to the GPU; zeros if one is bad."""
+        with beside(index.device):  # what the graph has addresses of is ours, and not its
+            numbers = torch.empty(index.numel(), dtype=torch.int64, pin_memory=True)
+            rows = torch.empty(out.shape, dtype=self._dtype, pin_memory=True)
         task = _core.GatherTask(self._table, numbers.data_ptr(), numbers.numel(), rows.data_ptr())
         numbers.copy_(index.view(-1), non_blocking=True)
         call_host(task.function, task.address)
         out.copy_(rows, non_blocking=True)
-        self._tasks.append((task, numbers, rows))  # the graph has their addresses
+        self._tasks.append((task, numbers, rows))
 
     def synchronize(self) -> None:
         """Waits for all GPUs, and raises what gathers in CUDA graphs have met."""
         super().synchronize()
         if self._tasks:
             torch.cuda.synchronize()
-        self._raise_deferred()
+        self.raise_deferred()
 
-    def _raise_deferred(self) -> None:
+    def raise_deferred(self) -> None:
+        """Raises what gathers in CUDA graphs have met so far."""
         for task, index, _ in self._tasks:
             error, at = task.take_error()
             if at >= 0:

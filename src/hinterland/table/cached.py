@@ -32,8 +32,8 @@ class CachedTensor(Table):
     until the GPU is done. Its ``stats`` are of the slots before: there a row without one counts each time that it is named, and
     comes once.
 
-    Gathers on several streams or by several threads take turns. Row numbers on the CPU are read from the UnifiedTensor, and
-    change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
+    Gathers on several streams, in CUDA graphs or by several threads take turns. Row numbers on the CPU are read from the
+    UnifiedTensor, and change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
 
     Attributes:
         host: the table in host memory.
@@ -51,7 +51,10 @@ class CachedTensor(Table):
             host.cuda(device)  # refuses memory that no GPU sees
         self._clock: Clock | None = Clock(plan, device)
         self._lock = threading.RLock()
-        self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()
+        self._done: torch.cuda.Event | None = None
+        if device.type == "cuda":
+            self._done = torch.cuda.Event(external=True)  # graphs wait for it, and record it, at each replay
+            self._done.record(torch.cuda.current_stream(device))
 
     @property
     def placement(self) -> str:

@@ -12,6 +12,7 @@ from typing import TypedDict
 import torch
 
 from ..runtime import arguments, devices
+from ..runtime.capture import require_running
 from ..runtime.params import Params, struct
 from ..runtime.thresholds import HOST_BUDGET, LEAST_LINES
 from ..runtime.units import parse_bytes
@@ -99,6 +100,7 @@ def reading(through: Iterable[Through]) -> Iterator[None]:
     a page could not be read: what was found then says nothing."""
     with ExitStack() as runs:
         for one in through:
+            require_running("threads of the CPU, which serve a GPU's reads of files, do not run", "read them outside of it")
             runs.enter_context(one.live())
         yield
 

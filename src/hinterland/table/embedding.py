@@ -105,7 +105,8 @@ class TableParameter(torch.nn.Parameter):
     def written_on(self, device: torch.device) -> None:
         """Notes that work is queued on the current stream of ``device`` that writes rows."""
         if device.type == "cuda":
-            self._written = torch.cuda.Event()
+            if self._written is None or self._written.device != device:
+                self._written = torch.cuda.Event(external=True)  # graphs wait for it, and record it, at each replay
             self._written.record(torch.cuda.current_stream(device))
 
     def ready(self, device: torch.device) -> None:
@@ -116,7 +117,6 @@ class TableParameter(torch.nn.Parameter):
             torch.cuda.current_stream(device).wait_event(self._written)
         else:
             self._written.synchronize()
-            self._written = None
 
     _pass: int
     _written: torch.cuda.Event | None

@@ -16,6 +16,7 @@ from ..memory import faults
 from ..memory.gather import index_bytes
 from ..runtime import devices
 from ..runtime.arguments import dense
+from ..runtime.capture import require_running
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -117,8 +118,8 @@ def pool(
         table: ``[rows, dim]`` of one of DTYPES.
         mode: ``"sum"``, ``"mean"`` or ``"max"``.
         weights: float32 ``[n]`` that entries are multiplied with, or None.
-        check: ``"sync"`` waits for a GPU and raises; ``"async"`` leaves that to the next call on it, or to
-            ``memory.synchronize()``. Entries that are no rows count for nothing then.
+        check: ``"sync"`` waits for a GPU and raises; ``"async"``, and any in a CUDA graph, leaves that to the next call on it,
+            or to ``memory.synchronize()``. Entries that are no rows count for nothing then.
 
     Returns:
         The bags; of maxima, the entry that each is of, -1 in empty bags (int64 ``[bags, dim]``); of means, how many entries of
@@ -155,7 +156,7 @@ def pool(
         watches = [faults.watch(device, stream, sentence) for sentence in (bad_offset, row_out_of_range)]
         params.offsets, params.entries = (watch.report for watch in watches)
         _launch(device, _pool(name, wide, mode == "max"), bags.count * params.steps * params.lanes, params)
-        if check == "async":
+        if check == "async" or watches[0].replayed:
             for watch in watches:
                 faults.defer(device, watch)
         else:
@@ -289,6 +290,7 @@ def _in_reach(table: Table, bags: Bags) -> tuple[Placement, Bags]:
     """
     if table.in_reach:
         return table, bags
+    require_running(f"the CPU fetches rows of a {type(table).__name__} before bags are made, which it cannot", "gather rows")
     rows = bags.index.to(torch.int64).unique()
     if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < len(table):
         outside = ((bags.index < 0) | (bags.index >= len(table))).nonzero()

@@ -43,6 +43,10 @@ class HostTable(Table):
         # Made now, not when asked for: a compiled function may only look them up.
         visible = devices.gpus() if buffer.mapping != "pageable" else []
         self._cuda = {gpu.index: buffer.tensor(dtype, torch.Size(shape), gpu) for gpu in visible}
+        for seen in self._cuda.values():
+            # By torch._dynamo.mark_static_address, which takes a second to import. A compiled function that makes CUDA graphs
+            # would copy all rows to the GPU, since they might lie elsewhere next time.
+            seen._dynamo_static_input_type = "unguarded"  # type: ignore[attr-defined]
         super().__init__(self._cpu.shape, dtype)
 
     @classmethod

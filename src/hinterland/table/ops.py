@@ -7,7 +7,7 @@ the number beside the tensor in host memory, which says what rows are and takes 
 from __future__ import annotations
 
 from itertools import count
-from typing import Any, Literal
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -50,14 +50,8 @@ def _gather(table: torch.Tensor, index: torch.Tensor, max_blocks: int = -1, spar
         out,
         index.contiguous(),
         max_blocks=None if max_blocks == -1 else max_blocks,
-        check=_check(index),
     )
     return out
-
-
-def _check(index: torch.Tensor) -> Literal["sync", "async"]:
-    """A graph that is being captured cannot be waited for: its faults are met by the next call."""
-    return "async" if index.is_cuda and torch.cuda.is_current_stream_capturing() else "sync"
 
 
 def number(table: Table) -> int:
@@ -76,7 +70,7 @@ def _tiered_gather(
         raise ConfigError(
             f"tiers {tiers} are none over a table of shape {tuple(table.shape)}; keep the TieredTensor, and index it"
         )
-    return rows.gather(index, max_blocks=None if max_blocks == -1 else max_blocks, check=_check(index))
+    return rows.gather(index, max_blocks=None if max_blocks == -1 else max_blocks)
 
 
 _library.impl("gather", _gather, "CPU")

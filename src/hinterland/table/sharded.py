@@ -21,6 +21,7 @@ from ..memory.faults import out_of_range
 from ..memory.gather_stats import require_dict
 from ..memory.ranks import Ranks, naming_lost_ranks
 from ..runtime import devices
+from ..runtime.capture import require_running
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.repr import table_of
 from .placement import Sort
@@ -171,6 +172,8 @@ class ShardedTensor(Collective):
     ) -> None:
         """Copies row ``index[i]`` (int64 ``[n]``) to ``out[i]``, but for those that are ``here`` already (bool ``[n]``, False
         where an index is bad). All ranks of the group at once; ``stats`` and errors are those of :meth:`gather`."""
+        if self._group is not None or here is not None:
+            require_running("the CPU counts rows before machines exchange them, which it cannot", "gather outside of it")
         if self._group is not None:
             with naming_lost_ranks(self.ranks.timeout):
                 self._exchange(index, out, here, max_blocks, stats)

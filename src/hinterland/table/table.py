@@ -8,7 +8,7 @@ import torch
 
 from ..memory import faults
 from ..memory.count import TierCount
-from ..memory.gather_stats import measured
+from ..memory.gather_stats import measured, require_dict
 from ..runtime.arguments import dense, repr_of
 from ..runtime.errors import ConfigError
 from .indexing import is_all, numbers_of, parts_of, require_rows_first, rows_of
@@ -96,7 +96,8 @@ class Table(Placement, TensorLike):
                 multiple of 16, on an H100 or newer; 8 below 512 bytes), else one for every fourth multiprocessor. Where rows
                 lie in GPU memory too, by default all multiprocessors.
             check: ``"sync"`` waits for the rows and raises IndexOutOfRange here; ``"async"`` returns at once, and the
-                next call on that GPU, or ``synchronize()``, raises. Rows of bad indices are zero.
+                next call on that GPU, or ``synchronize()``, raises. Rows of bad indices are zero. In a CUDA graph that is
+                captured it is always ``"async"``: a replay reads the row numbers that there are then (docs/memory.md).
             sort: whether the GPU visits rows in the order of their pages; the caller's order is returned in any case.
                 ``"auto"`` sorts where it is predicted to be faster (memory/plan.py).
             stats: a dict that is filled with what the gather did: seconds, bytes and requests, by tier and by size
@@ -134,6 +135,7 @@ class Table(Placement, TensorLike):
 
     def _measured(self, stats: dict[str, Any], index: Index, *how: Any) -> torch.Tensor:
         """A gather that fills ``stats``; ``how``: the other arguments."""
+        require_dict(stats)
         with measured(self, row_numbers(index, self._rows), stats):
             return self.gather(index, *how)
 

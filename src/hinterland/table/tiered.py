@@ -8,6 +8,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -22,6 +23,7 @@ from ..memory.plan import sorts
 from ..memory.sharing import share
 from ..runtime import devices as machine
 from ..runtime.arguments import repr_of
+from ..runtime.capture import beside
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 from ..runtime.params import Params
 from ..runtime.repr import table_of
@@ -343,11 +345,12 @@ class _Tiers:
         if home.table is None:
             plan, reader, homes = self.plan, home.device, self.homes
             self.require_open()  # another thread may have closed it before the homes were looked up
-            shards = [h.address(reader) + plan.shard_offset for h in homes] if plan.peer_rows else []
-            others = [h.address(reader) for h in homes if h is not home] if plan.local_rows and not plan.unlinked else []
-            pointers = torch.tensor([*shards, *others], dtype=torch.int64)
-            if pointers.numel() and reader.type == "cuda":
-                pointers = pointers.to(reader)
+            with beside(reader) if reader.type == "cuda" else nullcontext():  # a graph may be captured now
+                shards = [h.address(reader) + plan.shard_offset for h in homes] if plan.peer_rows else []
+                others = [h.address(reader) for h in homes if h is not home] if plan.local_rows and not plan.unlinked else []
+                pointers = torch.tensor([*shards, *others], dtype=torch.int64)
+                if pointers.numel() and reader.type == "cuda":
+                    pointers = pointers.to(reader)
             own, at = home.address(reader), pointers.data_ptr() if pointers.numel() else 0
             reciprocal = (1 << 63) // plan.gpus + 1 if plan.gpus > 1 else 0
             table = Tiers(

@@ -12,12 +12,13 @@ import torch
 
 from ..memory.count import TierCount, count_rows
 from ..memory.gather import OneRange, SlotMap, copy_rows
+from ..runtime.capture import beside, capturing
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.thresholds import BOUNCE_BYTES
 from .host import HostTable
 from .placement import Sort
-from .row_arguments import as_words, row_numbers
+from .row_arguments import as_words, resolved, row_numbers
 from .table import Table
 from .tiered import Asked, NearRows, TieredTensor, _Home, _State, _Tiers, homes_of, new_state, slot_of
 from .tiers import TierPlan
@@ -29,9 +30,10 @@ class TieredStorage(TieredTensor):
     Its tiers are those of a TieredTensor, and behind them ``storage``: rows in the file, a page at a time in its cache, which
     the CPU reads for every device.
 
-    A gather checks row numbers first, whatever ``check`` says, waits for the file, and is no part of a CUDA graph. Rows in
-    memory are copies: write through this table and not through the one below while there is one. What ``scatter_`` writes to
-    memory is in the file after ``flush()``, and is written back to the table below by ``close()``.
+    A gather checks row numbers first, whatever ``check`` says, and waits for the file. In a CUDA graph that is captured it
+    reads the row numbers that there are at each replay, as one of the table below does. Rows in memory are copies: write
+    through this table and not through the one below while there is one. What ``scatter_`` writes to memory is in the file after
+    ``flush()``, and is written back to the table below by ``close()``.
     """
 
     _AS_TENSOR = "table[:] reads all rows into a tensor"
@@ -51,11 +53,10 @@ class TieredStorage(TieredTensor):
     def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         tiers = self._tiers
         tiers.require_open()
-        if index.is_cuda and torch.cuda.is_current_stream_capturing():
-            raise ConfigError(
-                f"which rows of {self.file.path} lie in memory is not known as a CUDA graph is captured; gather outside of it, "
-                "or from the table below, table.file"
-            )
+        if index.is_cuda and capturing():
+            self._captured(index, out, max_blocks)
+            return
+        tiers.whole.raise_deferred()
         rows = row_numbers(index, self._rows)
         near = tiers.near(index.device)
         at = tiers.places(rows) - near.first
@@ -66,6 +67,27 @@ class TieredStorage(TieredTensor):
             copy_rows(near.table, near.rows, self._row_bytes, flat, at, max_blocks=max_blocks, check="async")
         if len(away):
             tiers.whole.fetch(rows[away], flat, away)
+
+    def _captured(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None) -> None:
+        """A gather in the graph that is captured. How many rows lie in memory is not known, so the file is asked for as many as
+        there are: in place of those that it need not give, for one of the others again. It says which numbers are bad."""
+        tiers = self._tiers
+        flat, near = out.view(index.numel(), *self._row_shape), tiers.near(index.device)
+        given = index.view(-1).to(torch.int64)
+        rows, wrong = resolved(given, self._rows)
+        at = tiers.places_on_gpu(rows.masked_fill(wrong, 0)) - near.first
+        away = wrong | (at < 0)
+        fetched, kept = torch.empty_like(flat), as_words(flat)
+        if len(rows):
+            again = rows.masked_fill(~away | wrong, 0).amax()
+            tiers.whole.captured(torch.where(away, given, again), fetched)
+        if near.rows:
+            copy_rows(near.table, near.rows, self._row_bytes, flat, at.clamp_(min=0), max_blocks=max_blocks)
+        kept.copy_(torch.where(away[:, None], fetched.view(-1).view(kept.dtype).view_as(kept), kept))
+
+    def synchronize(self) -> None:
+        """Waits for all GPUs, and raises what gathers in CUDA graphs have met."""
+        self._tiers.whole.synchronize()
 
     def _in_memory(self) -> None:
         return None
@@ -130,12 +152,15 @@ def make(file: Table, asked: Asked) -> TieredStorage:
 
 class _StoredTiers(_Tiers):
     """The memory of a TieredStorage. Rows that memory holds have *places*, by their heat: first those of the GPUs, then the
-    host's. All other rows have place -1."""
+    host's. All other rows have place -1. ``whole`` is a StorageArray."""
+
+    whole: Any
 
     def __init__(self, whole: Table, host: HostTable, plan: TierPlan, homes: list[_Home], state: _State) -> None:
         super().__init__(whole, host, plan, homes, state)
         self.row_of: torch.Tensor | None = None  # [held], of each place; None where place i is row i
         self.place_of: torch.Tensor | None = None  # [rows]
+        self._place_table: HostTable | None = None  # the same as GPUs see it
         self.dirty = torch.zeros(plan.held, dtype=torch.bool)  # places ahead of the file
 
     def places(self, rows: torch.Tensor) -> torch.Tensor:
@@ -145,6 +170,16 @@ class _StoredTiers(_Tiers):
         home = self.home(rows.device)
         known = self.place_of if home is None else home.id_map(self.plan)
         return known[rows.to(known.device)].to(rows.device, torch.int64)
+
+    def places_on_gpu(self, rows: torch.Tensor) -> torch.Tensor:
+        """The same on a GPU, without the CPU. It sees a copy of what the CPU knows, where no GPU holds tiers."""
+        if self.place_of is None or self.home(rows.device) is not None:
+            return self.places(rows)
+        if self._place_table is None:
+            with beside(rows.device):
+                self._place_table = HostTable.empty(self.place_of.shape, self.place_of.dtype, "pinned")
+                self._place_table.cpu().copy_(self.place_of)
+        return self._place_table.cuda(rows.device)[rows].to(torch.int64)
 
     def wrote(self, places: torch.Tensor) -> None:
         """Notes that they are ahead of the file."""

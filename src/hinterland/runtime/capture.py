@@ -1,0 +1,68 @@
+"""While a CUDA graph is captured: what cannot be part of a graph is done beside it, at once, and is there for all replays.
+
+Memory that torch gives during a capture is the graph's. What is allocated beside it is not, and outlives it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import torch
+
+from . import devices
+from .errors import ConfigError, DeviceError
+
+
+def capturing() -> bool:
+    """Whether the current stream of the current GPU is captured: then nothing runs yet, and nothing can be waited for."""
+    return devices.cuda_available() and bool(torch._C._cuda_isCurrentStreamCapturing())  # asked at every launch
+
+
+def require_running(what: str, remedy: str) -> None:
+    """ConfigError of what needs the CPU between its kernels, while the current stream is captured."""
+    if capturing():
+        raise ConfigError(f"{what} while a CUDA graph is captured; {remedy}")
+
+
+@contextmanager
+def relaxed() -> Iterator[None]:
+    """A with-block in which the driver does for this thread what it refuses during a capture, as to load kernels or to allocate
+    memory: nothing of it is part of a graph."""
+    from cuda.bindings import driver
+
+    _, before = driver.cuThreadExchangeStreamCaptureMode(driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED)
+    try:
+        yield
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(before)
+
+
+@contextmanager
+def beside(device: torch.device) -> Iterator[torch.cuda.Stream]:
+    """A with-block whose work on a GPU runs at once, on a stream that nobody captures, and has ended with the block."""
+    with torch.cuda.device(device):
+        devices.give_context(device)
+        with relaxed():
+            stream = _stream(device)
+            with torch.cuda.stream(stream):
+                yield stream
+            stream.synchronize()
+
+
+def beside_capture(device: torch.device) -> AbstractContextManager[Any]:
+    """:func:`beside` while the current stream is captured; else nothing, on the stream as it is."""
+    return beside(device) if capturing() else nullcontext()
+
+
+@functools.cache
+def _stream(device: torch.device) -> Any:
+    """One of our own: torch gives each of its few to many, and somebody may capture that."""
+    from cuda.bindings import driver
+
+    error, handle = driver.cuStreamCreate(driver.CUstream_flags.CU_STREAM_NON_BLOCKING.value)
+    if error != driver.CUresult.CUDA_SUCCESS:
+        raise DeviceError(f"CUDA made no stream on {device}: {error.name}")
+    return torch.cuda.ExternalStream(int(handle), device)

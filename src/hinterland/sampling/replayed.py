@@ -1,0 +1,64 @@
+"""What sampling kernels in CUDA graphs find wrong: the CPU does not wait for a replay, and is told at a later call.
+
+A control block begins with a word for each thing that can be wrong, the smallest number of who has it. After each launch the
+least of them so far come to host memory.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+
+import torch
+
+from .. import _core
+from ..memory import faults
+from ..runtime.capture import beside
+from ..runtime.errors import HinterlandError
+from ..runtime.params import Params
+
+_NONE: int = _core.SAMPLE_NONE
+
+
+class Replayed:
+    """What launches of one graph find wrong, told by ``sentence`` of the control's first ``count`` words. It is there as long
+    as the process, since nobody knows when the last replay is over."""
+
+    replayed = True
+
+    def __init__(self, device: torch.device, count: int, sentence: Callable[..., HinterlandError | None]) -> None:
+        self._device, self._sentence = device, sentence
+        with torch.inference_mode(False), beside(device):  # they are cleared outside of what may be such a mode now
+            self._worst = torch.full((count,), _NONE, dtype=torch.int64, device=device)
+            self._here = torch.full((count,), _NONE, dtype=torch.int64, pin_memory=True)
+        self._words, self._clear = (ctypes.c_int64 * count).from_address(self._here.data_ptr()), [_NONE] * count
+        self._sent: list[torch.Tensor] = []
+        faults.defer(device, self)
+
+    def sent(self, params: Params, size: int | None = None) -> torch.Tensor:
+        """The first ``size`` bytes of a struct, uint8 on the GPU, to be copied from at each replay."""
+        with beside(self._device):
+            self._sent.append(params.on(self._device)[:size])
+        return self._sent[-1]
+
+    def note(self, control: torch.Tensor) -> None:
+        """Has the graph compare ``control`` (int64, of which the first are these words) after what was captured so far."""
+        torch.minimum(self._worst, control[: len(self._worst)], out=self._worst)
+        self._here.copy_(self._worst, non_blocking=True)
+
+    def raised(self) -> bool:
+        """Whether a replay found something wrong."""
+        return self._words[:] != self._clear
+
+    def check(self) -> None:
+        """Raises that, once; the next replay may raise again. Waits for the GPU."""
+        if not self.raised():
+            return
+        torch.cuda.synchronize(self._device)
+        found = self._words[:]
+        with beside(self._device):
+            self._worst.fill_(_NONE)
+        self._here.fill_(_NONE)
+        error = self._sentence(*found)
+        if error is not None:
+            raise error

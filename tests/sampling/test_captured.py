@@ -1,0 +1,125 @@
+"""Samples in CUDA graphs: those of the seeds that are there at each replay, with -1 behind them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland import memory
+from hinterland.runtime.errors import ConfigError, IndexOutOfRange
+from hinterland.sampling import HeteroSampler, NeighborSampler, PinSAGESampler, negative_edges, pinsage_neighbors, random_walks
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def graph():
+    random = torch.Generator().manual_seed(3)
+    ends = (torch.rand(2, 60_000, generator=random) ** 2 * 5000).long()
+    return hl.from_edges(ends[0], ends[1], torch.rand(60_000, generator=random), num_vertices=5000)
+
+
+def captured(call):
+    recorded = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(recorded, stream=torch.cuda.Stream()):
+        given = call()
+    return recorded, given
+
+
+def whole(array, wanted):
+    """What was sampled, and -1 behind it."""
+    return torch.equal(array[: len(wanted)], wanted) and bool((array[len(wanted) :] == -1).all())
+
+
+@pytest.mark.parametrize("how", [{}, {"weighted": True}, {"disjoint": True}, {"replace": True}], ids=str)
+@pytest.mark.parametrize("reordered", [False, True])
+def test_neighbors(graph, how, reordered):
+    if reordered:
+        graph = hl.reorder(graph, "degree")
+    sampler = NeighborSampler(graph, [6, 4], seed=2, **how)
+    seeds = torch.zeros(100, dtype=torch.int64, device=sampler.device)
+    replayed, sample = captured(lambda: sampler.sample(seeds, batch=4))
+    for _ in range(3):
+        seeds.random_(5000)
+        replayed.replay()
+        eager = sampler.sample(seeds, batch=4)
+        for name in ("node", "row", "col", "edge") + (("batch",) if "disjoint" in how else ()):
+            assert whole(getattr(sample, name), getattr(eager, name)), name
+        assert [int(n) for n in sample.num_sampled_nodes] == eager.num_sampled_nodes
+        assert [int(n) for n in sample.num_sampled_edges] == eager.num_sampled_edges
+    seeds[5] = 5000
+    replayed.replay()
+    torch.cuda.synchronize()
+    seeds[5] = 0
+    with pytest.raises(IndexOutOfRange, match="the seed at position 5 is no vertex: there are 5000"):
+        memory.synchronize()
+    replayed.replay()
+    memory.synchronize()
+    assert whole(sample.node, sampler.sample(seeds, batch=4).node)
+
+
+def test_rows_of_a_sample(graph):
+    """The rows of what is sampled are taken in the same graph."""
+    source = torch.randn(5000, 32)
+    table, sampler = hl.UnifiedTensor.from_tensor(source), NeighborSampler(graph, [5, 5])
+    seeds = torch.zeros(64, dtype=torch.int64, device=sampler.device)
+    replayed, rows = captured(lambda: table[sampler.sample(seeds).node])
+    seeds.random_(5000)
+    replayed.replay()
+    node = sampler.sample(seeds).node.cpu()
+    assert torch.equal(rows[: len(node)].cpu(), source[node])
+    memory.synchronize()
+
+
+def test_several_types(graph):
+    lists = hl.sampling.Adjacency.of(graph, 5000, 5000)
+    sampler = HeteroSampler({("a", "to", "b"): lists, ("b", "of", "a"): lists}, [4, 3], target="a")
+    seeds = torch.zeros(50, dtype=torch.int64, device=sampler.device)
+    replayed, sample = captured(lambda: sampler.sample(seeds))
+    seeds.random_(5000)
+    replayed.replay()
+    eager = sampler.sample(seeds)
+    for name in ("node", "row", "col", "edge"):
+        assert all(whole(getattr(sample, name)[key], wanted) for key, wanted in getattr(eager, name).items())
+
+
+def test_walks(graph):
+    prepared = hl.prepare(graph, algorithms="sampling")
+    starts = torch.zeros(500, dtype=torch.int64, device=prepared.device)
+    replayed, (walks, near, shares) = captured(
+        lambda: (
+            random_walks(prepared, starts, 6, restart=0.2),
+            *pinsage_neighbors(prepared, starts, walks=20, length=3, neighbors=5),
+        )
+    )
+    starts.random_(5000)
+    replayed.replay()
+    assert torch.equal(walks, random_walks(prepared, starts, 6, restart=0.2))
+    wanted = pinsage_neighbors(prepared, starts, walks=20, length=3, neighbors=5)
+    assert torch.equal(near, wanted[0]) and torch.equal(shares, wanted[1])
+    starts[8] = -1
+    replayed.replay()
+    with pytest.raises(IndexOutOfRange, match="position 8 is no vertex: there are 5000"):
+        memory.synchronize()
+    try:  # the neighbourhoods met it, too
+        memory.synchronize()
+    except IndexOutOfRange as error:
+        assert "the seed at position 8" in str(error)
+
+
+def test_what_a_graph_cannot_do(graph):
+    sampler, every = NeighborSampler(graph, [3]), NeighborSampler(graph, [-1])
+    device = sampler.device
+    seeds, here, pinsage = torch.arange(10, device=device), torch.arange(10), PinSAGESampler(graph, [3])
+    for call, sentence in (
+        (lambda: every.sample(seeds), "whole lists"),
+        (lambda: sampler.sample(here), "seeds on the CPU"),
+        (lambda: pinsage.sample(seeds), "pinsage_neighbors"),
+        (lambda: random_walks(graph, seeds, 3), "prepare"),
+        (lambda: negative_edges(graph, 5), "the CPU counts"),
+    ):
+        with pytest.raises(ConfigError, match=sentence), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            seeds.add_(0)
+            call()
+    assert len(sampler.sample(here).node) > 10

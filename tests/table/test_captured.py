@@ -1,0 +1,246 @@
+"""Gathers, bags and samples that are part of a CUDA graph: the first time, by default arguments, on any stream."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import hinterland as hl
+from hinterland import memory
+from hinterland.runtime.errors import ConfigError, IndexOutOfRange
+from hinterland.training import SparseAdagrad, SparseSGD, UnifiedEmbeddingBag
+
+from ..split import across_boundary
+
+pytestmark = pytest.mark.gpu
+ROWS, TAKEN = 4000, 3000
+KINDS = ["managed", "pinned", "split", "tiered", "renumbered", "cached", "all cached", "storage", "stored tiers", "host tiers"]
+
+
+def table_of(kind: str, source: torch.Tensor, folder):
+    """A table of a kind with the rows of ``source``."""
+    if kind in ("managed", "pinned"):
+        return hl.UnifiedTensor.from_tensor(source, kind)
+    if kind == "split":
+        return across_boundary(source)
+    row, scores = source[0].nbytes, torch.rand(len(source))
+    if "stor" in kind or kind == "host tiers":
+        np.save(folder / "x.npy", source.numpy())
+        file = hl.StorageArray.open(folder / "x.npy", host_budget="1MiB")
+        if kind == "storage":
+            return file
+        local = None if kind == "host tiers" else 700 * row + 4 * len(source)
+        return file.tiered(local=local, host=900 * row, scores=scores)
+    table = hl.UnifiedTensor.from_tensor(source)
+    if kind == "tiered":
+        return table.tiered(local=1000 * row)
+    if kind == "renumbered":
+        return table.tiered(local=1000 * row + 4 * len(source), scores=scores)
+    return table.cached((500 if kind == "cached" else len(source)) * (row + 9) + 4 * len(source) + 4096)
+
+
+def captured(call: Callable[[], object], stream: torch.cuda.Stream | None = None) -> tuple[torch.cuda.CUDAGraph, object]:
+    """A graph of what ``call`` launches, and what it gave."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream):
+        given = call()
+    return graph, given
+
+
+@pytest.fixture(autouse=True)
+def told():
+    """Faults are told by the test that makes them."""
+    yield
+    memory.synchronize()
+
+
+@pytest.mark.parametrize(("width", "dtype"), [(33, torch.int32), (128, torch.int64)], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_table(kind, width, dtype, tmp_path, gpu):
+    source = torch.randn(ROWS, width)
+    table = table_of(kind, source, tmp_path)
+    index = torch.zeros(TAKEN, dtype=dtype, device=gpu)
+    made = []
+    for how in ({}, {"check": "async"}, {"sort": True, "max_blocks": 3}, {"sort": False}):
+        taken = functools.partial(table.gather, index, **how)
+        made.append(captured(lambda taken=taken: (rows := taken(), rows * 2), torch.cuda.Stream()))
+    for _ in range(3):
+        wanted = torch.randint(-ROWS, ROWS, (TAKEN,))
+        index.copy_(wanted)
+        for graph, (rows, double) in made:
+            graph.replay()
+            assert torch.equal(rows.cpu(), source[wanted]) and torch.equal(double.cpu(), source[wanted] * 2)
+    assert torch.equal(table[index].cpu(), source[wanted])  # not captured, on another stream
+    table.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_bad_row_is_told_once(kind, tmp_path, gpu):
+    source = torch.randn(ROWS, 33)
+    table, other = table_of(kind, source, tmp_path), hl.UnifiedTensor.from_tensor(source)
+    index = torch.arange(300, device=gpu)
+    graph, rows = captured(lambda: table[index])
+    for call in (lambda: (other if table.file is None else table)[index], table.synchronize, table.synchronize):
+        index[7] = ROWS
+        graph.replay()
+        torch.cuda.synchronize()
+        index[7] = 3
+        with pytest.raises(IndexOutOfRange, match=rf"index {ROWS} at position 7 .* {ROWS} rows"):
+            call()
+        table.synchronize()
+        assert not rows[7].any()
+        graph.replay()
+        assert torch.equal(other[index].cpu(), source[index.cpu()]) and torch.equal(rows[7].cpu(), source[3])
+    table.close()
+
+
+def test_scatters_and_two_graphs_of_a_table(gpu):
+    source = torch.randn(ROWS, 64)
+    table = hl.UnifiedTensor.from_tensor(source)
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    index, new = torch.arange(TAKEN, device=gpu), torch.randn(TAKEN, 64, device=gpu)
+    writes, _ = captured(lambda: table.scatter_(index, new), streams[0])
+    reads, rows = captured(lambda: table[index], streams[1])
+    writes.replay()
+    reads.replay()
+    assert torch.equal(rows, new)
+    bad = torch.full((5,), ROWS, device=gpu)
+    graphs = [captured(lambda: table[bad], stream)[0] for stream in streams]
+    torch.cuda.synchronize()
+    for stream, graph in zip(streams, graphs, strict=True):
+        with torch.cuda.stream(stream):
+            graph.replay()
+    with pytest.raises(IndexOutOfRange, match=r"10 such positions.*CUDA graph that was replayed"):
+        memory.synchronize()
+
+
+def test_replays_and_gathers_of_a_cached_table_take_turns(tmp_path, gpu):
+    source = torch.randn(ROWS, 64)
+    table = table_of("cached", source, tmp_path)
+    streams = torch.cuda.Stream(), torch.cuda.Stream()
+    index = torch.zeros(TAKEN, dtype=torch.int64, device=gpu)
+    graph, rows = captured(lambda: table[index], streams[0])
+    found = []
+    for _ in range(50):
+        with torch.cuda.stream(streams[0]):
+            index.random_(ROWS)
+            graph.replay()
+            found.append((index.clone(), rows.clone()))
+        with torch.cuda.stream(streams[1]):
+            other = torch.randint(ROWS, (TAKEN,), device=gpu)
+            found.append((other, table.gather(other, check="async")))
+    torch.cuda.synchronize()
+    assert all(torch.equal(rows.cpu(), source[index.cpu()]) for index, rows in found)
+
+
+def test_a_thread_captures(gpu):
+    source = torch.randn(ROWS, 64)
+    table = hl.UnifiedTensor.from_tensor(source).tiered(local=100 * 256)
+    index, found = torch.zeros(TAKEN, dtype=torch.int64, device=gpu), []
+    thread = threading.Thread(target=lambda: found.extend(captured(lambda: table[index], torch.cuda.Stream())))
+    thread.start()
+    thread.join()
+    graph, rows = found
+    index.random_(ROWS)
+    graph.replay()
+    assert torch.equal(rows.cpu(), source[index.cpu()])
+
+
+_FIRST = """
+import sys, torch, hinterland as hl
+source = torch.randn(1000, int(sys.argv[1]))
+table = hl.UnifiedTensor.from_tensor(source)
+index = torch.zeros(70_000, dtype=torch.int64, device="cuda")
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    rows = table.gather(index, sort={sort})
+index.random_(1000)
+graph.replay()
+assert torch.equal(rows.cpu(), source[index.cpu()])
+"""
+
+
+@pytest.mark.parametrize(("width", "sort"), [(32, True), (33, False), (128, False)])
+def test_the_first_call_of_a_process(width, sort, gpu):
+    script = _FIRST.replace("{sort}", str(sort))
+    done = subprocess.run([sys.executable, "-c", script, str(width)], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr[-800:]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"), [("managed", "reduce-overhead"), ("tiered", "reduce-overhead"), ("pinned", "default")]
+)
+def test_compiled(kind, mode, tmp_path, gpu):
+    torch._dynamo.reset()
+    source = torch.randn(100_000, 64)
+    table = table_of(kind, source, tmp_path)
+    taken = torch.compile(lambda index: table[index] * 2, fullgraph=True, mode=mode)
+    before = torch.cuda.memory_allocated()
+    for _ in range(5):
+        index = torch.randint(-len(table), len(table), (TAKEN,), device=gpu)
+        assert torch.equal(taken(index).cpu(), source[index.cpu()] * 2)
+    assert torch.cuda.memory_allocated() - before < table.nbytes // 2  # the table is not copied to where its graph is replayed
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags(mode, gpu):
+    source = torch.randn(ROWS, 24)
+    bag = UnifiedEmbeddingBag.from_pretrained(source, mode=mode, padding_idx=3)
+    entries, offsets = torch.zeros(TAKEN, dtype=torch.int64, device=gpu), torch.arange(0, TAKEN, 7, device=gpu)
+    graph, bags = captured(lambda: bag(entries, offsets), torch.cuda.Stream())
+    for _ in range(3):
+        entries.random_(ROWS)
+        graph.replay()
+        wanted = torch.nn.functional.embedding_bag(entries.cpu(), source, offsets.cpu(), mode=mode, padding_idx=3)
+        torch.testing.assert_close(bags.cpu(), wanted)
+    entries[9] = -1
+    graph.replay()
+    with pytest.raises(IndexOutOfRange, match="index -1 at position 9"):
+        memory.synchronize()
+
+
+@pytest.mark.parametrize("optimizer", [SparseSGD, SparseAdagrad])
+def test_steps_of_bags(optimizer, gpu):
+    """A whole step is one graph, and steps that are captured and others follow each other."""
+    torch.manual_seed(5)
+    source = torch.randn(200, 16)
+    ours, theirs = (UnifiedEmbeddingBag.from_pretrained(source, freeze=False, mode="sum") for _ in range(2))
+    entries = torch.zeros(60, 4, dtype=torch.int64, device=gpu)
+
+    def step_of(bag, rate):
+        bag(entries).square().sum().backward()
+        rate.step()
+        rate.zero_grad()
+
+    mine, other = (optimizer(bag.parameters(), lr=0.01) for bag in (ours, theirs))
+    torch.ones(1, device=gpu, requires_grad=True).square().sum().backward()  # torch starts its own threads
+    graph, _ = captured(lambda: step_of(ours, mine))
+    for turn in range(4):
+        entries.random_(200)
+        graph.replay() if turn % 2 == 0 else step_of(ours, mine)
+        step_of(theirs, other)
+    torch.testing.assert_close(ours.weight.cpu(), theirs.weight.cpu())
+
+
+def test_what_a_graph_cannot_do(tmp_path, gpu):
+    source = torch.randn(ROWS, 16)
+    np.save(tmp_path / "x.npy", source.numpy())
+    file = hl.StorageArray.open(tmp_path / "x.npy")
+    index, bag = torch.arange(50, device=gpu), UnifiedEmbeddingBag.from_pretrained(file)
+    table = hl.UnifiedTensor.from_tensor(source)
+    for call, sentence in (
+        (lambda: bag(index.view(5, 10)), "the CPU fetches rows of a StorageArray"),
+        (lambda: table.gather(index, stats={}), "stats= cannot be filled while a CUDA graph is captured; leave it out"),
+    ):
+        with pytest.raises(ConfigError, match=sentence), torch.cuda.graph(torch.cuda.CUDAGraph()):
+            index.add_(1)
+            call()
+    assert torch.equal(table[torch.arange(50, device=gpu)].cpu(), source[:50])
