@@ -32,9 +32,9 @@ def ways(device, row_bytes, index):
     return [{}, {"visit": visit}, {"max_blocks": 1}, {"max_blocks": 3, "visit": visit}]
 
 
-def place(row_bytes):
-    """Where a table of such rows begins: every address within a line, at multiples of 16 where rows may be copied in bulk."""
-    return 16 * (row_bytes // 16 % 8) if row_bytes % 16 == 0 else row_bytes * 37 % 128
+def places(row_bytes):
+    """Where tables of such rows begin within a line; rows that may be copied in bulk also at its start and within."""
+    return [row_bytes * 37 % 128] if row_bytes % 128 else [0, 48, 101]
 
 
 def test_every_width_is_gathered_and_scattered(table):
@@ -42,15 +42,13 @@ def test_every_width_is_gathered_and_scattered(table):
     device = reached.device
     random = torch.Generator().manual_seed(2)
     packed = torch.empty(COUNT * max(WIDTHS) + 16, dtype=torch.uint8, device=device)
-    for row_bytes in WIDTHS:
-        at = place(row_bytes)
+    for row_bytes, at in ((width, at) for width in WIDTHS for at in places(width)):
         rows = on_cpu[at : at + ROWS * row_bytes].view(ROWS, row_bytes)
         out = packed[at % 16 : at % 16 + COUNT * row_bytes].view(COUNT, row_bytes)
         address = reached.data_ptr() + at
         for dtype in (torch.int32, torch.int64):
             index = torch.randint(-ROWS, ROWS, (COUNT,), generator=random, dtype=dtype)
             there, expected = index.to(device), rows[index.long()].to(device)
-            # Negative row numbers lie in no page of the table, and are visited first.
             for options in ways(device, row_bytes, there):
                 out.fill_(255)
                 gather.copy_rows(address, ROWS, row_bytes, out, there, **options)

@@ -5,6 +5,8 @@ import pytest
 import torch
 
 import hinterland as hl
+from hinterland.memory import gather
+from hinterland.runtime import devices
 
 from ..split import across_boundary
 from .far_rows import FarRows
@@ -54,3 +56,34 @@ def test_rows_are_torchs(placement, device, tmp_path):
         assert torch.equal(table[torch.arange(ROWS, device=device)].cpu(), source), (row_bytes, dtype)
         if hasattr(table, "close"):
             table.close()
+
+
+@pytest.mark.parametrize(
+    ("capability", "row_bytes", "blocks"),
+    [
+        ((9, 0), 4096, 2),
+        ((9, 0), 512, 2),
+        ((9, 0), 384, 4),
+        ((9, 0), 256, 8),
+        ((9, 0), 656, 8),
+        ((9, 0), 704, 8),
+        ((9, 0), 100, 8),
+        ((9, 0), 602, 33),
+        ((9, 0), 1 << 20, 8),
+        ((8, 0), 512, 8),
+    ],
+)
+def test_what_training_leaves_to_a_gather(capability, row_bytes, blocks, monkeypatch):
+    """Whole lines come in bulk, on fewer multiprocessors than loads take; of which kind the GPU is decides."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(devices, "shared_bytes", lambda device: 227 << 10)
+    monkeypatch.setattr(devices, "quarter", lambda device: 33)
+    gather._bulk_threads.cache_clear()
+    table = hl.UnifiedTensor.empty((2, row_bytes), torch.uint8, "pageable")
+    try:
+        assert table.gather_blocks(torch.device("cuda", 0)) == blocks
+        assert gather.few_blocks(torch.device("cuda", 0), row_bytes, tiered=True) == (
+            4 if capability >= (9, 0) and row_bytes % 16 == 0 and 256 <= row_bytes <= 14 << 10 else None
+        )
+    finally:
+        gather._bulk_threads.cache_clear()
