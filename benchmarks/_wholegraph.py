@@ -13,6 +13,7 @@ import subprocess
 import sys
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from ._gather_widths import REPEATS, row_numbers
 from ._timing import each_of
 
+ROOT = Path(__file__).resolve().parent.parent
 WIDTHS = (128, 512, 656, 1024)
 
 
@@ -30,9 +32,10 @@ def rates(table_bytes: int, rows: int) -> list[dict[str, Any]]:
         print("WholeGraph is left out: no module pylibwholegraph; pip install pylibwholegraph-cu13", file=sys.stderr)
         return []
     command = [sys.executable, "-m", "benchmarks._wholegraph", *map(str, (table_bytes, rows, *WIDTHS))]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode:
-        print(f"WholeGraph is left out: {' '.join(command)} failed: {done.stderr[-500:]}", file=sys.stderr)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600, cwd=ROOT)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        print(f"WholeGraph is left out: {error}: {str(error.stderr)[-500:]}", file=sys.stderr)
         return []
     found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
     return found
