@@ -42,6 +42,21 @@ def sweep(table: UnifiedTensor, rows: int, ceiling: float, device: torch.device,
     return [told(_measure(table, row_bytes, rows, out, ceiling, device)) for row_bytes in widths]
 
 
+def least(widths: list[dict[str, Any]]) -> dict[str, Any]:
+    """The worst of a sweep: shares of the limits of rows longer than a line, and lines a second of others, each with its width;
+    and sorted rows of a line beside the copy engine."""
+    share, at = min((row["share"], row["row_bytes"]) for row in widths if row["row_bytes"] > LINE)
+    lines, short = min((row["lines_millions"], row["row_bytes"]) for row in widths if row["row_bytes"] <= LINE)
+    sorted_lines = next(row["of_engine"] for row in widths if row["row_bytes"] == LINE)
+    return {
+        "share": share,
+        "row_bytes": at,
+        "lines_millions": lines,
+        "of_row_bytes": short,
+        "sorted_128_of_engine": sorted_lines,
+    }
+
+
 def _measure(
     table: UnifiedTensor, row_bytes: int, rows: int, out: torch.Tensor, ceiling: float, device: torch.device
 ) -> dict[str, Any]:

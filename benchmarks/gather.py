@@ -21,7 +21,7 @@ from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
 
 from . import _wholegraph
-from ._gather_widths import FEW_WIDTHS, GIB, TABLE_BYTES, WIDTHS, row_numbers, sweep, verify
+from ._gather_widths import FEW_WIDTHS, GIB, TABLE_BYTES, WIDTHS, least, row_numbers, sweep, verify
 from ._timing import each_of
 
 ROW_BYTES = (32, 64, 128, 256, 512, 1024, 1028, 2048)
@@ -43,7 +43,8 @@ def run(small: bool) -> dict[str, Any]:
         "rows": rows,
         "managed": [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in ROW_BYTES],
         "max_blocks": [_blocks(table, blocks, rows, ceiling, device) for blocks in (4, 8, 16, 32)],
-        "widths": sweep(table, rows, ceiling, device, FEW_WIDTHS if small else WIDTHS),
+        "widths": (widths := sweep(table, rows, ceiling, device, FEW_WIDTHS if small else WIDTHS)),
+        "least_of_widths": least(widths),
         "torch_512": _torch(table, rows, device),
         "one_row_us": {check: _one_row(table, check, device) for check in ("sync", "async")},
     }
@@ -51,7 +52,7 @@ def run(small: bool) -> dict[str, Any]:
     table = filled(size, "pinned")
     results["pinned"] = [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in (128, 512)]
     del table
-    ours = {row["row_bytes"]: row.get("sorted_gbs", row["gbs"]) for row in results["widths"]}
+    ours = {row["row_bytes"]: row.get("sorted_gbs", row["gbs"]) for row in widths}
     rival = _wholegraph.rates(min(size, TABLE_BYTES), rows)
     results["wholegraph"] = [{**row, "ours_gbs": ours[row["row_bytes"]]} for row in rival]
     managed = next(row["random_gbs"] for row in results["managed"] if row["row_bytes"] == 512)
