@@ -1,7 +1,9 @@
-"""Random rows of a table in host memory, against the link's copy engine, against torch, and across mappings.
+"""Random rows of a table in host memory, against the link's copy engine, against torch and WholeGraph, and across mappings.
 
 GB/s are 10^9 bytes of rows a second. ``ratio`` is the share of what this run's copy engine moves from pinned memory.
-Row numbers are fresh in every repetition, times are medians, and a sample of each result is checked.
+Row numbers are fresh in every repetition, times are medians, and a sample of each result is checked. ``widths`` has rows of
+every width beside the link's limits (benchmarks/_gather_widths.py), which ``python -m benchmarks._gather_plot`` draws.
+WholeGraph is run where ``pylibwholegraph`` is installed (benchmarks/_wholegraph.py).
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ from hinterland.memory.limits import host_memory
 from hinterland.probe.link import copy_rates
 from hinterland.runtime import devices
 
+from . import _wholegraph
+from ._gather_widths import FEW_WIDTHS, GIB, TABLE_BYTES, WIDTHS, least, row_numbers, sweep, verify
 from ._timing import each_of
 
-GIB = 1 << 30
 ROW_BYTES = (32, 64, 128, 256, 512, 1024, 1028, 2048)
 REPEATS = 7
 
@@ -40,15 +43,21 @@ def run(small: bool) -> dict[str, Any]:
         "rows": rows,
         "managed": [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in ROW_BYTES],
         "max_blocks": [_blocks(table, blocks, rows, ceiling, device) for blocks in (4, 8, 16, 32)],
+        "widths": (widths := sweep(table, rows, ceiling, device, FEW_WIDTHS if small else WIDTHS)),
+        "least_of_widths": least(widths),
         "torch_512": _torch(table, rows, device),
         "one_row_us": {check: _one_row(table, check, device) for check in ("sync", "async")},
     }
     del table
     table = filled(size, "pinned")
     results["pinned"] = [measure_row(table, row_bytes, rows, ceiling, device) for row_bytes in (128, 512)]
-    ours = next(row["random_gbs"] for row in results["managed"] if row["row_bytes"] == 512)
-    results["managed_over_torch_512"] = ours / results["torch_512"]["gbs"]
-    results["managed_over_pinned_512"] = ours / results["pinned"][1]["random_gbs"]
+    del table
+    ours = {row["row_bytes"]: row.get("sorted_gbs", row["gbs"]) for row in widths}
+    rival = _wholegraph.rates(min(size, TABLE_BYTES), rows)
+    results["wholegraph"] = [{**row, "ours_gbs": ours[row["row_bytes"]]} for row in rival]
+    managed = next(row["random_gbs"] for row in results["managed"] if row["row_bytes"] == 512)
+    results["managed_over_torch_512"] = managed / results["torch_512"]["gbs"]
+    results["managed_over_pinned_512"] = managed / results["pinned"][1]["random_gbs"]
     return results
 
 
@@ -62,14 +71,14 @@ def filled(size: int, placement: str) -> UnifiedTensor:
 def measure_row(table: UnifiedTensor, row_bytes: int, rows: int, ceiling: float, device: torch.device) -> dict[str, Any]:
     """Rates for one row size: as given, sorted beforehand, and as the planner decides, with what that costs."""
     view = _as_rows(table, row_bytes)
-    indices = _indices(len(view), rows, device)
+    indices = row_numbers(len(view), rows, device, REPEATS)
     ordered = [index.sort().values for index in indices]
     out = torch.empty((rows, row_bytes), dtype=torch.uint8, device=device)
     found: dict[str, Any] = {"row_bytes": row_bytes}
     for kind, sets, sort in (("random", indices, False), ("sorted", ordered, False), ("auto", indices, "auto")):
         calls = [partial(view.gather, index, out=out, check="async", sort=sort) for index in sets]
         rate = rows * row_bytes / median(each_of(calls, device)[1:])
-        _verify(view, sets[-1], out)
+        verify(view, sets[-1], out)
         found[f"{kind}_gbs"] = rate / 1e9
         found[f"{kind}_ratio"] = rate / ceiling
     found["auto_sorts"] = plan_sort(view.placement, rows, row_bytes, view.nbytes, view.managed_bytes).sort
@@ -80,7 +89,7 @@ def _blocks(table: UnifiedTensor, blocks: int, rows: int, ceiling: float, device
     view = _as_rows(table, 512)
     out = torch.empty((rows, 512), dtype=torch.uint8, device=device)
     take = partial(view.gather, out=out, check="async", sort=False, max_blocks=blocks)
-    calls = [partial(take, index) for index in _indices(len(view), rows, device)]
+    calls = [partial(take, index) for index in row_numbers(len(view), rows, device, REPEATS)]
     rate = rows * 512 / median(each_of(calls, device)[1:])
     return {"blocks": blocks, "row_bytes": 512, "gbs": rate / 1e9, "ratio": rate / ceiling}
 
@@ -97,7 +106,7 @@ def _torch(table: UnifiedTensor, rows: int, device: torch.device) -> dict[str, A
         torch.cuda.synchronize(device)
 
     here = torch.device("cpu")
-    times = each_of([partial(select_and_copy, index) for index in _indices(len(view), rows, here)], here)
+    times = each_of([partial(select_and_copy, index) for index in row_numbers(len(view), rows, here, REPEATS)], here)
     return {"row_bytes": 512, "gbs": rows * 512 / median(times[1:]) / 1e9, "threads": torch.get_num_threads()}
 
 
@@ -125,7 +134,7 @@ def _on_cpu(size: int, rows: int) -> dict[str, Any]:
     found = []
     for row_bytes in (8, *ROW_BYTES):
         view = _as_rows(table, row_bytes)
-        indices = _indices(len(view), rows, here)
+        indices = row_numbers(len(view), rows, here, REPEATS)
         out, theirs = (torch.empty((rows, row_bytes), dtype=torch.uint8) for _ in range(2))
         ours = each_of([partial(view.gather, index, out=out) for index in indices], here)
         torchs = each_of([partial(torch.index_select, view.cpu(), 0, index, out=theirs) for index in indices], here)
@@ -137,13 +146,3 @@ def _on_cpu(size: int, rows: int) -> dict[str, Any]:
 
 def _as_rows(table: UnifiedTensor, row_bytes: int) -> UnifiedTensor:
     return table.view((table.nbytes // row_bytes, row_bytes), torch.uint8)
-
-
-def _indices(table_rows: int, rows: int, device: torch.device) -> list[torch.Tensor]:
-    random = torch.Generator(device).manual_seed(1)
-    return [torch.randint(0, table_rows, (rows,), generator=random, device=device) for _ in range(REPEATS + 1)]
-
-
-def _verify(table: UnifiedTensor, index: torch.Tensor, out: torch.Tensor) -> None:
-    sample = torch.randint(0, len(index), (1000,), device=index.device)
-    assert torch.equal(out[sample].cpu(), table.cpu()[index[sample].cpu()]), "the gather returned other rows"

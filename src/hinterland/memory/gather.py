@@ -16,6 +16,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, struct
+from ..runtime.thresholds import BULK_BLOCKS, LOAD_BLOCKS
 from . import faults
 from .plan import Cut, cut_rows
 
@@ -29,10 +30,13 @@ _PASSES = {
 KERNELS = KernelFile("memory/gather.cu", tuple(_PASSES.values()), separate_module=True)
 _BULK = KernelFile("memory/bulk.cu", tuple(f"bulk_rows_kernel<{placement}>" for placement in PLACEMENTS))
 _THREADS = _core.COPY_THREADS
-# Bytes of a row that is copied in bulk; shorter ones would need more threads than there are (docs/notes/gather-on-h200.md).
-_BULK_LEAST = 256
+# Bytes of a row that is copied in bulk (docs/notes/gather-on-h200.md): shorter ones would need more threads than there are.
+_BULK_LEAST = 2 * _core.LINE_BYTES
+# Where all rows cross the link, only whole lines are: three or more, which with four take half as many blocks.
+_BULK_LINES, _BULK_LONG = 3 * _core.LINE_BYTES, 4 * _core.LINE_BYTES
 _BULK_THREADS = 16  # at least, for each of which shared memory holds a row, so up to 14 KiB a row: docs/notes/thresholds.md
-_BULK_BLOCKS = 4  # fill the link with rows of 512 bytes or more, twice as many with shorter ones (docs/notes/gather-on-h200.md)
+_MEASURED = (9, 0)  # the compute capability of the GPU on which LOAD_BLOCKS were
+_LOAD_UNIT = 4  # and the bytes of which their rows were multiples; others are stored in more units, and take more blocks
 _IN_LINE, _IN_UNIT = _core.LINE_BYTES - 1, _core.UNIT_BYTES - 1  # an address's place within a line, or within a unit
 INDEX_BYTES = {torch.int32: 4, torch.int64: 8}
 
@@ -47,14 +51,19 @@ def index_bytes(index: torch.Tensor) -> int:
 
 
 def few_blocks(device: torch.device, row_bytes: int, tiered: bool = False) -> int | None:
-    """The fewest blocks that gather nearly as fast as any number, so that most of a GPU is left to other work.
+    """The fewest blocks that gather random rows nearly as fast as any number, so that most of a GPU is left to other work.
 
-    Known for rows that are copied in bulk: two blocks, or four for rows of less than 512 bytes or where some lie in GPU memory.
-    None for others.
+    Those of bulk copies where these fill the link with fewer than loads do. None where that was not measured: of loads on other
+    GPUs than an H200 and its like, and of loads from tiers.
     """
-    if not _bulk_threads(device, row_bytes, 0):
+    bulk = _bulk_threads(device, row_bytes, 0)
+    if tiered:
+        return 2 * BULK_BLOCKS if bulk else None
+    if bulk and _whole_lines(row_bytes, 0):
+        return BULK_BLOCKS if row_bytes >= _BULK_LONG else 2 * BULK_BLOCKS
+    if torch.cuda.get_device_capability(device) != _MEASURED:
         return None
-    return 4 if tiered or row_bytes < 2 * _BULK_LEAST else 2
+    return LOAD_BLOCKS if row_bytes % _LOAD_UNIT == 0 else devices.quarter(device)
 
 
 OneRange, DealtRound, SlotMap, Tiers = (struct(f"memory::{name}") for name in ("OneRange", "DealtRound", "SlotMap", "Tiers"))
@@ -83,10 +92,10 @@ def copy_rows(
         index: contiguous int32 or int64 row numbers.
         into_table: writes to the table (scatter) instead of reading from it (gather).
         visit: the order in which positions are visited, an int64 permutation on the GPU.
-        max_blocks: blocks that a GPU may use, each of which fills a multiprocessor: of 1024 threads, by default a quarter as
-            many as there are multiprocessors; or where rows are copied in bulk (``_bulk_threads``), of as many threads as
-            shared memory has rows for, by default 4, and 8 for rows below 512 bytes. Rows in several tiers take all
-            multiprocessors by default, and are copied in bulk if the caller gives a number.
+        max_blocks: blocks that a GPU may use, each of which fills a multiprocessor: of 1024 threads that load, by default a
+            quarter as many as there are multiprocessors, or all if rows lie in several tiers. Where the caller gives fewer than
+            loads take to fill the link, rows of whole lines are copied in bulk, which takes fewer; where rows lie in tiers and
+            the caller gives any number, all that can be are (``_bulk_threads``).
         check: ``"sync"`` waits and raises IndexOutOfRange; ``"async"`` leaves that to the next call on the same GPU, or
             to ``faults.synchronize``. In a CUDA graph that is captured it is always left to them.
     """
@@ -160,23 +169,23 @@ def _on_gpu(
     if isinstance(table, int):
         base = table
         shape = _shape("OneRange", device, row_bytes, table & _IN_LINE, to & _IN_LINE, into_table)
-        loads = into_table
+        loads = max_blocks is None or max_blocks >= LOAD_BLOCKS or not _whole_lines(row_bytes, table)
     else:
         base = table.host.base
         shape = _shape("Tiers", device, row_bytes, base & _IN_LINE, to & _IN_LINE, into_table)
-        loads = into_table or max_blocks is None or table.dealt.count > 1
+        loads = max_blocks is None or table.dealt.count > 1
     copy = row_copy(table, rows, row_bytes, to, index, width, into_table)
     if visit is not None:
         copy.visit = visit.data_ptr()
     copy.cut, copy.report = shape.cut, watched.report
-    bulk = 0 if loads else _bulk_threads(device, row_bytes, (base | to) & _IN_UNIT)
+    most = shape.blocks if max_blocks is None else max_blocks
+    bulk = 0 if loads or into_table else _bulk_threads(device, row_bytes, (base | to) & _IN_UNIT)
     if bulk:
-        blocks = _BULK_BLOCKS if row_bytes >= 2 * _BULK_LEAST else 2 * _BULK_BLOCKS
-        grid = min(-(-count // bulk), blocks if max_blocks is None else max_blocks)
+        grid = min(-(-count // bulk), most)
         shared = bulk * (row_bytes + _core.BULK_BARRIER_BYTES)
         launch(_BULK, _BULK.instances[tiered], device, grid, bulk, copy, shared=shared)
     else:
-        grid = min(-(-count * shape.steps // shape.pieces_per_block), shape.blocks if max_blocks is None else max_blocks)
+        grid = min(-(-count * shape.steps // shape.pieces_per_block), most)
         launch(KERNELS, shape.instance, device, grid, _THREADS, copy)
         if into_table and shape.replicate is not None and not isinstance(table, int) and table.others:
             launch(KERNELS, shape.replicate, device, grid, _THREADS, copy)
@@ -198,6 +207,11 @@ def _bulk_threads(device: torch.device, row_bytes: int, low: int) -> int:
         return 0
     threads = min(_THREADS, devices.shared_bytes(device) // (row_bytes + _core.BULK_BARRIER_BYTES))
     return threads // _BULK_THREADS * _BULK_THREADS
+
+
+def _whole_lines(row_bytes: int, address: int) -> bool:
+    """Whether bulk copies over the link fill it with fewer blocks than loads do. They bring other rows at half its rate."""
+    return row_bytes >= _BULK_LINES and not (row_bytes | address) & _IN_LINE
 
 
 class _Shape(NamedTuple):

@@ -19,6 +19,8 @@ LEAST_FALLEN = 2 << 30  # bytes of GPU memory. Measured: another process that be
 FALLEN_SHARE = 64  # one part in so many of managed memory. Derived: its page tables take 1/512, pages that move nearly all
 KEPT_SHARE = 32  # one part in so many of host memory is left to everything else. Guess
 LITTLE_SHARE = 4  # of what is free, one part in so many is taken for what is of use but not needed. Guess
+LOAD_BLOCKS = 8  # of loads, which fill a link. Measured: 4 0.67 to 1.00 of the best, 8 0.96 to 1.00 (gather-on-h200.md)
+BULK_BLOCKS = 2  # of bulk copies, likewise. Measured: 0.95 to 1.00 with whole lines of 512 to 4,096 B, 1 0.60 to 0.81
 
 # Graphs.
 HISTORY_SHARE = 8  # betweenness: one number in so many vertices for the way back, on a GPU. Guess

@@ -16,7 +16,8 @@ from ..memory.plan import sorts
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.repr import table_of
-from .host import FILL_LINK, HostTable
+from ..runtime.thresholds import LOAD_BLOCKS
+from .host import HostTable
 from .placement import Sort
 from .row_arguments import Index, as_index
 from .table import Table
@@ -63,7 +64,7 @@ class CachedTensor(Table):
 
     def gather_blocks(self, device: torch.device) -> int:
         """New rows come by loads."""
-        return FILL_LINK
+        return LOAD_BLOCKS
 
     @property
     def device(self) -> torch.device:

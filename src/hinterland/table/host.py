@@ -21,12 +21,12 @@ from ..memory.plan import sorts
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
 from ..runtime.repr import type_name
+from ..runtime.thresholds import LOAD_BLOCKS
 from . import ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .indexing import device_of, is_rows, parts_of, rows_of
 from .row_arguments import expanded, overlaps, require_outside
 from .table import Table
 
-FILL_LINK = 8  # blocks, of an H200's link (docs/notes/training-on-h200.md)
 _LOAD_BYTES = 16  # of one thread's load in a gather
 # Types of as many bytes, which torch's functions all know.
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -251,11 +251,11 @@ class HostTable(Table):
         return self.to(device)
 
     def gather_blocks(self, device: torch.device) -> int:
-        """As few as where rows are copied in bulk, or as were measured to fill the link."""
+        """As few as fill the link, by the library's measurement of such a GPU, or by the probe's of this one."""
         few, link = few_blocks(device, self._row_bytes), measured_link()
         if few is not None or link is None:
-            return few or FILL_LINK
-        return link.threads_to_saturate.get(_LOAD_BYTES, FILL_LINK)
+            return few or LOAD_BLOCKS
+        return link.threads_to_saturate.get(_LOAD_BYTES, LOAD_BLOCKS)
 
     def tiers_of(self, index: torch.Tensor) -> dict[str, int]:
         """All come from the host."""

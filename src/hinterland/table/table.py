@@ -92,9 +92,8 @@ class Table(Placement, TensorLike):
             out: contiguous tensor of that shape and type to write to, instead of a new one.
             stream: where the GPU does it, instead of the current stream; the index and ``out`` must be ready there.
             max_blocks: blocks that the GPU may use, a multiprocessor each, so that other kernels find room (Min 2022, section
-                3.3.2). By default as many as fill the link: 4 where rows can be copied in bulk (256 bytes to about 14 KiB, a
-                multiple of 16, on an H100 or newer; 8 below 512 bytes), else one for every fourth multiprocessor. Where rows
-                lie in GPU memory too, by default all multiprocessors.
+                3.3.2). By default one for every fourth multiprocessor, or all where rows lie in GPU memory too. 8 fill an
+                H200's link with rows of any multiple of 4 bytes, and 2 with whole lines (docs/memory.md).
             check: ``"sync"`` waits for the rows and raises IndexOutOfRange here; ``"async"`` returns at once, and the
                 next call on that GPU, or ``synchronize()``, raises. Rows of bad indices are zero. In a CUDA graph that is
                 captured it is always ``"async"``: a replay reads the row numbers that there are then (docs/memory.md).

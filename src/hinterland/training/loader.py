@@ -110,10 +110,11 @@ class Loader:
         seed: of the order, not negative. (The sampler has its own.)
         prefetch: batches that may wait between sampling and gathering, and before training.
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
-            default 2 where rows can be copied in bulk (256 bytes to about 14 KiB, a multiple of 16, on an H100 or newer), or 4
-            below 512 bytes or if some lie in GPU memory; 8 for a CachedTensor. Other rows of a table in host memory take as
-            many as fill the link, which the probe measured (``hinterland probe``), or 8; of other tables one for every fourth
-            multiprocessor.
+            default, of a table in host memory, as many as fill the link: on an H100 or newer 2 for rows of 512 bytes to about
+            14 KiB that are whole lines of 128, and 4 for those of 384; else 8, or what the probe measured on other GPUs
+            (``hinterland probe``). 8 for a CachedTensor; 4 if some rows lie in GPU memory and can be copied in bulk (256 bytes
+            to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple of 4 bytes, one for every
+            fourth multiprocessor.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
