@@ -1,4 +1,4 @@
-"""Host memory that GPUs address: one way to ask for it, three ways to map it.
+"""Host memory that GPUs address: one way to ask for it, four ways to map it.
 
 ==========  =========================================================  ========================================
 mapping     what it is                                                 when
@@ -7,6 +7,9 @@ managed     managed memory kept on the host, every GPU mapped to it    the defau
             in large pages                                             link's speed (docs/memory.md)
 pinned      shared memory, page-locked and mapped for every GPU        tables that several processes share
 split       managed from its beginning on, the rest pinned            what is more than may be mapped (mapping.py)
+system      plain pages, read by page tables that GPUs share with the  where the CPU's own page tables are shared
+            CPU                                                        (Grace); by name where the driver follows them
+                                                                       (HMM). Not tried by us
 pageable    plain pages that no GPU sees                               without CUDA
 ==========  =========================================================  ========================================
 """
@@ -38,7 +41,7 @@ from .rate import LEAST_MEASURED, check_rate
 
 _TRIES = 8  # for two mappings to lie beside each other: one, unless the address space has holes of just that size
 PART_BYTES = 512  # every part of a block begins at a multiple of it, and is padded to one
-MAPPINGS = ("host", "managed", "pinned", "pageable")
+MAPPINGS = ("host", "managed", "pinned", "system", "pageable")
 
 _held: weakref.WeakSet[Buffer] = weakref.WeakSet()
 _lock = threading.RLock()
@@ -121,15 +124,16 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
     """``nbytes`` bytes of host memory, their content undefined.
 
     Args:
-        mapping: ``managed``, ``pinned`` or ``pageable`` (see the module); ``host`` is ``managed`` with CUDA, as far as
-            managed memory is allowed (:func:`.set_managed_limit`), ``split`` or ``pinned`` past that, ``pinned`` where
-            GPUs and CPU cannot share managed memory, and ``pageable`` without CUDA.
+        mapping: ``managed``, ``pinned``, ``system`` or ``pageable`` (see the module); ``host`` is ``managed`` with CUDA, as
+            far as managed memory is allowed (:func:`.set_managed_limit`), ``split`` or ``pinned`` past that, ``pinned`` where
+            GPUs and CPU cannot share managed memory, ``system`` where GPUs use the CPU's page tables, and ``pageable`` without
+            CUDA.
         touch: has all CPU threads touch every page, and measures the mapping's rate; leave it out only where memory is given
             back while this is filled.
 
     Raises:
         OutOfMemory: before anything is allocated, if the memory cannot be had.
-        DeviceError: ``managed`` without CUDA, or the driver refused.
+        DeviceError: ``managed`` without CUDA, ``system`` where a GPU cannot read it, or the driver refused.
         ConfigError: an unknown ``mapping``.
     """
     nbytes, touch = arguments.whole_number("a size in bytes", nbytes, 0), arguments.switch("touch", touch)
@@ -146,12 +150,15 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
         plan = None
         if mapping in ("host", "managed"):
             mapping, plan = _choose(nbytes, mapping)
+        elif mapping == "system":
+            cuda.require_system_memory()
         require_host_memory(nbytes, sum(buffer.nbytes for buffer in _held))
         made = _made(nbytes, mapping, plan, touch)
         if plan is not None and (taken := replace(plan, managed=made.managed)).is_slow:
             warn_once("mappings", f"{taken.explain()}. {REMEDY}")
-    if touch and made.managed >= LEAST_MEASURED:
-        check_rate(made.tensor(torch.uint8, torch.Size([made.managed]), devices.as_device("cuda")))
+    measured = made.nbytes if mapping == "system" else made.managed
+    if touch and measured >= LEAST_MEASURED:
+        check_rate(made.tensor(torch.uint8, torch.Size([measured]), devices.as_device("cuda")), mapping)
     return made
 
 
@@ -165,14 +172,15 @@ def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> B
         return _pinned(_core.shared_pages(max(nbytes, 1)), nbytes)
     if nbytes == 0:
         return Buffer(0, 0, mapping, ExitStack())
-    return _managed(nbytes, touch) if mapping == "managed" else _pageable(nbytes, touch)
+    return _managed(nbytes, touch) if mapping == "managed" else _plain(nbytes, mapping, touch)
 
 
 def place_again(placement: str) -> str:
     """The placement to ask for, for other memory to lie where some does: asked for by name, managed memory is an error where no
-    more is allowed."""
+    more is allowed, and what was saved elsewhere may have lain in memory that GPUs here do not read."""
     placement = translated(placement)
-    return "host" if placement in ("managed", "split") else placement
+    elsewhere = placement == "system" and not cuda.system_memory_works()
+    return "host" if placement in ("managed", "split") or elsewhere else placement
 
 
 def boundaries() -> list[int]:
@@ -200,10 +208,12 @@ def require_room(nbytes: int) -> None:
 def _choose(nbytes: int, mapping: str) -> tuple[str, MappingPlan | None]:
     """``managed`` where its rule allows it (docs/memory.md), else what ``host`` falls back to; and the plan, if there is
     one."""
-    if not devices.cuda_available():
-        if mapping == "managed":
-            devices.require_cuda("placement='managed'")
+    if mapping == "managed":
+        devices.require_cuda("placement='managed'")
+    elif not devices.cuda_available():
         return "pageable", None
+    if mapping == "host" and cuda.shares_page_tables():
+        return "system", None
     if not cuda.managed_memory_works():
         if mapping == "managed":
             raise DeviceError("this system's GPUs cannot share managed memory with the CPU; use placement='pinned'")
@@ -296,13 +306,16 @@ def _pinned(fd: int, nbytes: int) -> Buffer:
         return Buffer(address, nbytes, "pinned", undo.pop_all(), fd)
 
 
-def _pageable(nbytes: int, touch: bool) -> Buffer:
+def _plain(nbytes: int, mapping: str, touch: bool) -> Buffer:
     with ExitStack() as undo:
         address = _core.map_pages(-1, nbytes)
         undo.callback(_core.unmap_pages, address, nbytes)
+        if mapping == "system":
+            undo.callback(cuda.wait_for_gpus)
+            cuda.keep_on_host(address, nbytes)
         if touch:
             _core.touch(address, nbytes)
-        return Buffer(address, nbytes, "pageable", undo.pop_all())
+        return Buffer(address, nbytes, mapping, undo.pop_all())
 
 
 def _attach(shared: Any, nbytes: int) -> Buffer:

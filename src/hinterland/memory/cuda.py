@@ -22,24 +22,24 @@ def allocate_managed(nbytes: int) -> int:
 def free_managed(address: int) -> None:
     """Gives managed memory back, once the GPUs are done with it."""
     driver = _started()
-    _wait_for_gpus()
+    wait_for_gpus()
     checked(driver.cuMemFree(address), "free managed memory")
 
 
 def keep_on_host(address: int, nbytes: int) -> None:
-    """Managed memory stays on the host, and every GPU is mapped to it instead of drawing pages over."""
+    """Managed or plain memory stays on the host, and every GPU is mapped to it instead of drawing pages over."""
     from cuda.bindings import driver
 
     host = driver.CUmemLocation()
     host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
     preferred = driver.CUmem_advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
     accessed = driver.CUmem_advise.CU_MEM_ADVISE_SET_ACCESSED_BY
-    checked(driver.cuMemAdvise(address, nbytes, preferred, host), "keep managed memory on the host")
+    checked(driver.cuMemAdvise(address, nbytes, preferred, host), "keep memory on the host")
     for gpu in devices.gpus():
         reader = driver.CUmemLocation()
         reader.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         reader.id = gpu.index
-        checked(driver.cuMemAdvise(address, nbytes, accessed, reader), f"map managed memory for {gpu}")
+        checked(driver.cuMemAdvise(address, nbytes, accessed, reader), f"map memory of the host for {gpu}")
 
 
 def register(address: int, nbytes: int) -> None:
@@ -56,19 +56,44 @@ def register(address: int, nbytes: int) -> None:
 def unregister(address: int) -> None:
     """Undoes ``register``, once the GPUs are done with the memory."""
     driver = _started()
-    _wait_for_gpus()
+    wait_for_gpus()
     checked(driver.cuMemHostUnregister(address), "unregister host memory")
 
 
-@functools.cache
 def managed_memory_works() -> bool:
     """Whether every GPU can read managed memory while the CPU uses it (Linux, Pascal and later)."""
+    return not _without("CONCURRENT_MANAGED_ACCESS")
+
+
+def system_memory_works() -> bool:
+    """Whether there are GPUs, and every one reads plain memory, as malloc gives it."""
+    return devices.cuda_available() and not _without("PAGEABLE_MEMORY_ACCESS")
+
+
+def require_system_memory() -> None:
+    """Raises DeviceError unless it does."""
+    devices.require_cuda("placement='system'")
+    if lacking := _without("PAGEABLE_MEMORY_ACCESS"):
+        raise DeviceError(
+            f"placement='system' needs GPUs that read plain memory by page tables they share with the CPU, and {lacking[0]} "
+            "does not (its pageableMemoryAccess is 0); use placement='host'"
+        )
+
+
+def shares_page_tables() -> bool:
+    """Whether every GPU reads plain memory by the CPU's own page tables, as on Grace."""
+    return not _without("PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES")
+
+
+@functools.cache
+def _without(attribute: str) -> list[torch.device]:
+    """The GPUs that do not have an attribute of ``CU_DEVICE_ATTRIBUTE_``."""
     driver = _started()
-    attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS
-    return all(checked(driver.cuDeviceGetAttribute(attribute, gpu.index), "ask a GPU") for gpu in devices.gpus())
+    asked = driver.CUdevice_attribute[f"CU_DEVICE_ATTRIBUTE_{attribute}"]
+    return [gpu for gpu in devices.gpus() if not checked(driver.cuDeviceGetAttribute(asked, gpu.index), "ask a GPU")]
 
 
-def _wait_for_gpus() -> None:
+def wait_for_gpus() -> None:
     """Until no kernel can still use memory that is about to go: every GPU that this process works on may."""
     from cuda.bindings import driver
 
