@@ -31,7 +31,9 @@ def test_host_is_mapped_here(gpu):
 
 def test_plain_memory_is_read_or_refused(gpu, nothing_left):
     if not cuda.system_memory_works():
-        with pytest.raises(DeviceError, match=r"'system' .* cuda:\d does not \(its pageableMemoryAccess is 0\); use placement='host'"):
+        with pytest.raises(
+            DeviceError, match=r"'system' .* cuda:\d does not \(its pageableMemoryAccess is 0\); use placement='host'"
+        ):
             UnifiedTensor.empty(3, placement="system")
         return
     source = torch.randint(0, 256, (5003, 133), dtype=torch.uint8)

@@ -151,7 +151,9 @@ def test_commands_run_on_the_cpu(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("cuda.bindings")
     command = "import runpy; del sys.argv[1]; runpy.run_module('hinterland', run_name='__main__')"
     env = {"HINTERLAND_CACHE_DIR": str(tmp_path)}
-    made = forked.run("-c", FAKED + command, kind, "generate", "kronecker", "--scale", "8", "--output", str(tmp_path / "g.hl"), env=env)
+    made = forked.run(
+        "-c", FAKED + command, kind, "generate", "kronecker", "--scale", "8", "--output", str(tmp_path / "g.hl"), env=env
+    )
     assert made.returncode == 0 and made.stderr.count("no GPU is used") == 1
     found = forked.run("-c", FAKED + command, kind, "bfs", str(tmp_path / "g.hl"), "--verify", env=env)
     assert found.returncode == 0, found.stderr

@@ -37,8 +37,8 @@ class Graph(OverLists, Repr):
         directed: False promises that every edge is there in both directions, with the same weight.
         placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor; on a machine
             without a GPU ``"pageable"``, so that the same program runs there), or ``"host"``, ``"managed"``, ``"pinned"``,
-            ``"system"`` or ``"pageable"`` (host memory; see UnifiedTensor). Tensors are copied there. A UnifiedTensor whose type
-            fits is taken as it is, wherever it lies.
+            ``"system"`` or ``"pageable"`` (host memory; see UnifiedTensor). Tensors are copied there. A UnifiedTensor whose
+            type fits is taken as it is, wherever it lies.
 
     Attributes:
         directed: as given.

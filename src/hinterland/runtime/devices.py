@@ -35,7 +35,7 @@ def cuda_core() -> ModuleType:
 
 @functools.cache
 def cuda_available() -> bool:
-    """Whether torch sees an NVIDIA GPU, and cuda-core and the driver can launch on it. Warns once of GPUs that are left alone."""
+    """Whether torch sees an NVIDIA GPU, and cuda-core and the driver can launch on it. Warns once where GPUs are left alone."""
     lacking = _lacking()
     if lacking and (torch.version.hip is not None or torch.cuda.is_available()):
         warn_once("GPUs", f"no GPU is used, and everything runs on the CPU: kernels need {lacking}")
