@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,7 +23,6 @@ from hinterland.runtime.errors import ConfigError, DeviceError, OutOfMemory
 from .. import forked
 
 CPU_MAPPINGS = ["pageable", "pinned"]
-GPU = torch.device("cuda", 0)
 
 
 def _mapped_bytes():
@@ -240,7 +240,6 @@ def driver(monkeypatch):
         allocator._core.unmap_pages(address, sizes.pop(address))
 
     for name, call in {
-        "_without": lambda attribute: [GPU] if "PAGEABLE" in attribute else [],
         "wait_for_gpus": lambda: calls.append("wait"),
         "allocate_managed": managed,
         "free_managed": free,
@@ -252,9 +251,27 @@ def driver(monkeypatch):
     monkeypatch.setattr(devices, "cuda_available", lambda: True)
     monkeypatch.setattr(devices, "_lacking", lambda: "")
     monkeypatch.setattr(devices, "as_device", torch.device)
+    has(monkeypatch, "CONCURRENT_MANAGED_ACCESS")
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
     gc.collect()
     return calls
+
+
+def has(monkeypatch, *attributes):
+    """The driver says that the GPU has these attributes, and no others."""
+    real = pytest.importorskip("cuda.bindings.driver")
+    own = [getattr(real.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}") for name in attributes]
+
+    class Driver:
+        CUdevice_attribute = real.CUdevice_attribute
+
+        @staticmethod
+        def cuDeviceGetAttribute(attribute, gpu):
+            return real.CUresult.CUDA_SUCCESS, int(attribute in own)
+
+    gpu = SimpleNamespace(gpus=lambda: [torch.device("cuda", 0)], cuda_available=lambda: True, require_cuda=lambda what: None)
+    monkeypatch.setattr(allocator.cuda, "devices", gpu)
+    monkeypatch.setattr(allocator.cuda, "_started", Driver)
 
 
 def test_managed_until_the_gpus_memory_is_reached(driver, nothing_left):
@@ -407,7 +424,7 @@ def machine():
 
 def test_where_managed_memory_does_not_work(driver, monkeypatch):
     """As on WSL, where concurrentManagedAccess is 0."""
-    monkeypatch.setattr(allocator.cuda, "_without", lambda attribute: [GPU])
+    has(monkeypatch)
     assert memory.allocate(10).mapping == "pinned"
     with pytest.raises(DeviceError, match="pinned"):
         memory.allocate(10, "managed")
@@ -416,8 +433,8 @@ def test_where_managed_memory_does_not_work(driver, monkeypatch):
 @pytest.fixture(params=["HMM", "Grace"])
 def reads_plain_memory(request, driver, monkeypatch):
     """A machine whose GPU reads plain memory, by page tables of its own or by the CPU's."""
-    lacks = {"HMM": {"PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES"}, "Grace": set()}[request.param]
-    monkeypatch.setattr(allocator.cuda, "_without", lambda attribute: [GPU] if attribute in lacks else [])
+    tables = ["PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES"] if request.param == "Grace" else []
+    has(monkeypatch, "CONCURRENT_MANAGED_ACCESS", "PAGEABLE_MEMORY_ACCESS", *tables)
     return request.param
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -85,11 +84,10 @@ def shares_page_tables() -> bool:
     return not _without("PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES")
 
 
-@functools.cache
 def _without(attribute: str) -> list[torch.device]:
     """The GPUs that do not have an attribute of ``CU_DEVICE_ATTRIBUTE_``."""
     driver = _started()
-    asked = driver.CUdevice_attribute[f"CU_DEVICE_ATTRIBUTE_{attribute}"]
+    asked = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{attribute}")
     return [gpu for gpu in devices.gpus() if not checked(driver.cuDeviceGetAttribute(asked, gpu.index), "ask a GPU")]
 
 
