@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import warnings
 from pathlib import Path
@@ -11,7 +10,9 @@ import pytest
 import torch
 
 import hinterland as hl
+from hinterland.machine.model import Cpu
 from hinterland.memory import cuda
+from hinterland.probe import measure
 from hinterland.runtime import devices, launch, warned
 from hinterland.runtime.errors import DeviceError
 
@@ -90,6 +91,15 @@ def test_what_asks_for_a_gpu_says_what_is_missing(lack) -> None:
             assert not devices.keeps_on_gpu("placement 'gpu'")
 
 
+def test_the_probe_measures_no_gpu(lack, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(measure.host, "measure", lambda full: Cpu("a CPU", 2, 1, 1.0, 1.0, 1.0, 1.0))
+    monkeypatch.setattr(measure.disk, "measure", lambda folder, full: (None, []))
+    with pytest.warns(UserWarning, match="no GPU is used, and everything runs on the CPU"):
+        machine = hl.probe()
+    assert (machine.gpus, machine.link, machine.rows) == ((), None, ()) and "no GPU" in machine.left_out[0]
+
+
 FAKED = """
 import sys, warnings
 import torch
@@ -157,8 +167,6 @@ def test_commands_run_on_the_cpu(kind: str, tmp_path: Path) -> None:
     assert made.returncode == 0 and made.stderr.count("no GPU is used") == 1
     found = forked.run("-c", FAKED + command, kind, "bfs", str(tmp_path / "g.hl"), "--verify", env=env)
     assert found.returncode == 0, found.stderr
-    probed = forked.run("-c", FAKED + command, kind, "probe", "--json", "--disk-path", str(tmp_path), env=env)
-    assert probed.returncode == 0 and json.loads(probed.stdout)["link"] is None
     asked = forked.run("-c", FAKED + command, kind, "bfs", str(tmp_path / "g.hl"), "--device", "cuda", env=env)
     assert asked.returncode != 0 and "hinterland: device cuda needs" in asked.stderr and "Traceback" not in asked.stderr
 
