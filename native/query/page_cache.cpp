@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/page.hpp"
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
 
@@ -11,7 +12,7 @@ namespace hinterland::native {
 
 namespace {
 
-char* page_of(int64_t address) { return reinterpret_cast<char*>(address / kFilePage * kFilePage); }
+char* page_of(int64_t address) { return reinterpret_cast<char*>(address / page_bytes() * page_bytes()); }
 
 }  // namespace
 

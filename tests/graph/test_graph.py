@@ -7,7 +7,6 @@ import gc
 import io
 import multiprocessing
 import pickle
-import sys
 import weakref
 
 import numpy as np
@@ -133,9 +132,7 @@ def test_gpu_placement_without_a_gpu_is_host_memory():
 
 
 def test_gpu_placement_where_the_gpu_cannot_be_used(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(devices, "cuda_available", lambda: False)
-    monkeypatch.setitem(sys.modules, "cuda.core", None)
+    monkeypatch.setattr(devices, "_lacking", lambda: devices._NO_CUDA_CORE)
     with pytest.raises(DeviceError, match=r"placement 'gpu' of indices needs cuda-core.*pip install 'hinterland\[cuda\]'"):
         small(placement={"indices": "gpu"})
 

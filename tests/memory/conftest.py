@@ -2,6 +2,7 @@ import ctypes
 import gc
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -70,7 +71,7 @@ def driver(monkeypatch):
         allocator._core.unmap_pages(address, sizes.pop(address))
 
     for name, call in {
-        "managed_memory_works": lambda: True,
+        "wait_for_gpus": lambda: calls.append("wait"),
         "allocate_managed": managed,
         "free_managed": free,
         "keep_on_host": lambda address, nbytes: calls.append("keep"),
@@ -79,8 +80,34 @@ def driver(monkeypatch):
     }.items():
         monkeypatch.setattr(allocator.cuda, name, call)
     monkeypatch.setattr(devices, "cuda_available", lambda: True)
+    monkeypatch.setattr(devices, "_lacking", lambda: "")
     monkeypatch.setattr(devices, "as_device", torch.device)
+    has(monkeypatch, "CONCURRENT_MANAGED_ACCESS")
     monkeypatch.setattr(devices, "free_bytes", lambda device: 1 << 20)
     monkeypatch.setattr(mapping, "machine_kind", lambda: MachineKind(True, "a test says so"))
     gc.collect()
     return calls
+
+
+def has(monkeypatch, *attributes):
+    """The driver says that the GPU has these attributes, and no others."""
+    real = pytest.importorskip("cuda.bindings.driver")
+    own = [getattr(real.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}") for name in attributes]
+
+    class Driver:
+        CUdevice_attribute = real.CUdevice_attribute
+
+        @staticmethod
+        def cuDeviceGetAttribute(attribute, gpu):
+            return real.CUresult.CUDA_SUCCESS, int(attribute in own)
+
+    only = torch.device("cuda", 0)
+    gpu = SimpleNamespace(
+        gpus=lambda: [only],
+        cuda_available=lambda: True,
+        require_cuda=lambda what: None,
+        as_device=lambda device: only,
+        free_bytes=lambda device: devices.free_bytes(device),
+    )
+    monkeypatch.setattr(allocator.cuda, "devices", gpu)
+    monkeypatch.setattr(allocator.cuda, "_started", Driver)

@@ -15,11 +15,12 @@ import torch
 import hinterland
 from hinterland import UnifiedTensor, memory
 from hinterland.machine.model import Cpu
-from hinterland.memory import allocator, copies, mapping, plan
+from hinterland.memory import allocator, copies, mapping, plan, rate
 from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import ConfigError, DeviceError, OutOfMemory
 
 from .. import forked
+from .conftest import has
 
 CPU_MAPPINGS = ["pageable", "pinned"]
 
@@ -151,8 +152,9 @@ def test_mappings_that_this_machine_lacks():
     if devices.cuda_available():
         pytest.skip("there is a GPU here")
     assert UnifiedTensor.empty(3).placement == "pageable"
-    with pytest.raises(DeviceError, match="GPU"):
-        UnifiedTensor.empty(3, placement="managed")
+    for placement in ("managed", "system"):
+        with pytest.raises(DeviceError, match=f"placement='{placement}' needs an NVIDIA GPU"):
+            UnifiedTensor.empty(3, placement=placement)
     with pytest.raises(DeviceError, match="GPU"):
         UnifiedTensor.empty(3).cuda()
 
@@ -372,10 +374,60 @@ def machine():
 
 
 def test_where_managed_memory_does_not_work(driver, monkeypatch):
-    monkeypatch.setattr(allocator.cuda, "managed_memory_works", lambda: False)
+    """As on WSL, where concurrentManagedAccess is 0."""
+    has(monkeypatch)
     assert memory.allocate(10).mapping == "pinned"
     with pytest.raises(DeviceError, match="pinned"):
         memory.allocate(10, "managed")
+
+
+@pytest.fixture(params=["HMM", "Grace"])
+def reads_plain_memory(request, driver, monkeypatch):
+    """A machine whose GPU reads plain memory, by page tables of its own or by the CPU's."""
+    tables = ["PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES"] if request.param == "Grace" else []
+    has(monkeypatch, "CONCURRENT_MANAGED_ACCESS", "PAGEABLE_MEMORY_ACCESS", *tables)
+    return request.param
+
+
+def test_plain_memory_that_gpus_read(reads_plain_memory, driver, nothing_left):
+    table = UnifiedTensor.empty((1000, 50), placement="system")
+    assert (table.placement, table.managed_bytes, driver) == ("system", 0, ["keep"])
+    assert memory.report().totals["system"] == 200_000
+    assert "all plain, read by page tables that GPUs share with the CPU (not tried by us" in table.explain()
+    address = table.cpu().data_ptr()
+    with pytest.raises(ConfigError, match="system memory belongs to one process; .* placement='pinned'"):
+        memory.pickle_shared(table)
+    again = pickle.loads(pickle.dumps(table))
+    assert again.placement == "system"
+    del table, again
+    gc.collect()
+    assert not _is_mapped(address) and driver == ["keep", "keep", "wait", "wait"]  # for kernels that may read it still
+
+
+def test_plain_memory_is_what_a_coherent_machine_gives(reads_plain_memory, driver, nothing_left):
+    grace = reads_plain_memory == "Grace"
+    assert memory.allocate(600 << 10).mapping == ("system" if grace else "managed")
+    larger = UnifiedTensor.empty(3 << 20, torch.uint8)  # than the GPU's free memory
+    assert larger.placement == ("system" if grace else "pinned")
+    assert memory.allocate(600 << 10, "managed").mapping == "managed"
+
+
+def test_plain_memory_is_refused_where_a_gpu_does_not_read_it(driver, monkeypatch, nothing_left):
+    with pytest.raises(DeviceError, match=r"placement='system' needs GPUs .* cuda:0 does not .*; use placement='host'"):
+        UnifiedTensor.empty(3, placement="system")
+    assert driver == [] and "system" not in memory.report().totals
+    load, (held, dtype, shape, _, learns) = UnifiedTensor.from_tensor(torch.arange(3.0), "pageable").__reduce__()
+    elsewhere = load(held, dtype, shape, "system", learns)  # what was saved on another machine
+    assert elsewhere.placement == "managed" and elsewhere.cpu().tolist() == [0, 1, 2]
+
+
+def test_plain_memory_that_is_slow_says_so(reads_plain_memory, monkeypatch, nothing_left):
+    monkeypatch.setattr(warned, "_told", set())
+    monkeypatch.setattr(allocator, "LEAST_MEASURED", 1 << 20)
+    monkeypatch.setattr(rate, "random_rows", lambda memory: 3e7)
+    monkeypatch.setattr(allocator.Buffer, "tensor", lambda self, dtype, shape, device=None: torch.empty(shape, dtype=dtype))
+    with pytest.warns(UserWarning, match=r"1.00 MiB of plain host memory, .* at 30 M/s, .* try placement='managed'"):
+        memory.allocate(1 << 20, "system")
 
 
 @pytest.mark.parametrize(("mapping", "step"), [("managed", "keep_on_host"), ("pinned", "register")])

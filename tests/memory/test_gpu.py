@@ -20,13 +20,32 @@ pytestmark = pytest.mark.gpu
 MAPPINGS = ["managed", "pinned"]
 
 
-@pytest.fixture(params=MAPPINGS)
+@pytest.fixture(params=[*MAPPINGS, "system"])
 def mapping(request, gpu):
+    if request.param == "system" and not cuda.system_memory_works():
+        pytest.skip("GPUs here do not read plain memory")
     return request.param
 
 
 def test_host_is_mapped_here(gpu):
-    assert UnifiedTensor.empty(3).placement == "managed"
+    assert UnifiedTensor.empty(3).placement == ("system" if cuda.shares_page_tables() else "managed")
+
+
+def test_plain_memory_is_read_or_refused(gpu, nothing_left):
+    if not cuda.system_memory_works():
+        with pytest.raises(
+            DeviceError, match=r"'system' .* cuda:\d does not \(its pageableMemoryAccess is 0\); use placement='host'"
+        ):
+            UnifiedTensor.empty(3, placement="system")
+        return
+    source = torch.randint(0, 256, (5003, 133), dtype=torch.uint8)
+    table = UnifiedTensor.from_tensor(source, placement="system")
+    index = torch.randint(0, len(source), (20_000,), device=gpu)
+    assert table.placement == "system" and torch.equal(table[index].cpu(), source[index.cpu()])
+    order = torch.randperm(len(source))
+    table.scatter_(order.to(gpu), source.to(gpu))
+    torch.cuda.synchronize()
+    assert torch.equal(table.cpu()[order], source)
 
 
 def test_every_processor_sees_the_same_bytes(mapping, gpu, nothing_left):

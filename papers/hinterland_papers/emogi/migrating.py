@@ -70,5 +70,5 @@ def copy_on_read(address: int, nbytes: int) -> None:
     # Copies that GPUs hold go when the advice does.
     cuda.checked(driver.cuMemAdvise(address, nbytes, advise.CU_MEM_ADVISE_UNSET_READ_MOSTLY, host), what)
     cuda.checked(driver.cuMemPrefetchAsync(address, nbytes, host, 0, 0), "move managed memory to the host")
-    cuda._wait_for_gpus()
+    cuda.wait_for_gpus()
     cuda.checked(driver.cuMemAdvise(address, nbytes, advise.CU_MEM_ADVISE_SET_READ_MOSTLY, host), what)

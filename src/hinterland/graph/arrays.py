@@ -20,7 +20,7 @@ from ..table import StorageArray, UnifiedTensor, as_table
 Array = UnifiedTensor | torch.Tensor | StorageArray
 
 NAMES = ("indptr", "indices", "weights")
-PLACEMENTS = ("gpu", "host", "managed", "pinned", "pageable")
+PLACEMENTS = ("gpu", "host", "managed", "pinned", "system", "pageable")
 _SIGNED = {torch.uint16: torch.int16, torch.uint32: torch.int32, torch.uint64: torch.int64}
 
 

@@ -36,9 +36,9 @@ class Graph(OverLists, Repr):
         weights: one for each neighbour, ``[num_edges]``, any integer or floating type; kept as it is.
         directed: False promises that every edge is there in both directions, with the same weight.
         placement: where the arrays go, one word for all or a mapping by array name: ``"gpu"`` (a CUDA tensor; on a machine
-            without a GPU ``"pageable"``, so that the same program runs there), or ``"host"``, ``"managed"``, ``"pinned"`` or
-            ``"pageable"`` (host memory; see UnifiedTensor). Tensors are copied there. A UnifiedTensor whose type fits is taken
-            as it is, wherever it lies.
+            without a GPU ``"pageable"``, so that the same program runs there), or ``"host"``, ``"managed"``, ``"pinned"``,
+            ``"system"`` or ``"pageable"`` (host memory; see UnifiedTensor). Tensors are copied there. A UnifiedTensor whose
+            type fits is taken as it is, wherever it lies.
 
     Attributes:
         directed: as given.

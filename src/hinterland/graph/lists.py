@@ -266,7 +266,7 @@ def _moved(array: Array, placement: str) -> Array:
     """``array`` where ``placement`` says; itself if it lies there already."""
     array = arrays.in_memory(array)
     lies = arrays.place_of(array)
-    best = ("managed", "split", "pinned") if devices.cuda_available() else ("managed", "split", "pinned", "pageable")
+    best = {"managed", "split", "pinned", "system"} | (set() if devices.cuda_available() else {"pageable"})
     if lies == placement or (placement == "host" and lies in best):
         return array
     tensor = arrays.tensor_of(array)

@@ -1,4 +1,4 @@
-"""Host memory that GPUs address: one way to ask for it, three ways to map it.
+"""Host memory that GPUs address: one way to ask for it, four ways to map it.
 
 ==========  =========================================================  ========================================
 mapping     what it is                                                 when
@@ -7,6 +7,9 @@ managed     managed memory kept on the host, every GPU mapped to it    the defau
             in large pages                                             link's speed (docs/memory.md)
 pinned      shared memory, page-locked and mapped for every GPU        tables that several processes share
 split       managed from its beginning on, the rest pinned            what is more than may be mapped (mapping.py)
+system      plain pages, read by page tables that GPUs share with the  where the CPU's own page tables are shared
+            CPU                                                        (Grace); by name where the driver follows them
+                                                                       (HMM). Not tried by us
 pageable    plain pages that no GPU sees                               without CUDA
 ==========  =========================================================  ========================================
 """
@@ -40,7 +43,7 @@ from .registry import lock as _lock
 
 _TRIES = 8  # for two mappings to lie beside each other: one, unless the address space has holes of just that size
 PART_BYTES = 512  # every part of a block begins at a multiple of it, and is padded to one
-MAPPINGS = ("host", "managed", "pinned", "pageable")
+MAPPINGS = ("host", "managed", "pinned", "system", "pageable")
 
 
 class Buffer:
@@ -127,15 +130,16 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
     """``nbytes`` bytes of host memory, their content undefined.
 
     Args:
-        mapping: ``managed``, ``pinned`` or ``pageable`` (see the module); ``host`` is ``managed`` with CUDA, as far as
-            managed memory is allowed (:func:`.set_managed_limit`), ``split`` or ``pinned`` past that, ``pinned`` where
-            GPUs and CPU cannot share managed memory, and ``pageable`` without CUDA.
+        mapping: ``managed``, ``pinned``, ``system`` or ``pageable`` (see the module); ``host`` is ``managed`` with CUDA, as
+            far as managed memory is allowed (:func:`.set_managed_limit`), ``split`` or ``pinned`` past that, ``pinned`` where
+            GPUs and CPU cannot share managed memory, ``system`` where GPUs use the CPU's page tables, and ``pageable`` without
+            CUDA.
         touch: has all CPU threads touch every page, and measures the mapping's rate; leave it out only where memory is given
             back while this is filled.
 
     Raises:
         OutOfMemory: before anything is allocated, if the memory cannot be had.
-        DeviceError: ``managed`` without CUDA, or the driver refused.
+        DeviceError: ``managed`` without CUDA, ``system`` where a GPU cannot read it, or the driver refused.
         ConfigError: an unknown ``mapping``.
     """
     nbytes, touch = arguments.whole_number("a size in bytes", nbytes, 0), arguments.switch("touch", touch)
@@ -149,10 +153,12 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
             )
         raise ConfigError(f"placement {arguments.repr_of(mapping)} is not one of {', '.join(MAPPINGS)}; {remedy}")
     with _lock:
+        if mapping == "system":
+            cuda.require_system_memory()
         require_host_memory(nbytes, host_bytes())
         made = _placed(nbytes, mapping, touch)
-    if touch and made.managed >= LEAST_MEASURED and not (made.plan and made.plan.is_trial):
-        check_rate(_seen_by_gpu(made))
+    if touch and _large_pages(made) >= LEAST_MEASURED and not (made.plan and made.plan.is_trial):
+        check_rate(_seen_by_gpu(made), made.mapping)
     return made
 
 
@@ -183,9 +189,14 @@ def _tried(plan: MappingPlan) -> Buffer | str:
         return str(error)
 
 
+def _large_pages(buffer: Buffer) -> int:
+    """How many bytes of a buffer GPUs should read in large pages."""
+    return buffer.nbytes if buffer.mapping == "system" else buffer.managed
+
+
 def _seen_by_gpu(buffer: Buffer) -> torch.Tensor:
-    """The managed memory of a buffer as bytes of the current GPU."""
-    return buffer.tensor(torch.uint8, torch.Size([buffer.managed]), devices.as_device("cuda"))
+    """Those bytes, for the current GPU."""
+    return buffer.tensor(torch.uint8, torch.Size([_large_pages(buffer)]), devices.as_device("cuda"))
 
 
 def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> Buffer:
@@ -198,14 +209,15 @@ def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> B
         return _pinned(_core.shared_pages(max(nbytes, 1)), nbytes)
     if nbytes == 0:
         return Buffer(0, 0, mapping, ExitStack())
-    return _pageable(nbytes, touch) if plan is None else _managed(nbytes, plan, touch)
+    return _plain(nbytes, mapping, touch) if plan is None else _managed(nbytes, plan, touch)
 
 
 def place_again(placement: str) -> str:
     """The placement to ask for, for other memory to lie where some does: asked for by name, managed memory is an error where no
-    more is allowed."""
+    more is allowed, and what was saved elsewhere may have lain in memory that GPUs here do not read."""
     placement = translated(placement)
-    return "host" if placement in ("managed", "split") else placement
+    elsewhere = placement == "system" and not cuda.system_memory_works()
+    return "host" if placement in ("managed", "split") or elsewhere else placement
 
 
 def boundaries() -> list[int]:
@@ -240,10 +252,12 @@ def require_room(nbytes: int) -> None:
 def _choose(nbytes: int, mapping: str, touch: bool) -> tuple[str, MappingPlan | None]:
     """``managed`` where its rule allows it (docs/memory.md), else what ``host`` falls back to; and the plan, if there is
     one."""
-    if not devices.cuda_available():
-        if mapping == "managed":
-            devices.require_cuda("placement='managed'")
+    if mapping == "managed":
+        devices.require_cuda("placement='managed'")
+    elif not devices.cuda_available():
         return "pageable", None
+    if mapping == "host" and cuda.shares_page_tables():
+        return "system", None
     if not cuda.managed_memory_works():
         if mapping == "managed":
             raise DeviceError("this system's GPUs cannot share managed memory with the CPU; use placement='pinned'")
@@ -333,13 +347,16 @@ def _pinned(fd: int, nbytes: int) -> Buffer:
         return Buffer(address, nbytes, "pinned", undo.pop_all(), fd)
 
 
-def _pageable(nbytes: int, touch: bool) -> Buffer:
+def _plain(nbytes: int, mapping: str, touch: bool) -> Buffer:
     with ExitStack() as undo:
         address = _core.map_pages(-1, nbytes)
         undo.callback(_core.unmap_pages, address, nbytes)
+        if mapping == "system":
+            undo.callback(cuda.wait_for_gpus)
+            cuda.keep_on_host(address, nbytes)
         if touch:
             _core.touch(address, nbytes)
-        return Buffer(address, nbytes, "pageable", undo.pop_all())
+        return Buffer(address, nbytes, mapping, undo.pop_all())
 
 
 def _attach(shared: Any, nbytes: int) -> Buffer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 from typing import Any
 
 import torch
@@ -24,31 +23,31 @@ def allocate_managed(nbytes: int) -> int:
 def free_managed(address: int) -> None:
     """Gives managed memory back, once the GPUs are done with it."""
     driver = _started()
-    _wait_for_gpus()
+    wait_for_gpus()
     checked(driver.cuMemFree(address), "free managed memory")
 
 
 def keep_on_host(address: int, nbytes: int) -> None:
-    """Managed memory stays on the host, and every GPU is mapped to it instead of drawing pages over."""
+    """Managed or plain memory stays on the host, and every GPU is mapped to it instead of drawing pages over."""
     from cuda.bindings import driver
 
     host = driver.CUmemLocation()
     host.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_HOST
     preferred = driver.CUmem_advise.CU_MEM_ADVISE_SET_PREFERRED_LOCATION
     accessed = driver.CUmem_advise.CU_MEM_ADVISE_SET_ACCESSED_BY
-    checked(driver.cuMemAdvise(address, nbytes, preferred, host), "keep managed memory on the host")
+    checked(driver.cuMemAdvise(address, nbytes, preferred, host), "keep memory on the host")
     for gpu in devices.gpus():
         reader = driver.CUmemLocation()
         reader.type = driver.CUmemLocationType.CU_MEM_LOCATION_TYPE_DEVICE
         reader.id = gpu.index
-        checked(driver.cuMemAdvise(address, nbytes, accessed, reader), f"map managed memory for {gpu}")
+        checked(driver.cuMemAdvise(address, nbytes, accessed, reader), f"map memory of the host for {gpu}")
 
 
 def register(address: int, nbytes: int, writable: bool = True) -> None:
     """Page-locks host memory and maps it for every GPU, at the address that the CPU uses."""
     driver = _started()
     flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP
-    if not writable and _all_gpus("READ_ONLY_HOST_REGISTER_SUPPORTED"):
+    if not writable and not _without("READ_ONLY_HOST_REGISTER_SUPPORTED"):
         flags |= driver.CU_MEMHOSTREGISTER_READ_ONLY
     checked(driver.cuMemHostRegister(address, nbytes, flags), f"register {format_bytes(nbytes)} of host memory")
     mapped = int(checked(driver.cuMemHostGetDevicePointer(address, 0), "map pinned memory"))
@@ -60,7 +59,7 @@ def register(address: int, nbytes: int, writable: bool = True) -> None:
 def unregister(address: int) -> None:
     """Undoes ``register``, once the GPUs are done with the memory."""
     driver = _started()
-    _wait_for_gpus()
+    wait_for_gpus()
     checked(driver.cuMemHostUnregister(address), "unregister host memory")
 
 
@@ -97,12 +96,6 @@ def copy_from_gpu(params: Params, address: int, stream: torch.cuda.Stream) -> No
     stream.synchronize()
 
 
-@functools.cache
-def managed_memory_works() -> bool:
-    """Whether every GPU can read managed memory while the CPU uses it (Linux, Pascal and later)."""
-    return _all_gpus("CONCURRENT_MANAGED_ACCESS")
-
-
 def is_pinned(address: int, nbytes: int) -> bool:
     """Whether these bytes are host memory that CUDA has page-locked as one piece, and GPUs find at the same address."""
     driver = _started()
@@ -123,13 +116,39 @@ def is_pinned(address: int, nbytes: int) -> bool:
     return kind == host and not managed and seen == address and address + nbytes <= begin + size
 
 
-def _all_gpus(attribute: str) -> bool:
+def managed_memory_works() -> bool:
+    """Whether every GPU can read managed memory while the CPU uses it (Linux, Pascal and later)."""
+    return not _without("CONCURRENT_MANAGED_ACCESS")
+
+
+def system_memory_works() -> bool:
+    """Whether there are GPUs, and every one reads plain memory, as malloc gives it."""
+    return devices.cuda_available() and not _without("PAGEABLE_MEMORY_ACCESS")
+
+
+def require_system_memory() -> None:
+    """Raises DeviceError unless it does."""
+    devices.require_cuda("placement='system'")
+    if lacking := _without("PAGEABLE_MEMORY_ACCESS"):
+        raise DeviceError(
+            f"placement='system' needs GPUs that read plain memory by page tables they share with the CPU, and {lacking[0]} "
+            "does not (its pageableMemoryAccess is 0); use placement='host'"
+        )
+
+
+def shares_page_tables() -> bool:
+    """Whether every GPU reads plain memory by the CPU's own page tables, as on Grace."""
+    return not _without("PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES")
+
+
+def _without(attribute: str) -> list[torch.device]:
+    """The GPUs that do not have an attribute of ``CU_DEVICE_ATTRIBUTE_``."""
     driver = _started()
     asked = getattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{attribute}")
-    return all(checked(driver.cuDeviceGetAttribute(asked, gpu.index), "ask a GPU") for gpu in devices.gpus())
+    return [gpu for gpu in devices.gpus() if not checked(driver.cuDeviceGetAttribute(asked, gpu.index), "ask a GPU")]
 
 
-def _wait_for_gpus() -> None:
+def wait_for_gpus() -> None:
     """Until no kernel can still use memory that is about to go: every GPU that this process works on may."""
     for gpu in filter(_works_on, devices.gpus()):
         torch.cuda.synchronize(gpu)

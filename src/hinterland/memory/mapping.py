@@ -27,6 +27,7 @@ UNLIMITED = 1 << 62
 _SETTING = "HINTERLAND_MANAGED_LIMIT"
 _LINE = 128  # bytes of the rows that a plan predicts the rate of: the shortest that fill the link from managed memory
 _NOTABLY = 0.8
+_SYSTEM = "all plain, read by page tables that GPUs share with the CPU (not tried by us: where no probe says, as if managed)"
 _SMALL = 1 << 30  # a GPU translates so much of pinned memory without misses (docs/memory.md)
 
 _chosen: int | None = None
@@ -170,7 +171,7 @@ def explain_table(mapping: str, nbytes: int, managed: int, row_bytes: int) -> st
     if mapping == "split":
         mapping_said = f"the first {format_bytes(managed)} mapped in large pages, {format_bytes(nbytes - managed)} pinned"
     else:
-        mapping_said = "all mapped in large pages" if mapping == "managed" else "all pinned"
+        mapping_said = {"managed": "all mapped in large pages", "pinned": "all pinned", "system": _SYSTEM}[mapping]
     rate = row_rate(mapping, row_bytes, nbytes, managed)
     return (
         f"{format_bytes(nbytes)} of host memory, {mapping_said}; random rows of {row_bytes} B are expected at "

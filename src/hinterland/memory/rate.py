@@ -35,14 +35,22 @@ def random_rows(memory: torch.Tensor) -> float:
     return _ROWS / min(times[1:])
 
 
-def check_rate(memory: torch.Tensor) -> None:
+def check_rate(memory: torch.Tensor, mapping: str = "managed") -> None:
     """Warns once if random rows of ``memory`` come slower than they should from memory that is mapped in large pages."""
     try:
         rate = random_rows(memory)
     except torch.OutOfMemoryError:
         return  # no room for the rows that are read; nothing is known, then
     if rate < LEAST_RATE:
-        warn_once("mapping rate", slow(memory.numel(), rate))
+        warn_once("mapping rate", (slow_system if mapping == "system" else slow)(memory.numel(), rate))
+
+
+def slow_system(nbytes: int, rate: float) -> str:
+    """What is said of plain memory that is slow."""
+    return (
+        f"random rows of {format_bytes(nbytes)} of plain host memory, which GPUs read by page tables that they share with the "
+        f"CPU, come at {rate / 1e6:.0f} M/s, where 300 M/s are usual of managed memory; try placement='managed'"
+    )
 
 
 def refusal(memory: torch.Tensor, free: int) -> str:

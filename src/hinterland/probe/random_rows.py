@@ -12,6 +12,7 @@ from statistics import median
 import torch
 
 from ..machine.model import RowPoint
+from ..memory import cuda
 from ..memory.gather import copy_rows
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
@@ -32,11 +33,11 @@ def on_cpu(table_bytes: int, full: bool = False) -> tuple[RowPoint, ...]:
 
 
 def on_gpu(device: torch.device, full: bool = False) -> tuple[tuple[RowPoint, ...], list[str]]:
-    """The curves of one GPU for both mappings of host memory, and sentences about sizes that were left out."""
+    """The curves of one GPU for each mapping of host memory, and sentences about sizes that were left out."""
     wanted = [_GIB >> 4, _GIB, 8 * _GIB, *([24 * _GIB, 48 * _GIB] if full else [])]
     points: list[RowPoint] = []
     left_out: list[str] = []
-    for mapping in ("managed", "pinned"):
+    for mapping in ("managed", "pinned", *(["system"] if cuda.shares_page_tables() else [])):
         table, sentences = _largest(wanted, mapping)
         left_out += sentences
         for size in wanted:

@@ -14,10 +14,12 @@ import torch
 
 from .arguments import repr_of
 from .errors import DeviceError
+from .warned import warn_once
 
 if TYPE_CHECKING:
     from cuda.core import Stream
 
+_NO_CUDA_CORE = "cuda-core to launch kernels: pip install 'hinterland[cuda]'"
 _importing = threading.RLock()  # a signal's handler may need what the thread that it interrupts is importing
 os.register_at_fork(after_in_child=_importing._at_fork_reinit)  # type: ignore[attr-defined]  # who had it is not in the child
 
@@ -33,32 +35,31 @@ def cuda_core() -> ModuleType:
 
 @functools.cache
 def cuda_available() -> bool:
-    """Whether torch sees an NVIDIA GPU, and cuda-core and the driver can launch on it."""
-    return not _lacking()
+    """Whether torch sees an NVIDIA GPU, and cuda-core and the driver can launch on it. Warns once where GPUs are left alone."""
+    lacking = _lacking()
+    if lacking and (torch.version.hip is not None or torch.cuda.is_available()):
+        warn_once("GPUs", f"no GPU is used, and everything runs on the CPU: kernels need {lacking}")
+    return not lacking
 
 
 def require_cuda(what: str) -> None:
     """Raises DeviceError unless GPUs can be used; ``what`` begins the sentence, as in ``"placement='gpu'"``."""
-    if not cuda_available():
-        raise DeviceError(f"{what} needs {_lacking()}")
+    if lacking := _lacking():
+        raise DeviceError(f"{what} needs {lacking}")
 
 
-def _sees_gpus() -> bool:
-    """Whether torch has GPUs of NVIDIA's: by its names for them, AMD's are "cuda" too."""
-    return torch.version.hip is None and torch.cuda.is_available()
-
-
+@functools.cache
 def _lacking() -> str:
     """What is missing here for a GPU to be used, and how to come by it; empty where nothing is."""
-    if torch.version.hip is not None:
-        return f"an NVIDIA GPU, and torch {torch.__version__} is one for AMD's (ROCm); here everything runs on the CPU"
+    if torch.version.hip is not None:  # AMD's GPUs are "cuda" too, by torch's names for them
+        return f"an NVIDIA GPU, and torch {torch.__version__} is one for AMD's (ROCm)"
     if not torch.cuda.is_available():
         return f"an NVIDIA GPU, and torch {torch.__version__} sees none on this machine"
     try:
         cuda_core()
         from cuda.bindings import driver
     except ImportError:
-        return "cuda-core to launch kernels: pip install 'hinterland[cuda]'"
+        return _NO_CUDA_CORE
     try:
         driver.cuDriverGetVersion()
     except RuntimeError as error:
@@ -77,9 +78,9 @@ def idle_at(device: torch.device) -> float:
 
 
 def keeps_on_gpu(what: str) -> bool:
-    """Whether what is to lie in GPU memory can. Not on a machine without a GPU: there host memory takes its part, so that the
-    same program runs. Raises DeviceError, as ``require_cuda`` does, where torch sees a GPU that cannot be used."""
-    if _sees_gpus():
+    """Whether what is to lie in GPU memory can. Not on a machine without a GPU that can be used: there host memory takes its
+    part, so that the same program runs. Raises DeviceError, as ``require_cuda`` does, where cuda-core alone is missing."""
+    if _lacking() == _NO_CUDA_CORE:
         require_cuda(what)
     return cuda_available()
 

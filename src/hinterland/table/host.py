@@ -60,7 +60,7 @@ class HostTable(Table):
 
         Args:
             placement: ``"host"`` (the fastest that the machine offers), ``"managed"``, ``"pinned"`` (can be sent to
-                other processes) or ``"pageable"`` (no GPU sees it).
+                other processes), ``"system"`` (plain memory, where GPUs read such) or ``"pageable"`` (no GPU sees it).
 
         Raises:
             OutOfMemory: before anything is allocated.
@@ -104,7 +104,7 @@ class HostTable(Table):
 
     @property
     def placement(self) -> str:
-        """``"managed"``, ``"split"``, ``"pinned"`` or ``"pageable"``: what ``placement="host"`` has become here."""
+        """``"managed"``, ``"split"``, ``"pinned"``, ``"system"`` or ``"pageable"``: what ``"host"`` has become here."""
         return self._buffer.mapping
 
     @property

@@ -51,7 +51,7 @@ class Placement(Repr, ABC):
     @abstractmethod
     def placement(self) -> str:
         """Where all rows lie, also those of which GPUs have copies: ``"storage"``, or in host memory ``"managed"``,
-        ``"split"``, ``"pinned"`` or ``"pageable"``; of several machines where this one's part lies."""
+        ``"split"``, ``"pinned"``, ``"system"`` or ``"pageable"``; of several machines where this one's part lies."""
 
     def _source(self, index: torch.Tensor) -> int | Params:
         """The address of its rows on the device of ``index``, or their Tiers."""

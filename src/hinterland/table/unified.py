@@ -42,8 +42,8 @@ class UnifiedTensor(HostTable):
     """A tensor in host memory, row-major, with at least one dimension.
 
     ``ut[index]`` returns rows on the device of ``index``: a GPU reads them over the link, in pieces as small as a cache
-    line. Where the memory comes from is its ``placement``: ``"managed"``, ``"pinned"``, ``"split"`` between these two, or
-    ``"pageable"`` (memory/allocator.py).
+    line. Where the memory comes from is its ``placement``: ``"managed"``, ``"pinned"``, ``"split"`` between these two,
+    ``"system"`` or ``"pageable"`` (memory/allocator.py).
 
     It has the sizes, the indexing, the operators and the functions of torch's tensors, over the same bytes; their methods are
     those of ``ut.cpu()`` and ``ut.cuda()``. ``copy.deepcopy``, ``pickle`` and ``torch.save`` copy its rows, to where it lies.

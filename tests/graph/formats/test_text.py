@@ -21,6 +21,7 @@ import hinterland as hl
 from hinterland.graph.formats import text
 from hinterland.runtime.errors import FormatError, OutOfMemory
 
+from ...programs import environment, needs_compiler
 from .samples import few, graphs, listed, memory_folder
 
 
@@ -203,6 +204,46 @@ def test_runs_become_what_the_list_of_edges_does(tmp_path, weighted, symmetrize,
     for name in ("indptr", "indices") + ("weights",) * weighted:
         assert torch.equal(getattr(found, name), getattr(expected, name))
     assert found.directed is not symmetrize
+
+
+LARGE_PAGES = """
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+extern "C" long sysconf(int name) noexcept {
+  static const auto real = reinterpret_cast<long (*)(int)>(dlsym(RTLD_NEXT, "sysconf"));
+  return name == _SC_PAGESIZE ? 65536 : real(name);
+}
+
+extern "C" int madvise(void* at, size_t bytes, int advice) noexcept {
+  static const auto real = reinterpret_cast<int (*)(void*, size_t, int)>(dlsym(RTLD_NEXT, "madvise"));
+  if (advice == MADV_DONTNEED) write(1, bytes % 65536 == 0 ? "whole\\n" : "parts\\n", 6);
+  return real(at, bytes, advice);
+}
+"""
+LOADS = """
+import sys
+from hinterland.graph import load_graph
+load_graph(sys.argv[1])
+"""
+
+
+@needs_compiler
+@pytest.mark.unsanitized
+def test_memory_is_given_back_by_whole_pages_however_large(tmp_path):
+    """Systems with pages of 64 KiB, as aarch64 may have: Linux gives all of a page up that a range ends in."""
+    (tmp_path / "pages.cpp").write_text(LARGE_PAGES)
+    subprocess.run(["g++", "-shared", "-fPIC", tmp_path / "pages.cpp", "-o", tmp_path / "pages.so", "-ldl"], check=True)
+    ends = np.random.default_rng(5).integers(0, 70_000, (400_000, 2))
+    np.savetxt(tmp_path / "g.txt", ends, fmt="%d")
+    env = environment(LD_PRELOAD=str(tmp_path / "pages.so"))
+    said = subprocess.run(
+        [sys.executable, "-c", LOADS, tmp_path / "g.txt"], env=env, capture_output=True, text=True, check=True
+    )
+    assert set(said.stdout.split()) == {"whole"}
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n", " \t\n"])
