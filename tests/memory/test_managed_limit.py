@@ -268,6 +268,7 @@ def test_the_least_that_is_free_counts_of_the_gpus_that_are_in_use(system, monke
     monkeypatch.setattr(devices, "gpus", lambda: [first, second, third])
     monkeypatch.setattr(devices, "as_device", lambda device: first)
     monkeypatch.setattr(devices, "free_bytes", free.__getitem__)
+    monkeypatch.setattr(cuda, "devices", devices)
     monkeypatch.setattr(cuda, "_works_on", lambda gpu: gpu in free)
     system.kind = MachineKind(True, "a test says so")
     assert memory.managed_limit().nbytes == 50 * MIB - 1
