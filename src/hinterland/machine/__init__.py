@@ -4,6 +4,6 @@ This package only keeps and reads the figures; ``hinterland.probe`` measures the
 """
 
 from .cache import load, measured_link
-from .model import Cpu, Disk, Gpu, Link, Machine, Peer, RowPoint, SequentialPoint
+from .model import Cpu, Disk, Gpu, HelpPoint, Link, Machine, Peer, RowPoint, SequentialPoint
 
-__all__ = ["Cpu", "Disk", "Gpu", "Link", "Machine", "Peer", "RowPoint", "SequentialPoint", "load", "measured_link"]
+__all__ = ["Cpu", "Disk", "Gpu", "HelpPoint", "Link", "Machine", "Peer", "RowPoint", "SequentialPoint", "load", "measured_link"]
