@@ -81,7 +81,7 @@ def copy_rows(
         packed: contiguous, on the device of ``index``: as many rows as ``index`` has entries.
         index: contiguous int32 or int64 row numbers.
         into_table: writes to the table (scatter) instead of reading from it (gather).
-        visit: the order in which positions are visited, an int64 permutation on the GPU.
+        visit: the positions that are copied, in this order, int64 on the GPU: all of them, or some.
         max_blocks: blocks that a GPU may use, each of which fills a multiprocessor: of 1024 threads, by default a quarter as
             many as there are multiprocessors; or where rows are copied in bulk (``_bulk_threads``), of as many threads as
             shared memory has rows for, by default 4, and 8 for rows below 512 bytes. Rows in several tiers take all
@@ -102,8 +102,7 @@ def copy_rows(
     if row_bytes == 0:  # nothing to copy, and nothing on the GPU would look at the row numbers
         _on_cpu(table, rows, 0, 0, index.cpu(), width, into_table)
         return
-    count = index.numel()
-    if count == 0:
+    if index.numel() == 0 or (visit is not None and visit.numel() == 0):
         return
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):
@@ -150,7 +149,7 @@ def _on_gpu(
 ) -> None:
     """Launches on the current stream of the index's GPU, which is the current one."""
     device = index.device
-    to, count = packed.data_ptr(), index.numel()
+    to, count = packed.data_ptr(), (index if visit is None else visit).numel()
     watched = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index))
     # Rows in GPU memory, which is faster than the link, are worth all multiprocessors unless the caller says how many. Rows of
     # other GPUs have not been copied in bulk yet, neither tried nor measured.
@@ -165,7 +164,7 @@ def _on_gpu(
         loads = into_table or max_blocks is None or table.dealt.count > 1
     copy = row_copy(table, rows, row_bytes, to, index, width, into_table)
     if visit is not None:
-        copy.visit = visit.data_ptr()
+        copy.visit, copy.count = visit.data_ptr(), count
     copy.cut, copy.report = shape.cut, watched.report
     bulk = 0 if loads else _bulk_threads(device, row_bytes, (base | to) & _IN_UNIT)
     if bulk:

@@ -107,7 +107,7 @@ def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed
     table_bytes = arguments.whole_number("table_bytes", table_bytes, 0)
     managed_bytes = min(arguments.whole_number("managed_bytes", managed_bytes, 0), table_bytes)
     machine = load()
-    payload = max(row_bytes, 1) / _link_rate(machine)
+    payload = max(row_bytes, 1) / link_rate(machine)
     given = ordered = 0.0
     for part, nbytes in _parts(mapping, table_bytes, managed_bytes):
         count = rows * nbytes / max(table_bytes, 1) if mapping == "split" else rows
@@ -130,7 +130,7 @@ def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed_byt
 def row_rate(mapping: str, row_bytes: int, table_bytes: int, managed_bytes: int = 0) -> float:
     """Rows a second at which a GPU reads random rows of a table in host memory as they come, by the same figures."""
     machine = load()
-    payload = max(row_bytes, 1) / _link_rate(machine)
+    payload = max(row_bytes, 1) / link_rate(machine)
     parts = _parts(mapping, table_bytes, managed_bytes)
     each = [nbytes * max(1 / _random_rate(machine, part, nbytes), payload) for part, nbytes in parts]
     return sum(nbytes for _, nbytes in parts) / sum(each)
@@ -203,7 +203,7 @@ def _sort_seconds(machine: Machine | None, rows: int) -> float:
     return float(np.interp(rows, counts, [machine.sort[count] for count in counts]))
 
 
-def _link_rate(machine: Machine | None) -> float:
+def link_rate(machine: Machine | None) -> float:
     """Bytes a second at which kernels read host memory in sequence."""
     return machine.link.zero_copy if machine is not None and machine.link is not None else 51.4e9
 

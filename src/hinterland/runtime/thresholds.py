@@ -16,6 +16,15 @@ FEWEST_OFFSETS = 1 << 12  # vertices whose offsets are looked at together. Guess
 # Memory.
 ALWAYS_FITS = 1 << 24  # bytes taken without asking what is free. Measured: to ask takes 0.2 ms, to touch as many 3.2
 KEPT_SHARE = 32  # one part in so many of host memory is left to everything else. Guess
+HELP_ROWS = 1 << 16  # of a gather that the CPU may help with. Derived: of fewer a GPU reads all in 2 ms
+HELP_SECONDS = 1.5e-4  # that help takes to begin. Guess
+SPLIT_SECONDS = 6e-4  # that rows take to be dealt out between GPU and CPU. Derived: two sorts of 0.11 ms, and ten launches
+HELP_GAIN = 0.9  # of the GPU's time, below which it is helped. Guess
+HELP_SHARE = 0.8  # of its share that a GPU is given at once; the rest goes to who is ready. Guess
+HELP_PIECE = 8 << 20  # bytes that threads pack, and then are copied. Derived: 0.4 ms at 20 GB/s; a turn of Python takes 20 us
+HELP_LEAST = 1 << 19  # the fewest. Derived: a turn of Python is then as long
+HELP_PIECES = 4  # pinned, of each GPU. Derived: one is packed and one copied, and copies are twice as fast
+HELP_PAUSE = 1.0  # seconds without help, once the CPU was slower than the GPU alone. Guess
 LITTLE_SHARE = 4  # of what is free, one part in so many is taken for what is of use but not needed. Guess
 
 # Graphs.
