@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 import numpy as np
 import torch
 
+from .. import _core
 from ..memory.gather_stats import add, require_dict
 from ..runtime import arguments, devices
 from ..runtime.annotations import IfRequested
@@ -90,6 +91,7 @@ class LoaderOptions(ReadingOptions, total=False):
     """As ReadingOptions."""
 
     prefetch: int
+    host_threads: int
     stats: dict[str, Any] | None
 
 
@@ -114,6 +116,8 @@ class Loader:
             below 512 bytes or if some lie in GPU memory; 8 for a CachedTensor. Other rows of a table in host memory take as
             many as fill the link, which the probe measured (``hinterland probe``), or 8; of other tables one for every fourth
             multiprocessor.
+        host_threads: cores that may help the GPU to gather features that lie in pinned host memory, where that is predicted to
+            be faster (``by`` of ``gather``); a thread beside training then leads them. 0 leaves the features to the GPU alone.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
@@ -194,6 +198,7 @@ class Loader:
         self,
         *,
         prefetch: int = 2,
+        host_threads: int = 0,
         gather_blocks: int | None = None,
         timeout: float = 300.0,
         cache: str | int | None = None,
@@ -202,6 +207,7 @@ class Loader:
     ) -> None:
         """Takes the options that say how batches are read, and fills a cache whose size is known."""
         self.prefetch = arguments.at_least_one("prefetch", prefetch, "leaves no room between stages; use 1 or more")
+        self.host_threads = arguments.whole_number("host_threads", host_threads, 0)
         self.timeout = arguments.seconds("timeout", timeout)
         if stats is not None:
             require_dict(stats)
@@ -300,8 +306,8 @@ class Loader:
         """Whether batches can be launched ahead: sampled by this library, from tables that the GPU reads."""
         if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
             return False  # whole lists are taken hop by hop, and each hop is waited for
-        if self.sampler.lists.stored:
-            return False  # reads of a disk are waited for
+        if self.sampler.lists.stored or self.host_threads:
+            return False  # reads of a disk, and rows that the CPU packs, are waited for
         on_gpu = self.features.is_cuda if isinstance(self.features, torch.Tensor) else getattr(self.features, "in_reach", False)
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
@@ -324,6 +330,8 @@ class Loader:
         return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
 
     def _gather(self, sampled: _Sampled) -> Batch:
+        if self.host_threads:
+            _core.set_num_threads(self.host_threads)  # of this stage's thread
         sample, waits = sampled.sample, True
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False
