@@ -260,6 +260,7 @@ def test_statistics_and_gradients_are_as_ever(gpu):
     stats = {}
     rows = table.gather(index, stats=stats, by="both")
     assert torch.equal(rows.cpu(), table.cpu()[index.cpu()]) and stats
+    assert "1048576 rows of 64 B from 62.50 KiB of pinned memory are read by" in table.explain()
     table.cuda().requires_grad_(True)
     out = torch.zeros(300, 16, device=gpu, requires_grad=True)
     assert torch.equal(table.gather(index, out=out, by="cpu").detach().cpu(), rows.cpu())

@@ -18,7 +18,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.thresholds import HELP_GAIN, HELP_ROWS, HELP_SECONDS, SPLIT_SECONDS
 from ..runtime.units import format_bytes
-from .plan import link_rate, plan_sort, row_rate
+from .plan import REACH, link_rate, plan_sort, row_rate
 
 WAYS = ("gpu", "cpu", "both")
 WALK_BYTES = 64 << 10  # that one walk of a GPU's page tables finds: 16 entries of 4 KiB lie in a sector
@@ -112,7 +112,7 @@ def plan_help(
     if by is None:
         best = "both" if both < HELP_GAIN * cpu else "cpu"  # which deals no rows out
         helps = mapping == "pageable" or (
-            mapping in ("pinned", "split") and rows >= HELP_ROWS and seconds[best] < HELP_GAIN * gpu
+            mapping in ("pinned", "split") and rows >= HELP_ROWS and table_bytes > REACH and seconds[best] < HELP_GAIN * gpu
         )
         by = best if helps else "gpu"
     elif not isinstance(by, str) or by not in WAYS:

@@ -30,6 +30,7 @@ from .table import Table
 
 FILL_LINK = 8  # blocks, of an H200's link (docs/notes/training-on-h200.md)
 _LOAD_BYTES = 16  # of one thread's load in a gather
+_MANY = 1 << 20  # rows of the gather that explain() speaks of
 # Types of as many bytes, which torch's functions all know.
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -112,8 +113,12 @@ class HostTable(Table):
         return min(self._buffer.managed, self.nbytes)
 
     def explain(self) -> str:
-        """Where the table lies, and at what rate a GPU is expected to read random rows of it."""
-        return explain_table(self.placement, self.nbytes, self.managed_bytes, self._row_bytes)
+        """Where the table lies, at what rate a GPU is expected to read random rows of it, and whether the CPU helps it."""
+        table = self.nbytes, self.managed_bytes
+        said = explain_table(self.placement, *table, self._row_bytes)
+        if not self._cuda or self.placement == "managed":
+            return said
+        return f"{said}. {plan_help(self.placement, _MANY, self._row_bytes, *table).explain()}"
 
     def cpu(self) -> torch.Tensor:
         """The table as a CPU tensor: the same memory."""
