@@ -264,6 +264,7 @@ def cases() -> Cases:
     case("allocate", memory.allocate, nbytes=10, mapping="host")
     case("hottest_first", memory.hottest_first, scores=torch.arange(8.0), rows=8)
     case("plan_slots", memory.plan_slots, rows=8, row_bytes=8, budget=4096)
+    case("plan_help", memory.plan_help, mapping="pinned", rows=8, row_bytes=8, table_bytes=1 << 30)
     case("plan_sort", memory.plan_sort, mapping="managed", rows=8, row_bytes=8, table_bytes=1 << 30)
     case("plan_tiers of a file", hl.table.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0, host=9, line_bytes=512)
     case("plan_tiers", hl.table.plan_tiers, rows=8, row_bytes=8, gpus=1, local=1000, peers=0)

@@ -7,6 +7,7 @@
 #include "core/team.hpp"
 #include "hinterland/memory/bulk.hpp"
 #include "hinterland/memory/clock.hpp"
+#include "memory/collect.hpp"
 #include "memory/embedding.hpp"
 #include "memory/gather.hpp"
 #include "memory/order.hpp"
@@ -108,6 +109,7 @@ const Binding memory([](nb::module_& m) {
 
   def_native(m, "copy_rows", copy_rows, nb::arg("copy"));
   def_native(m, "copy_tiered_rows", copy_tiered_rows, nb::arg("copy"));
+  def_native(m, "collect_rows", collect_rows, nb::arg("copy"), nb::arg("begin"), nb::arg("end"), nb::arg("threads"));
   static_assert(memory::kLocal == 0 && memory::kPeers == 1 && memory::kHost == 2 && memory::kTiers == 3);
   m.attr("TIERS") = nb::make_tuple("local", "peers", "host");
   def_loop(m, "count_rows", count_rows);

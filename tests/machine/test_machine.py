@@ -15,6 +15,7 @@ from hinterland.machine import (
     Cpu,
     Disk,
     Gpu,
+    HelpPoint,
     Link,
     Machine,
     MachineKind,
@@ -48,6 +49,7 @@ def a_machine(**changes) -> Machine:
         left_out=("nothing much",),
         managed_limit=1 << 36,
         kind=MachineKind(True, "a flag"),
+        helped=(HelpPoint(1 << 30, 64, 2e9, 2.8e10, 1.1e10),),
     )
     return dataclasses.replace(whole, **changes)
 
@@ -74,6 +76,12 @@ def test_a_wrong_field_is_named(change, words):
     change(data)
     with pytest.raises(FormatError, match=words):
         Machine.from_json(data)
+
+
+def test_a_file_that_was_written_before_helped_gathers_were_measured_is_read():
+    data = json.loads(json.dumps(a_machine().to_json()))
+    del data["helped"]
+    assert Machine.from_json(data) == a_machine(helped=())
 
 
 json_values = st.recursive(

@@ -152,7 +152,7 @@ def test_streams(gpu):
 
 def test_pageable_is_not_visible(gpu):
     table = UnifiedTensor.empty((4, 4), placement="pageable")
-    for call in (table.cuda, lambda: table[torch.tensor([1], device=gpu)]):
+    for call in (table.cuda, lambda: table.gather(torch.tensor([1], device=gpu), by="gpu")):
         with pytest.raises(ConfigError, match="pageable"):
             call()
 

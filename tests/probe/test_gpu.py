@@ -58,3 +58,10 @@ def test_peers_read_each_other():
     assert all(p.bandwidth > 1e9 and p.random64 > 1e8 for p in found)
     torch.cuda.synchronize()  # and torch finds no error left behind
     torch.zeros(1, device="cuda:0").to("cuda:1")
+
+
+def test_helped_gathers_are_measured_by_each_way(monkeypatch):
+    monkeypatch.setattr(random_rows, "_GIB", 1 << 24)
+    points, left_out = random_rows.helped(torch.device("cuda", 0))
+    assert [point.row_bytes for point in points] == [64, 128, 256, 576, 656, 1024] and left_out == []
+    assert all(rate > 1e7 for point in points for rate in (point.gpu, point.cpu, point.both))

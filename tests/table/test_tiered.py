@@ -400,7 +400,7 @@ def test_only_what_the_host_has_is_sorted(monkeypatch):
     asked = []
     monkeypatch.setattr(tiered, "sorts", lambda *args: asked.append(args) or False)
     host.tiered(local=16_000 - 16_000 % 512, devices=ONE)._sorts(100_000)
-    assert asked == [(host.placement, 75_200, 64, 64_000)]
+    assert asked == [(host.placement, 75_200, 64, 64_000, host.managed_bytes)]
 
 
 def _child(table, work, done):

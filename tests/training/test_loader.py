@@ -141,6 +141,8 @@ def test_bad_options():
         loader(features=torch.zeros(90, 4))
     with pytest.raises(IndexOutOfRange, match="seed -1 is not a vertex: labels has 100 rows"):
         loader(torch.tensor([-1, 4]), labels=torch.zeros(100))
+    with pytest.raises(ConfigError, match="host_threads -1 is not a whole number"):
+        loader(host_threads=-1)
     for seed in (-1, 1.5):
         with pytest.raises(ConfigError, match=f"seed={seed} is not a whole number from 0 on"):
             loader(shuffle=True, seed=seed)

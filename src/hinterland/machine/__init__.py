@@ -5,12 +5,13 @@ This package only keeps and reads the figures; ``hinterland.probe`` measures the
 
 from .cache import load, measured_link
 from .kind import machine_kind
-from .model import Cpu, Disk, Gpu, Link, Machine, MachineKind, Peer, RowPoint, SequentialPoint
+from .model import Cpu, Disk, Gpu, HelpPoint, Link, Machine, MachineKind, Peer, RowPoint, SequentialPoint
 
 __all__ = [
     "Cpu",
     "Disk",
     "Gpu",
+    "HelpPoint",
     "Link",
     "Machine",
     "MachineKind",

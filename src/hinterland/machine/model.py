@@ -85,6 +85,18 @@ class RowPoint:
 
 
 @dataclass(frozen=True)
+class HelpPoint:
+    """Random rows of ``row_bytes`` gathered from a pinned table of ``table_bytes``: rates by the GPU alone, by all cores with
+    the copy engine behind them, and by both at once."""
+
+    table_bytes: int
+    row_bytes: int
+    gpu: float
+    cpu: float
+    both: float
+
+
+@dataclass(frozen=True)
 class Disk:
     """The disk under ``path``, read past the page cache where ``direct``.
 
@@ -150,6 +162,7 @@ class Machine(Repr):
     managed_limit: int | None = None
     doubts: tuple[str, ...] = ()
     kind: MachineKind | None = None
+    helped: tuple[HelpPoint, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As JSON types; the inverse of :meth:`from_json`. Keys that are numbers become text, as JSON demands."""
@@ -172,6 +185,9 @@ class Machine(Repr):
 attributes(Machine)
 
 
+_LATER = {"helped"}  # fields that files of before have not
+
+
 def _decode(kind: Any, value: Any, where: str) -> Any:
     """``value`` as the annotated type ``kind``; ``where`` names it in an error."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
@@ -181,6 +197,7 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         names = {f.name for f in dataclasses.fields(kind)}
+        names -= _LATER - set(value)
         if names != set(value):
             odd = ", ".join(sorted(names ^ set(value)))
             raise FormatError(f"{where}: fields missing or unknown: {odd}; run hinterland probe --refresh")

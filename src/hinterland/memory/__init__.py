@@ -8,6 +8,7 @@ from .clock import SlotPlan, plan_slots
 from .copies import copy
 from .count import TierCount
 from .faults import synchronize
+from .help_plan import HelpPlan, plan_help
 from .mapping import MappingPlan, managed_limit, plan_mapping, set_managed_limit
 from .order import hottest_first
 from .plan import SortPlan, plan_sort
@@ -15,6 +16,7 @@ from .ranks import Ranks, joined
 from .sharing import pickle_shared
 
 __all__ = [
+    "HelpPlan",
     "MappingPlan",
     "Ranks",
     "Report",
@@ -27,6 +29,7 @@ __all__ = [
     "joined",
     "managed_limit",
     "pickle_shared",
+    "plan_help",
     "plan_mapping",
     "plan_slots",
     "plan_sort",

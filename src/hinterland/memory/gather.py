@@ -91,7 +91,7 @@ def copy_rows(
         packed: contiguous, on the device of ``index``: as many rows as ``index`` has entries.
         index: contiguous int32 or int64 row numbers.
         into_table: writes to the table (scatter) instead of reading from it (gather).
-        visit: the order in which positions are visited, an int64 permutation on the GPU.
+        visit: the positions that are copied, in this order, int64 on the GPU: all of them, or some.
         max_blocks: blocks that a GPU may use, each of which fills a multiprocessor: of 1024 threads that load, by default a
             quarter as many as there are multiprocessors, or all if rows lie in several tiers. Where the caller gives fewer than
             loads take to fill the link, rows of whole lines are copied in bulk, which takes fewer; where rows lie in tiers and
@@ -113,8 +113,7 @@ def copy_rows(
         if not capturing():
             _on_cpu(table, rows, 0, 0, index.cpu(), width, into_table)
         return
-    count = index.numel()
-    if count == 0:
+    if index.numel() == 0 or (visit is not None and visit.numel() == 0):
         return
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):
@@ -161,7 +160,7 @@ def _on_gpu(
 ) -> None:
     """Launches on the current stream of the index's GPU, which is the current one."""
     device = index.device
-    to, count = packed.data_ptr(), index.numel()
+    to, count = packed.data_ptr(), (index if visit is None else visit).numel()
     watched = faults.watch(device, torch._C._cuda_getCurrentRawStream(device.index))
     # Rows in GPU memory, which is faster than the link, are worth all multiprocessors unless the caller says how many. Rows of
     # other GPUs have not been copied in bulk yet, neither tried nor measured.
@@ -176,7 +175,7 @@ def _on_gpu(
         loads = max_blocks is None or table.dealt.count > 1
     copy = row_copy(table, rows, row_bytes, to, index, width, into_table)
     if visit is not None:
-        copy.visit = visit.data_ptr()
+        copy.visit, copy.count = visit.data_ptr(), count
     copy.cut, copy.report = shape.cut, watched.report
     most = shape.blocks if max_blocks is None else max_blocks
     bulk = 0 if loads or into_table else _bulk_threads(device, row_bytes, (base | to) & _IN_UNIT)

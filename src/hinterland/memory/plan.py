@@ -29,7 +29,7 @@ _CHUNK = _core.UNIT_BYTES  # of the widest load
 # (docs/memory.md).
 _LEAST_SORTED = 1 << 16
 _FILLS_LINK = 256  # bytes of a row in managed memory
-_REACH = 1 << 30
+REACH = 1 << 30
 _PAGE = 2 << 20  # what the GPU's address translation works in
 _DISK_PAGE, _DISK_READS = 4096, 240e3  # random reads a second of an H200 machine's disk, 64 under way
 
@@ -107,14 +107,14 @@ def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed
     table_bytes = arguments.whole_number("table_bytes", table_bytes, 0)
     managed_bytes = min(arguments.whole_number("managed_bytes", managed_bytes, 0), table_bytes)
     machine = load()
-    payload = max(row_bytes, 1) / _link_rate(machine)
+    payload = max(row_bytes, 1) / link_rate(machine)
     given = ordered = 0.0
     for part, nbytes in _parts(mapping, table_bytes, managed_bytes):
         count = rows * nbytes / max(table_bytes, 1) if mapping == "split" else rows
         given += count * max(1 / _random_rate(machine, part, nbytes), payload)
         ordered += count * max(1 / _sorted_rate(machine, part, nbytes, round(count)), payload)
     sorting = _sort_seconds(machine, rows)
-    worthwhile = mapping in ("managed", "pinned", "split") and table_bytes > _REACH and rows >= _LEAST_SORTED
+    worthwhile = mapping in ("managed", "pinned", "split") and table_bytes > REACH and rows >= _LEAST_SORTED
     sort = worthwhile and given > ordered + sorting
     return SortPlan(sort, mapping, rows, row_bytes, table_bytes, managed_bytes, given, ordered, sorting)
 
@@ -122,7 +122,7 @@ def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed
 def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed_bytes: int = 0) -> bool:
     """``plan_sort(...).sort``, at no cost for gathers that are never sorted: of few rows, from a small table, or of rows that
     fill the link as they come."""
-    if rows < _LEAST_SORTED or table_bytes <= _REACH or (mapping == "managed" and row_bytes >= _FILLS_LINK):
+    if rows < _LEAST_SORTED or table_bytes <= REACH or (mapping == "managed" and row_bytes >= _FILLS_LINK):
         return False
     return plan_sort(mapping, rows, row_bytes, table_bytes, managed_bytes).sort
 
@@ -130,7 +130,7 @@ def sorts(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed_byt
 def row_rate(mapping: str, row_bytes: int, table_bytes: int, managed_bytes: int = 0) -> float:
     """Rows a second at which a GPU reads random rows of a table in host memory as they come, by the same figures."""
     machine = load()
-    payload = max(row_bytes, 1) / _link_rate(machine)
+    payload = max(row_bytes, 1) / link_rate(machine)
     parts = _parts(mapping, table_bytes, managed_bytes)
     each = [nbytes * max(1 / _random_rate(machine, part, nbytes), payload) for part, nbytes in parts]
     return sum(nbytes for _, nbytes in parts) / sum(each)
@@ -178,7 +178,7 @@ def _random_rate(machine: Machine | None, mapping: str, table_bytes: int) -> flo
 def _random_curve(mapping: str, table_bytes: int) -> float:
     doublings = math.log2(max(table_bytes, _GIB) / (8 * _GIB))
     if mapping == "pinned":
-        return 5e8 if table_bytes <= _REACH else max(20e6, 42e6 - 5e6 * doublings)
+        return 5e8 if table_bytes <= REACH else max(20e6, 42e6 - 5e6 * doublings)
     return max(200e6, 320e6 - 8e6 * doublings)
 
 
@@ -203,7 +203,7 @@ def _sort_seconds(machine: Machine | None, rows: int) -> float:
     return float(np.interp(rows, counts, [machine.sort[count] for count in counts]))
 
 
-def _link_rate(machine: Machine | None) -> float:
+def link_rate(machine: Machine | None) -> float:
     """Bytes a second at which kernels read host memory in sequence."""
     return machine.link.zero_copy if machine is not None and machine.link is not None else 51.4e9
 

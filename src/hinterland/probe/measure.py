@@ -139,6 +139,7 @@ def _measure_gpus(full: bool, say: Callable[[str], None], left_out: list[str]) -
 
     attempt("link", f"link of {first}", lambda: link.measure(first, full))
     attempt("rows", f"rows from host memory to {first}", lambda: random_rows.on_gpu(first, full))
+    attempt("helped", f"rows that the CPU helps {first} with", lambda: random_rows.helped(first, full))
     attempt("sort", f"sorting on {first}", lambda: random_rows.sort_seconds(first))
     if len(found) > 1:
         attempt("peers", "GPUs reading each other", lambda: peers.measure(full))

@@ -11,15 +11,17 @@ from statistics import median
 
 import torch
 
-from ..machine.model import RowPoint
+from ..machine.model import HelpPoint, RowPoint
 from ..memory import cuda
 from ..memory.gather import copy_rows
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from ..table import UnifiedTensor
+from ..table.placement import By
 from .timing import best, seconds
 
 ROW_BYTES = (32, 64, 128, 256, 512, 1024, 2048)
+_HELPED_BYTES = (64, 128, 256, 576, 656, 1024)
 _GIB = 1 << 30
 _SORT_KEYS = (1 << 16, 1 << 18, 1 << 20, 1 << 22)
 
@@ -45,6 +47,32 @@ def on_gpu(device: torch.device, full: bool = False) -> tuple[tuple[RowPoint, ..
                 points += [_point(table, size, width, device, 256 << 20, repeats=5 if full else 3) for width in ROW_BYTES]
         table = None  # its memory may be needed for the next
     return tuple(points), left_out
+
+
+def helped(device: torch.device, full: bool = False) -> tuple[tuple[HelpPoint, ...], list[str]]:
+    """Rows of pinned memory by each way that a gather can go (memory/help_plan.py), and sentences about sizes that were left
+    out."""
+    table, left_out = _largest([_GIB, 8 * _GIB, *([48 * _GIB] if full else [])], "pinned")
+    if table is None:
+        return (), left_out
+    return tuple(_helped(table, width, device, repeats=5 if full else 3) for width in _HELPED_BYTES), left_out
+
+
+def _helped(table: UnifiedTensor, row_bytes: int, device: torch.device, repeats: int) -> HelpPoint:
+    view = table.view((table.nbytes // row_bytes, row_bytes))
+    count = min(1 << 20, len(view))
+    out = torch.empty((count, row_bytes), dtype=torch.uint8, device=device)
+    random = torch.Generator(device).manual_seed(row_bytes)
+
+    def rate(by: By) -> float:
+        """Bytes a second; the first run warms up."""
+        times = []
+        for _ in range(repeats + 1):
+            index = torch.randint(0, len(view), (count,), generator=random, device=device)
+            times.append(seconds(partial(view.gather, index, out, by=by), device))
+        return count * row_bytes / median(times[1:])
+
+    return HelpPoint(view.nbytes, row_bytes, rate("gpu"), rate("cpu"), rate("both"))
 
 
 def _largest(sizes: list[int], mapping: str) -> tuple[UnifiedTensor | None, list[str]]:

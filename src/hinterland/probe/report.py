@@ -28,6 +28,12 @@ def sections(machine: Machine) -> Iterator[Section]:
         yield from _link(machine)
     if machine.rows:
         yield from _rows("Random rows from host memory to the GPU", machine.rows)
+    if machine.helped:
+        yield Section(
+            f"Random rows of {format_bytes(machine.helped[0].table_bytes)} of pinned memory, with the CPU's help",
+            ("row", "by the GPU", "by the CPU", "by both"),
+            tuple((f"{p.row_bytes} B", *(format_rate(rate) for rate in (p.gpu, p.cpu, p.both))) for p in machine.helped),
+        )
     if machine.sort:
         times = tuple((f"{keys:,} int32 keys", format_seconds(time)) for keys, time in sorted(machine.sort.items()))
         yield Section("Sorting row numbers on the GPU", ("", "time"), times)

@@ -161,7 +161,8 @@ class CachedTensor(Table):
 
     def _sorts(self, rows: int) -> bool:
         # At least the rows for which there are no slots come from the host.
-        return sorts(self.host.placement, max(0, rows - self.plan.capacity), self._row_bytes, self.host.nbytes)
+        host = self.host
+        return sorts(host.placement, max(0, rows - self.plan.capacity), self._row_bytes, host.nbytes, host.managed_bytes)
 
     def _require_separate(self, tensor: torch.Tensor, name: str) -> None:
         self.host._require_separate(tensor, name)

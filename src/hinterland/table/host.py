@@ -11,23 +11,26 @@ import numpy as np
 import torch
 
 from ..machine import measured_link
-from ..memory import load
+from ..memory import assisted, load
 from ..memory.allocator import Buffer, allocate
 from ..memory.copies import copied, copy
 from ..memory.existing import describe
 from ..memory.gather import few_blocks
+from ..memory.help_plan import plan_help
 from ..memory.mapping import explain_table
 from ..memory.plan import sorts
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
 from ..runtime.repr import type_name
-from ..runtime.thresholds import LOAD_BLOCKS
+from ..runtime.thresholds import HELP_PIECE, HELP_ROWS, LOAD_BLOCKS
 from . import ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .indexing import device_of, is_rows, parts_of, rows_of
+from .placement import Sort
 from .row_arguments import expanded, overlaps, require_outside
 from .table import Table
 
 _LOAD_BYTES = 16  # of one thread's load in a gather
+_MANY = 1 << 20  # rows of the gather that explain() speaks of
 # Types of as many bytes, which torch's functions all know.
 _WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
@@ -114,10 +117,13 @@ class HostTable(Table):
         return min(self._buffer.managed, self.nbytes)
 
     def explain(self) -> str:
-        """Where the table lies, at what rate a GPU is expected to read random rows of it, and what decided how it is mapped."""
-        said = explain_table(self.placement, self.nbytes, self.managed_bytes, self._row_bytes) + describe(self._buffer)
-        plan = self._buffer.plan
-        return said if plan is None else f"{said}. {plan.explain_limit()}"
+        """Where the table lies, at what rate a GPU is expected to read random rows of it, whether the CPU helps it, and what
+        decided how it is mapped."""
+        table, plan = (self.nbytes, self.managed_bytes), self._buffer.plan
+        said = [explain_table(self.placement, *table, self._row_bytes) + describe(self._buffer)]
+        if self._cuda and self.placement in ("pinned", "split"):
+            said.append(plan_help(self.placement, _MANY, self._row_bytes, *table).explain())
+        return ". ".join(said if plan is None else [*said, plan.explain_limit()])
 
     def cpu(self) -> torch.Tensor:
         """The table as a CPU tensor: the same memory."""
@@ -292,6 +298,36 @@ class HostTable(Table):
 
     def _require_separate(self, tensor: torch.Tensor, name: str) -> None:
         require_outside(tensor, name, self._buffer.address, self._buffer.nbytes)
+
+    def _read_by(
+        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort, by: str | None
+    ) -> bool:
+        if not index.is_cuda:
+            return super()._read_by(index, out, max_blocks, check, sort, by)
+        seen = bool(self._cuda)
+        if by == "gpu" or (by is None and seen and not self._plans_help(index, check, sort)):
+            return False
+        if by == "both" and not seen:
+            raise ConfigError("by='both' needs a GPU that reads the rows, and none sees pageable memory; use by='cpu' or None")
+        if torch.cuda.is_current_stream_capturing():
+            raise ConfigError("the CPU reads no rows in a CUDA graph; gather with by='gpu', from memory that GPUs see")
+        if not index.numel() or not 0 < self._row_bytes <= HELP_PIECE:  # nothing to copy, or rows longer than what is pinned
+            out.copy_(self.gather(index.cpu()))
+            return True
+        managed = self.managed_bytes
+        plan = plan_help(self.placement, index.numel(), self._row_bytes, self.nbytes, managed, by)
+        if plan.by != "gpu":
+            rows = assisted.HelpedTable(self._buffer.address, self._rows, self._row_bytes, managed // self._row_bytes)
+            assisted.gather(rows, index, out, plan, by is not None or not seen, max_blocks, check)
+        return plan.by != "gpu"
+
+    def _plans_help(self, index: torch.Tensor, check: str, sort: Sort) -> bool:
+        """Whether it is worth asking a plan; a caller that does not wait for the rows is not held up for them."""
+        if index.numel() < HELP_ROWS or self._row_bytes == 0 or self._buffer.mapping == "managed":
+            return False
+        if check != "sync" or sort != "auto" or assisted.is_paused():
+            return False
+        return not torch.cuda.is_current_stream_capturing()
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.managed_bytes)

@@ -13,12 +13,14 @@ from ..memory.count import TierCount, count_rows
 from ..memory.gather import Tiers, copy_rows, few_blocks
 from ..memory.plan import visiting_order
 from ..runtime import devices, old_words
+from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.repr import Repr, table_of
 from .row_arguments import as_index
 
 Sort = bool | Literal["auto"]
+By = Literal["gpu", "cpu", "both"]
 
 
 class Placement(Repr, ABC):
@@ -63,6 +65,17 @@ class Placement(Repr, ABC):
         if index.is_cuda and (sort is True or (sort == "auto" and self._sorts(index.numel()))):
             visit = visiting_order(index.view(-1), self._row_bytes, self.nbytes)
         copy_rows(table, self._rows, self._row_bytes, out, index, visit=visit, max_blocks=max_blocks, check=check)
+
+    def _read_by(
+        self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort, by: str | None
+    ) -> bool:
+        """Copies the rows at ``index`` to ``out`` where the CPU helps, by plan or because ``by`` says so, and says whether."""
+        if by is not None and by != ("gpu" if index.is_cuda and self.in_reach else "cpu"):
+            raise ConfigError(
+                f"by={repr_of(by)}: rows of a {type(self).__name__} for {index.device} are read one way; leave it out, or "
+                "gather from a UnifiedTensor with row numbers on a GPU"
+            )
+        return False
 
     def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         """Copies ``rows`` there; arguments as of ``Table.scatter_``, looked at before."""

@@ -9,10 +9,11 @@ import torch
 from ..memory import faults
 from ..memory.count import TierCount
 from ..memory.gather_stats import measured, require_dict
+from ..memory.help_plan import WAYS
 from ..runtime.arguments import dense, repr_of
 from ..runtime.errors import ConfigError
 from .indexing import is_all, numbers_of, parts_of, require_rows_first, rows_of
-from .placement import Placement, Sort
+from .placement import By, Placement, Sort
 from .row_arguments import Index, as_index, expanded, place_rows, require_rows, room_for, row_numbers
 from .tensor_like import TensorLike
 
@@ -84,6 +85,7 @@ class Table(Placement, TensorLike):
         check: Literal["sync", "async"] = "sync",
         sort: Sort = "auto",
         stats: dict[str, Any] | None = None,
+        by: By | None = None,
     ) -> torch.Tensor:
         """Rows at ``index``: shape ``index.shape + shape[1:]``, on the index's device.
 
@@ -101,18 +103,21 @@ class Table(Placement, TensorLike):
                 ``"auto"`` sorts where it is predicted to be faster (memory/plan.py).
             stats: a dict that is filled with what the gather did: seconds, bytes and requests, by tier and by size
                 (docs/memory.md). That is counted apart from the gather, which is waited for.
+            by: who reads rows of a UnifiedTensor for a GPU: ``"gpu"`` over the link; ``"cpu"``, whose threads pack them for the
+                copy engine; ``"both"`` at once. None is what is predicted to be fastest (memory/help_plan.py), and the GPU
+                with ``check="async"``, a ``sort`` that is said, or in a graph that is captured. The CPU waits for the index.
 
         Raises:
             IndexOutOfRange: naming the first bad position, its value, and the table's rows.
             ConfigError: an index, ``out`` or option that cannot be used.
         """
         if stats is not None:
-            return self._measured(stats, index, out, stream, max_blocks, check, sort)
+            return self._measured(stats, index, out, stream, max_blocks, check, sort, None, by)
         if stream is not None:
             if not self.in_reach:  # the CPU reads the row numbers
                 stream.wait_stream(torch.cuda.current_stream(stream.device))
             with torch.cuda.stream(stream):
-                rows = self.gather(index, out, None, max_blocks, check, sort)
+                rows = self.gather(index, out, None, max_blocks, check, sort, by=by)
             if rows.is_cuda and isinstance(index, torch.Tensor):
                 # Whichever stream is done with them first must leave them to the other.
                 rows.record_stream(torch.cuda.current_stream(rows.device))
@@ -123,7 +128,10 @@ class Table(Placement, TensorLike):
         out = room_for(index.shape + self._row_shape, self._dtype, index.device) if out is None else self._room(index, out)
         if sort is not False and sort is not True and not (isinstance(sort, str) and sort == "auto"):
             raise ConfigError(f"sort={repr_of(sort)} is none of True, False and 'auto'")
-        self._read(index, out, max_blocks, check, sort)
+        if by is not None and not (isinstance(by, str) and by in WAYS):
+            raise ConfigError(f"by={repr_of(by)} is none of 'gpu', 'cpu' and 'both'")
+        if not self._read_by(index, out, max_blocks, check, sort, by):
+            self._read(index, out, max_blocks, check, sort)
         return out
 
     def _room(self, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:

@@ -179,7 +179,7 @@ class TieredTensor(Table):
     def _sorts(self, rows: int) -> bool:
         plan, host = self.plan, self.host
         from_host = rows * (plan.rows - plan.resident) // max(plan.rows, 1)  # at most: others are asked for more often
-        return sorts(host.placement, from_host, self._row_bytes, host.nbytes)
+        return sorts(host.placement, from_host, self._row_bytes, host.nbytes, host.managed_bytes)
 
     def _require_separate(self, tensor: torch.Tensor, name: str) -> None:
         self.host._require_separate(tensor, name)

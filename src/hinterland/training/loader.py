@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 import numpy as np
 import torch
 
+from .. import _core
 from ..memory.gather_stats import add, require_dict
 from ..runtime import arguments, devices
 from ..runtime.annotations import IfRequested
@@ -90,6 +91,7 @@ class LoaderOptions(ReadingOptions, total=False):
     """As ReadingOptions."""
 
     prefetch: int
+    host_threads: int
     stats: dict[str, Any] | None
 
 
@@ -115,6 +117,8 @@ class Loader:
             (``hinterland probe``). 8 for a CachedTensor; 4 if some rows lie in GPU memory and can be copied in bulk (256 bytes
             to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple of 4 bytes, one for every
             fourth multiprocessor.
+        host_threads: cores that may help the GPU to gather features that lie in pinned host memory, where that is predicted to
+            be faster (``by`` of ``gather``); a thread beside training then leads them. 0 leaves the features to the GPU alone.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
@@ -195,6 +199,7 @@ class Loader:
         self,
         *,
         prefetch: int = 2,
+        host_threads: int = 0,
         gather_blocks: int | None = None,
         timeout: float = 300.0,
         cache: str | int | None = None,
@@ -203,6 +208,7 @@ class Loader:
     ) -> None:
         """Takes the options that say how batches are read, and fills a cache whose size is known."""
         self.prefetch = arguments.at_least_one("prefetch", prefetch, "leaves no room between stages; use 1 or more")
+        self.host_threads = arguments.whole_number("host_threads", host_threads, 0)
         self.timeout = arguments.seconds("timeout", timeout)
         if stats is not None:
             require_dict(stats)
@@ -301,8 +307,8 @@ class Loader:
         """Whether batches can be launched ahead: sampled by this library, from tables that the GPU reads."""
         if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
             return False  # whole lists are taken hop by hop, and each hop is waited for
-        if self.sampler.lists.stored:
-            return False  # reads of a disk are waited for
+        if self.sampler.lists.stored or self.host_threads:
+            return False  # reads of a disk, and rows that the CPU packs, are waited for
         on_gpu = self.features.is_cuda if isinstance(self.features, torch.Tensor) else getattr(self.features, "in_reach", False)
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
@@ -325,6 +331,8 @@ class Loader:
         return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
 
     def _gather(self, sampled: _Sampled) -> Batch:
+        if self.host_threads:
+            _core.set_num_threads(self.host_threads)  # of this stage's thread
         sample, waits = sampled.sample, True
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False

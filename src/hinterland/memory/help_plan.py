@@ -1,0 +1,145 @@
+"""Plans whether the CPU helps a gather: who reads the rows of a batch, and the rates that decide it.
+
+Random rows of pinned memory cost a GPU a walk of its page tables for each 64 KiB that they lie in. A core's walks are shorter,
+and many cores pack short rows faster than the GPU reads them. Long rows are read by both at once.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import _core
+from ..machine import HelpPoint, Machine, load
+from ..runtime import arguments
+from ..runtime.errors import ConfigError
+from ..runtime.repr import Repr
+from ..runtime.thresholds import HELP_GAIN, HELP_ROWS, HELP_SECONDS, SPLIT_SECONDS
+from ..runtime.units import format_bytes
+from .plan import REACH, link_rate, plan_sort, row_rate
+
+WAYS = ("gpu", "cpu", "both")
+WALK_BYTES = 64 << 10  # that one walk of a GPU's page tables finds: 16 entries of 4 KiB lie in a sector
+# Bytes a second of the pinned table of an H200 machine by 16 cores (docs/notes/gather-on-h200.md).
+_CORES = 16
+_KNOWN = tuple(
+    HelpPoint(32 << 30, row_bytes, gpu * 1e9, cpu * 1e9, both * 1e9)
+    for row_bytes, gpu, cpu, both in (
+        (64, 2.0, 28.4, 10.9),
+        (128, 3.8, 23.9, 18.1),
+        (256, 7.4, 23.6, 26.6),
+        (512, 14.4, 19.9, 28.1),
+        (1024, 28.4, 19.3, 33.9),
+    )
+)
+
+
+@dataclass(frozen=True, repr=False)
+class HelpPlan(Repr):
+    """Who reads the rows of a gather, and what decides it.
+
+    Attributes:
+        by: ``"gpu"``, ``"cpu"`` or ``"both"``.
+        threads: of the CPU, at most.
+        gpu, cpu, both: seconds that each way is expected to take.
+        reads, packs: rows a second of the GPU alone, and of the CPU with the copies behind it.
+        walks: page walks a second of the GPU beside the CPU.
+        payload: seconds that a row's bytes take on the link.
+    """
+
+    by: str
+    mapping: str
+    rows: int
+    row_bytes: int
+    table_bytes: int
+    threads: int
+    gpu: float
+    cpu: float
+    both: float
+    reads: float
+    packs: float
+    walks: float
+    payload: float
+
+    def explain(self) -> str:
+        """The plan in one sentence."""
+        who = {"gpu": "the GPU alone", "cpu": "the CPU", "both": "the GPU and the CPU at once"}[self.by]
+        rates = ", ".join(
+            f"{self.rows * self.row_bytes / seconds / 1e9:.1f} GB/s by {way}"
+            for way, seconds in (("gpu", self.gpu), ("cpu", self.cpu), ("both", self.both))
+            if math.isfinite(seconds) and seconds > 0
+        )
+        helping = "" if self.by == "gpu" else f" on {self.threads} threads"
+        return (
+            f"{self.rows} rows of {self.row_bytes} B from {format_bytes(self.table_bytes)} of {self.mapping} memory are read "
+            f"by {who}{helping}: {rates or 'nothing to weigh'} expected"
+        )
+
+
+def plan_help(
+    mapping: str, rows: int, row_bytes: int, table_bytes: int, managed_bytes: int = 0, by: str | None = None
+) -> HelpPlan:
+    """Weighs the ways of a gather of random rows to a GPU.
+
+    Args:
+        mapping: where the table lies, as ``UnifiedTensor.placement`` says.
+        rows: how many rows one call takes.
+        row_bytes, table_bytes: sizes in bytes.
+        managed_bytes: of a split table, how many from its beginning on are mapped in large pages.
+        by: the way, where somebody has chosen it.
+
+    Raises:
+        ConfigError: a size that is none, or a way that is none.
+    """
+    rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
+    table_bytes = arguments.whole_number("table_bytes", table_bytes, 0)
+    sort = plan_sort(mapping, rows, row_bytes, table_bytes, managed_bytes)
+    machine, width, threads = load(), max(row_bytes, 1), _core.num_threads()
+    points = _points(machine)
+    packs = _packed(points, width) / width * (1 if machine is not None and machine.helped else min(1, threads / _CORES))
+    walks = max((point.both - point.cpu) / point.row_bytes for point in points)
+    walks = walks if walks > 0 else min(point.gpu / point.row_bytes for point in points) / 2
+    gpu = sort.sorted + sort.sorting if sort.sort else sort.as_given
+    payload = width / link_rate(machine)
+    managed = {"managed": table_bytes, "split": managed_bytes}.get(mapping, 0) / max(table_bytes, 1) * rows
+    both = _both(rows, managed, packs, walks, payload, row_rate("managed", width, table_bytes), table_bytes) + SPLIT_SECONDS
+    if mapping == "pageable":
+        gpu = both = math.inf
+    cpu = rows / packs + HELP_SECONDS
+    seconds = {"gpu": gpu, "cpu": cpu, "both": both}
+    if by is None:
+        best = "both" if both < HELP_GAIN * cpu else "cpu"  # which deals no rows out
+        helps = mapping == "pageable" or (
+            mapping in ("pinned", "split") and rows >= HELP_ROWS and table_bytes > REACH and seconds[best] < HELP_GAIN * gpu
+        )
+        by = best if helps else "gpu"
+    elif not isinstance(by, str) or by not in WAYS:
+        raise ConfigError(f"by={arguments.repr_of(by)} is none of 'gpu', 'cpu' and 'both'")
+    reads = rows / gpu if gpu and math.isfinite(gpu) else 0.0
+    return HelpPlan(by, mapping, rows, row_bytes, table_bytes, threads, gpu, cpu, both, reads, packs, walks, payload)
+
+
+def _points(machine: Machine | None) -> tuple[HelpPoint, ...]:
+    return machine.helped if machine is not None and machine.helped else _KNOWN
+
+
+def _packed(points: tuple[HelpPoint, ...], row_bytes: int) -> float:
+    """Bytes a second; of rows shorter than those that were measured as many rows, of longer ones as many bytes."""
+    points = tuple(sorted(points, key=lambda point: point.row_bytes))
+    found = np.interp(math.log2(row_bytes), [math.log2(p.row_bytes) for p in points], [p.cpu for p in points])
+    return float(found) * min(1.0, row_bytes / points[0].row_bytes)
+
+
+def _both(
+    rows: int, managed: float, packs: float, walks: float, payload: float, managed_rate: float, table_bytes: int
+) -> float:
+    """Seconds of both at once: the GPU reads managed rows and as many others as let both end together."""
+    pinned = rows - managed
+    crowd = pinned * WALK_BYTES / max(table_bytes, 1)  # rows of the batch for each 64 KiB; they share its walk
+    walk = (1 - math.exp(-crowd)) / crowd if crowd > 0 else 1.0
+    near = managed * max(1 / managed_rate, payload)
+    reading, packing = pinned * max(walk / walks, payload), pinned / packs
+    share = min(max((packing - near) / max(reading + packing, 1e-12), 0.0), 1.0)
+    return max(near + share * reading, (1 - share) * packing, rows * payload)

@@ -1,0 +1,177 @@
+"""Rows that the CPU packs for a GPU: what needs no GPU to be shown."""
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hinterland import UnifiedTensor, _core
+from hinterland.machine import HelpPoint
+from hinterland.memory import help_plan as planning
+from hinterland.memory.assisted import HelpedTable, split
+from hinterland.memory.gather import row_copy
+from hinterland.memory.help_plan import WALK_BYTES, plan_help
+from hinterland.runtime.errors import ConfigError
+
+_GIB = 1 << 30
+
+
+def collected(table, index, begin, end, threads, shift=0):
+    """Turns [begin, end) packed ``shift`` bytes past where memory was allocated; bytes around them stay as they are."""
+    row_bytes = table[:1].nbytes
+    room = torch.full(((end - begin) * row_bytes + 64 + shift,), 0x5A, dtype=torch.uint8)
+    copy = row_copy(table.data_ptr(), len(table), row_bytes, room.data_ptr() + shift, index, index.element_size(), False)
+    fault = _core.collect_rows(copy.address, begin, end, threads)
+    packed, around = room[shift : shift + (end - begin) * row_bytes], (room[:shift], room[-64:])
+    assert all(bool((part == 0x5A).all()) for part in around)
+    return packed.view(end - begin, row_bytes), fault
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_rows_of_every_width_are_packed(dtype, threads):
+    random = torch.Generator().manual_seed(threads)
+    for width in range(1, 301):
+        table = torch.randint(0, 256, (97, width), dtype=torch.uint8, generator=random)
+        index = torch.randint(-97, 97, (313,), generator=random).to(dtype)
+        packed, fault = collected(table, index, 0, 313, threads, shift=width % 3 * 8)
+        assert fault is None and torch.equal(packed, table[index.long()]), width
+
+
+@pytest.mark.parametrize("width", [64, 656, 4096, 100_000])
+def test_long_rows_are_packed_by_several_threads(width):
+    table = torch.randint(0, 256, (50, width), dtype=torch.uint8)
+    index = torch.randint(0, 50, (3000 if width < 5000 else 30,))
+    assert torch.equal(collected(table, index, 3, len(index), 4)[0], table[index[3:]])
+
+
+@given(
+    st.integers(0, 40).flatmap(
+        lambda rows: st.tuples(st.just(rows), st.lists(st.integers(-rows - 3, rows + 2), max_size=80), st.integers(1, 40))
+    ),
+    st.data(),
+)
+def test_bad_numbers_give_zeros_and_are_told_by_position(given_rows, data):
+    rows, numbers, width = given_rows
+    begin = data.draw(st.integers(0, len(numbers)))
+    end = data.draw(st.integers(begin, len(numbers)))
+    table = torch.randint(1, 256, (rows, width), dtype=torch.uint8)
+    room = torch.empty(max(rows, 1), width, dtype=torch.uint8)  # of no rows there is an address all the same
+    room[:rows] = table
+    index = torch.tensor(numbers, dtype=torch.int64)
+    copy = row_copy(room.data_ptr(), rows, width, 0, index, 8, False)
+    packed = torch.full((end - begin, width), 7, dtype=torch.uint8)
+    copy.packed = packed.data_ptr()
+    fault = _core.collect_rows(copy.address, begin, end, 3)
+    bad = [at for at in range(begin, end) if not -rows <= numbers[at] < rows]
+    wanted = np.zeros((end - begin, width), dtype=np.uint8)
+    for at in set(range(begin, end)) - set(bad):
+        wanted[at - begin] = table[numbers[at]].numpy()
+    assert np.array_equal(packed.numpy(), wanted)
+    assert fault == ((bad[0], numbers[bad[0]], rows, len(bad)) if bad else None)
+
+
+def rates(walks=18e6, packs=40e6, payload=1e-9):
+    return SimpleNamespace(walks=walks, packs=packs, payload=payload)
+
+
+def dealt_out(numbers, table, plan):
+    """What split promises, row by row: keys to order positions by, and the GPU's count."""
+    rows = np.where(numbers < 0, numbers + table.rows, numbers)
+    wrong, managed = (rows < 0) | (rows >= table.rows), (rows >= 0) & (rows < table.managed)
+    block = rows * table.row_bytes // WALK_BYTES
+    beside = ~wrong & ~managed
+    crowd = np.array([np.sum(block[beside] == b) for b in block])
+    crowd = np.where(wrong, 0, np.where(managed, len(numbers) + 1, crowd))
+    best, taken = np.sort(crowd)[::-1], 0
+    seconds = 0.0
+    for taken_now, size in enumerate(best, 1):
+        seconds += math.inf if size == 0 else max(plan.payload, 0 if size > len(numbers) else 1 / (size * plan.walks))
+        if seconds <= (len(numbers) - taken_now) / plan.packs or size > len(numbers):
+            taken = taken_now
+    return crowd, taken
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+@pytest.mark.parametrize("packs", [1e5, 40e6, 1e12])
+@pytest.mark.parametrize("managed", [0, 700])
+def test_the_gpu_takes_managed_rows_and_those_that_share_walks(dtype, packs, managed):
+    table, plan = HelpedTable(0, 5000, 2048, managed), rates(packs=packs)
+    numbers = np.random.default_rng(1).integers(-5010, 5010, 400)
+    order, count = split(torch.from_numpy(numbers).to(dtype), table, plan)
+    crowd, taken = dealt_out(numbers, table, plan)
+    assert sorted(order.tolist()) == list(range(400))
+    assert np.all(np.diff(crowd[order.numpy()]) >= 0)
+    assert abs(count - taken) <= 1  # sums of seconds are rounded
+    assert (count == 0) == (taken == 0)
+
+
+def test_the_cpu_takes_bad_numbers_and_all_where_it_is_endlessly_fast():
+    order, count = split(torch.tensor([3, 99, -1, 0]), HelpedTable(0, 10, 64), rates(packs=1e-3))
+    assert order[0] == 1 and count == 3
+    assert split(torch.tensor([3, 1, -1, 0]), HelpedTable(0, 10, 64), rates(packs=1e30))[1] == 0
+    assert split(torch.tensor([], dtype=torch.int64), HelpedTable(0, 10, 64), rates())[1] == 0
+
+
+@pytest.fixture
+def unmeasured(monkeypatch):
+    for name in ("hinterland.memory.help_plan.load", "hinterland.memory.plan.load"):
+        monkeypatch.setattr(name, lambda: None)
+    monkeypatch.setattr(_core, "num_threads", lambda: 16)
+
+
+@pytest.mark.parametrize(
+    ("placement", "rows", "row_bytes", "managed", "by"),
+    [
+        ("pinned", 1 << 20, 64, 0, "cpu"),
+        ("pinned", 1 << 20, 128, 0, "cpu"),
+        ("pinned", 1 << 20, 512, 0, "both"),
+        ("pinned", 1 << 20, 1024, 0, "gpu"),  # sorted, rows share walks enough
+        ("pinned", 1 << 20, 4096, 0, "gpu"),  # fills the link
+        ("pinned", 1 << 10, 64, 0, "gpu"),
+        ("managed", 1 << 20, 64, 96 * _GIB, "gpu"),
+        ("split", 1 << 20, 128, 8 * _GIB, "cpu"),
+        ("split", 1 << 20, 512, 8 * _GIB, "both"),
+        ("split", 1 << 20, 128, 48 * _GIB, "both"),
+        ("split", 1 << 20, 128, 95 * _GIB, "gpu"),
+        ("pageable", 1, 64, 0, "cpu"),
+    ],
+)
+def test_the_way_is_the_fastest_that_is_known(unmeasured, placement, rows, row_bytes, managed, by):
+    plan = plan_help(placement, rows, row_bytes, 96 * _GIB, managed)
+    assert plan.by == by, plan
+    assert {"gpu": "GPU alone", "cpu": "the CPU on 16 threads", "both": "at once on 16 threads"}[by] in plan.explain()
+
+
+def test_few_cores_help_less(unmeasured, monkeypatch):
+    many = plan_help("pinned", 1 << 20, 128, 96 * _GIB)
+    monkeypatch.setattr(_core, "num_threads", lambda: 2)
+    few = plan_help("pinned", 1 << 20, 128, 96 * _GIB)
+    assert few.packs == pytest.approx(many.packs / 8)
+    assert plan_help("pinned", 1 << 20, 1024, 96 * _GIB).by == "gpu"
+
+
+def test_measured_rates_decide(unmeasured, monkeypatch):
+    slow = SimpleNamespace(helped=(HelpPoint(_GIB, 64, 2e9, 1e9, 1e9), HelpPoint(_GIB, 1024, 28e9, 4e9, 20e9)))
+    monkeypatch.setattr(planning, "link_rate", lambda machine: 51.4e9)
+    monkeypatch.setattr(planning, "load", lambda: slow)
+    assert plan_help("pinned", 1 << 20, 64, 96 * _GIB).by == "gpu"
+    assert plan_help("pinned", 1 << 20, 1024, 96 * _GIB, by="both").by == "both"
+
+
+@pytest.mark.parametrize("by", ["host", 3, True])
+def test_a_way_that_is_none_is_refused(by):
+    with pytest.raises(ConfigError, match="none of 'gpu', 'cpu' and 'both'"):
+        plan_help("pinned", 1, 64, _GIB, by=by)
+
+
+def test_on_the_cpu_there_is_one_way():
+    table = UnifiedTensor.from_tensor(torch.arange(12.0).view(4, 3))
+    assert torch.equal(table.gather([1, -1], by="cpu"), table.cpu()[[1, 3]])
+    for by in ("gpu", "both", "neither"):
+        with pytest.raises(ConfigError, match=f"by='{by}'"):
+            table.gather([1], by=by)
