@@ -16,6 +16,10 @@
 // clear: what is asked for once gives way soon, as in SIEVE (Zhang et al., NSDI 2024). SIEVE itself keeps rows in the order in
 // which they came, wherever one is taken out, which takes a list; CLOCK's ring is the slots as they lie. A claim for which no
 // slot is left is dropped: that row is read from the host's memory.
+//
+// With such a list, of all slots by when they were last asked for, the same steps are LRU: the n-th claim gets the n-th unmarked
+// slot of the list, and what was marked or filled goes to its end. A batch then costs a pass over the list, 8 bytes a slot, where
+// CLOCK reads two bits.
 #pragma once
 
 #include "hinterland/core/grid.hpp"
@@ -39,6 +43,8 @@ struct Clock {
   uint32_t* used;    // [words()]: a bit for each slot, set where its row was asked for since the hand passed
   uint32_t* marked;  // [words()]: the same for the batch at hand; 0 between batches
   ClockHand* hand;
+  int32_t* order;     // [2, capacity]: of LRU, slots by when they were last asked for; `hand->at` is the list in use. Else null
+  uint32_t* written;  // [words()]: a bit for each slot whose row is ahead of its table; null where none can be
 
   static constexpr int32_t kNoSlot = -1;
   static constexpr int64_t kSlotsInWord = 32;
@@ -66,6 +72,10 @@ struct Clock {
 
   HINTERLAND_FN bool claims(int64_t row, int64_t position) const {
     return row >= 0 && atomic_load(slots[row]) == claim_of(position);
+  }
+
+  HINTERLAND_FN static bool bit_of(uint32_t* words, int64_t slot) {
+    return (atomic_load(words[slot / kSlotsInWord]) >> slot % kSlotsInWord & 1) != 0;
   }
 
   // Slots that the hand passes together, one word's, in the order of its way.
@@ -96,12 +106,17 @@ struct Clock {
   }
 
   // Step 4 for one slot. There is no such row where row numbers have changed since they were claimed: then nobody wrote it
-  // down.
-  HINTERLAND_FN void give(int64_t slot, int64_t row) const {
-    if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) return;
-    if (row_of[slot] >= 0) slots[row_of[slot]] = kNoSlot;
+  // down. Returns the row that left the slot and is ahead of its table, or -1.
+  HINTERLAND_FN int64_t give(int64_t slot, int64_t row) const {
+    if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) return -1;
+    const int64_t before = row_of[slot];
+    const uint32_t bit = 1u << slot % kSlotsInWord;
+    const bool ahead = written != nullptr && bit_of(written, slot);
+    if (ahead) atomic_and(written[slot / kSlotsInWord], ~bit);
+    if (before >= 0) slots[before] = kNoSlot;
     row_of[slot] = row;
     slots[row] = static_cast<int32_t>(slot);
+    return ahead ? before : -1;
   }
 };
 
@@ -125,9 +140,22 @@ struct ClockBatch {
   int64_t* filled;   // [min(count, capacity)]: the slots that get new rows, in the order of the claims
   int64_t* claimed;  // the same: those rows
   int64_t* sums;     // [3, Chunks::kMost]: claims, clear slots and set ones of each chunk
+  int64_t* left;     // as filled: what Clock::give() returned; or null
+  int32_t* places;   // [count]: the slot in which each row lies, kElsewhere, or for the n-th claim kClaim - n; or null
+  const int64_t* bounds;  // of several tables, whose rows are numbered through: the first of each, and how many in all; or null
+  int64_t each;           // positions of each of them
 
+  static constexpr int32_t kElsewhere = -1, kClaim = -2;
+
+  HINTERLAND_FN int64_t number(int64_t position) const { return read_index(indices, index_bytes, position); }
+  HINTERLAND_FN int64_t table(int64_t position) const {
+    return static_cast<uint32_t>(position) / static_cast<uint32_t>(each);
+  }
   HINTERLAND_FN int64_t row(int64_t position, int64_t rows) const {
-    return resolve_index(read_index(indices, index_bytes, position), rows);
+    if (bounds == nullptr) return resolve_index(number(position), rows);
+    const int64_t* const own = bounds + table(position);
+    const int64_t row = resolve_index(number(position), own[1] - own[0]);
+    return row < 0 ? -1 : own[0] + row;
   }
 };
 
@@ -189,7 +217,7 @@ struct Admission {
       : clock(clock),
         batch(batch),
         asked(batch.count),
-        lap(clock.words() + 1),
+        lap(clock.order == nullptr ? clock.words() + 1 : clock.capacity),
         claims(batch.sums),
         clear(claims + Chunks::kMost),
         set(clear + Chunks::kMost) {}
@@ -202,9 +230,15 @@ struct Admission {
     if (Warp::lane() == 0) claims[chunk] = found;
   }
 
+  HINTERLAND_FN int32_t* list(int64_t which) const { return clock.order + which * clock.capacity; }
+
   HINTERLAND_FN void count_slots(int64_t chunk) const {
     int64_t first = 0, second = 0;
     for (int64_t i = lap.begin(chunk) + Warp::lane(); i < lap.end(chunk); i += Warp::kWidth) {
+      if (clock.order != nullptr) {
+        first += Clock::bit_of(clock.marked, list(clock.hand->at)[i]) ? 0 : 1;
+        continue;
+      }
       const Clock::Run run = clock.run(i);
       first += stdlib::popcount(run.clear);
       second += stdlib::popcount(run.set);
@@ -219,11 +253,16 @@ struct Admission {
     for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += Warp::kWidth) {
       const int64_t position = from + Warp::lane();
       const int64_t row = position < asked.end(chunk) ? batch.row(position, clock.rows) : -1;
-      const bool claimed = clock.claims(row, position);
+      const int32_t seen = row < 0 ? Clock::kNoSlot : atomic_load(clock.slots[row]);
+      const bool claimed = row >= 0 && seen == Clock::claim_of(position);
       const uint32_t votes = Warp::ballot(claimed);
       const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
       if (claimed && mine < admitted) batch.claimed[mine] = row;
       if (claimed && mine >= admitted) atomic_store(clock.slots[row], Clock::kNoSlot);
+      if (batch.places != nullptr && position < asked.end(chunk)) {
+        const bool taken = claimed && mine < admitted;
+        batch.places[position] = taken ? static_cast<int32_t>(ClockBatch::kClaim - mine) : max_of(seen, ClockBatch::kElsewhere);
+      }
       at += stdlib::popcount(votes);
     }
   }
@@ -243,6 +282,25 @@ struct Admission {
       clock.pass(run, passed);
       at += Warp::sum(in_first);
       later += Warp::sum(in_second);
+    }
+  }
+
+  // The same of LRU, and the other list: `room` unmarked slots without those that are filled, and then what was asked for now.
+  HINTERLAND_FN void renew_order(int64_t chunk, int64_t admitted, int64_t room) const {
+    const int32_t* const now = list(clock.hand->at);
+    int32_t* const next = list(1 - clock.hand->at);
+    int64_t at = sum_of_chunks(clear, chunk);
+    for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += Warp::kWidth) {
+      const int64_t i = from + Warp::lane();
+      const bool is_slot = i < lap.end(chunk);
+      const int32_t slot = is_slot ? now[i] : 0;
+      const bool free = is_slot && !Clock::bit_of(clock.marked, slot);
+      const uint32_t votes = Warp::ballot(free);
+      const int64_t before = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));  // unmarked slots
+      if (free && before < admitted) batch.filled[before] = slot;
+      const int64_t stay = max_of(before - admitted, int64_t{0});  // of them
+      if (is_slot) next[free && before >= admitted ? stay : room - admitted + i - stay] = slot;
+      at += stdlib::popcount(votes);
     }
   }
 };
@@ -267,16 +325,25 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
     items([&](int64_t item) {
       if (item < asked)
         admission.number_claims(item, admitted);
+      else if (clock.order != nullptr)
+        admission.renew_order(item - asked, admitted, room);
       else
         admission.turn_hand(item - asked, admitted, first_lap);
     });
   });
 
   team.single([&] {
-    if (admitted > 0) clock.hand->at = clock.hand->following;
+    if (clock.order != nullptr)
+      clock.hand->at ^= 1;
+    else if (admitted > 0)
+      clock.hand->at = clock.hand->following;
     clock.hand->admitted = admitted;
   });
-  for_each(team, admitted, [&](int64_t i) { clock.give(batch.filled[i], batch.claimed[i]); });
+  if (clock.order != nullptr) for_each(team, clock.words(), [&](int64_t word) { clock.marked[word] = 0; });
+  for_each(team, admitted, [&](int64_t i) {
+    const int64_t left = clock.give(batch.filled[i], batch.claimed[i]);
+    if (batch.left != nullptr) batch.left[i] = left;
+  });
 }
 
 }  // namespace hinterland::memory
