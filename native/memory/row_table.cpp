@@ -12,8 +12,7 @@ constexpr int64_t kParallelRows = 256;  // Guess: a row is a miss of the CPU's c
 template <RowUse kUse, class T = memory::Unit16, class Out = T>
 FoundFault move_all(memory::RowTableParams p) {
   memory::IndexFault fault;
-  volatile int64_t flag = 0;
-  p.report = {&fault, &flag};
+  p.report = {&fault, nullptr};
 #pragma omp parallel for schedule(static) if (p.batch.count > kParallelRows)
   for (int64_t i = 0; i < p.batch.count; ++i) memory::move_row<kUse, T, Out>(p, i);
   return found(fault);

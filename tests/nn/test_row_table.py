@@ -307,3 +307,18 @@ def test_streams_take_turns(gpu):
             found.append((table(asked.to(gpu)), truth[asked], on_gpu, values))
     torch.cuda.synchronize()
     assert all(torch.equal(ours.cpu(), want) for ours, want, *_ in found)
+
+
+@pytest.mark.parametrize("slots", [0, 1, 5])
+@pytest.mark.parametrize("write", ["back", "through"])
+def test_a_row_that_is_written_twice_is_everywhere_the_same(device, slots, write):
+    """The first time, when it has no slot, and the second; beside rows that find none."""
+    table = RowTable(host(device, torch.zeros(8, 16, dtype=torch.uint8)), slots, device=device, write=write)
+    for _ in range(2):
+        rows, values = torch.tensor([3] * 40 + [5, 6] + [3] * 400, device=device), torch.arange(442, device=device) % 250
+        table.write(rows, values.byte()[:, None].expand(442, 16))
+        found = table(torch.arange(8, device=device)).cpu()
+        assert len(found[3].unique()) == 1 and found[5, 0] == 40 and found[6, 0] == 41 and found[7, 0] == 0
+        table.flush()
+        table.resolve(torch.tensor([0, 1, 2, 4, 7], device=device))  # row 3 leaves its slot
+        assert same(table(torch.arange(8, device=device)), found) and same(table.tables[0].cpu(), found)

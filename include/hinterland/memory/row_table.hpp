@@ -34,7 +34,7 @@ struct RowTableParams {
   void* out;            // gather: [count] rows; resolve: int32 [count]
   const char* values;   // write: [count] rows
   RowCut cut;           // of a GPU
-  FaultReport report;
+  FaultReport report;  // the CPU's has no flag
 
   HINTERLAND_FN int64_t row(int64_t position) const { return batch.row(position, clock.rows); }
   HINTERLAND_FN int32_t place(int64_t position) const {
@@ -112,7 +112,7 @@ HINTERLAND_FN void note_way(const RowTableParams& p, int64_t position, const Row
   if (way.row >= 0) return;
   const int64_t* const own = p.batch.bounds + p.batch.table(position);
   report_fault(*p.report.fault, position, p.batch.number(position), own[1] - own[0]);
-  *p.report.flag = 1;
+  if (p.report.flag != nullptr) *p.report.flag = 1;
 }
 
 // The unit of a row that is `at` bytes from its beginning, on its way.

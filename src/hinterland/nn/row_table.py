@@ -17,7 +17,7 @@ import torch
 from ..memory.row_table import GATHER, RESOLVE, WRITE, RowSlots, way_of_gather
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
-from ..table.host import HostTable
+from ..table import Table, as_table
 
 _numbered: WeakValueDictionary[int, RowTable] = WeakValueDictionary()
 _numbers = count()
@@ -55,7 +55,7 @@ class RowTable(torch.nn.Module):
 
     def __init__(
         self,
-        tables: HostTable | Sequence[HostTable],
+        tables: Table | Sequence[Table],
         slots: int = 0,
         *,
         device: torch.device | str | int | None = None,
@@ -65,43 +65,50 @@ class RowTable(torch.nn.Module):
         scales: torch.Tensor | Sequence[torch.Tensor] | None = None,
     ) -> None:
         super().__init__()
-        self.tables = (tables,) if isinstance(tables, HostTable) else tuple(tables)
-        for table in self.tables:
-            arguments.instance("a table of a row table", table, HostTable, "as UnifiedTensor.from_tensor(...) makes one")
-        kinds = {(table.dtype, tuple(table.shape[1:])) for table in self.tables}
-        if len(kinds) != 1:
-            raise ConfigError(f"a row table has tables with rows of one type and shape, not {sorted(map(repr, kinds))}")
-        ((self.dtype, self._shape),) = kinds
         self.device = devices.as_device(device)
+        parts = _each(tables)
+        self.tables = tuple(table for table in map(as_table, parts) if table is not None)
+        kinds = {(table.dtype, tuple(table.shape[1:])) for table in self.tables}
+        if len(kinds) != 1 or len(self.tables) < len(parts):
+            raise ConfigError(
+                "a row table has UnifiedTensors with rows of one type and shape, not " + ", ".join(map(arguments.repr_of, parts))
+            )
+        ((self.dtype, self._shape),) = kinds
+        held = [(table.tensor_on(self.device), len(table)) for table in self.tables]
         self.out_dtype = self.dtype if dtype is None else dtype
+        arguments.instance("dtype", self.out_dtype, torch.dtype, "as torch.bfloat16 is")
         self._way = way_of_gather(self.dtype, self.out_dtype)
         rows = sum(len(table) for table in self.tables)
         row_bytes = math.prod(self._shape) * self.dtype.itemsize
         slots = min(arguments.whole_number("slots", slots, 0), rows if row_bytes else 0)
         self._rows = RowSlots(
-            [(table.to(self.device).data_ptr(), len(table)) for table in self.tables],
+            [(self._address(memory), rows) for memory, rows in held],
             row_bytes,
             slots,
             self.device,
             lru=arguments.one_of("eviction", eviction, ("clock", "lru")) == "lru",
             write_back=arguments.one_of("write", write, ("back", "through")) == "back",
-            scales=self._scales(scales, rows),
+            scales=self._scales(scales),
         )
         self.token = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._number = next(_numbers)
         _numbered[self._number] = self
 
-    def _scales(self, scales: torch.Tensor | Sequence[torch.Tensor] | None, rows: int) -> torch.Tensor | None:
+    @staticmethod
+    def _address(memory: torch.Tensor | None) -> int:
+        if memory is None:
+            raise ConfigError("rows of a row table lie in one piece of host memory; read them there with UnifiedTensor.holding()")
+        return memory.data_ptr()
+
+    def _scales(self, scales: torch.Tensor | Sequence[torch.Tensor] | None) -> torch.Tensor | None:
         if scales is None:
             return None
         if self._way == GATHER:
             raise ConfigError(f"scales are for rows that are gathered as another type than {self.dtype}; give dtype=")
-        parts = [scales] if isinstance(scales, torch.Tensor) else list(scales)
+        parts = _each(scales)
         if [arguments.dense("scales", part).numel() for part in parts] != [len(table) for table in self.tables]:
             raise ConfigError(f"{[part.numel() for part in parts]} scales for {[len(table) for table in self.tables]} rows")
-        held = torch.cat([part.detach().reshape(-1).to(self.device, torch.float32) for part in parts])
-        assert held.numel() == rows
-        return held
+        return torch.cat([part.detach().reshape(-1).to(self.device, torch.float32) for part in parts])
 
     @property
     def buffer(self) -> torch.Tensor:
@@ -142,6 +149,10 @@ class RowTable(torch.nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise ConfigError("a row table is not copied: its slots are one device's; make another over the same tables")
+
+
+def _each(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _of(number: int, rows: torch.Tensor | None = None) -> RowTable:
