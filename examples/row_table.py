@@ -40,7 +40,8 @@ first, texts = context.clone(), []
 with torch.inference_mode():
     if device == "cuda":
         step, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
-        with torch.cuda.stream(stream):
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):  # what a first call makes
             model(context)
         torch.cuda.synchronize()
         with torch.cuda.graph(step, stream=stream):
@@ -53,5 +54,5 @@ with torch.inference_mode():
             following = model(context)
         texts.append(following.clone())
 of, held = sum(table.nbytes for table in tables), model.ngrams.held_bytes
-print(f"{SEQUENCES} sequences of {len(texts)} tokens; of tables of {of >> 10} KiB {held >> 10} KiB are on {device}, state included")
+print(f"{SEQUENCES} sequences of {len(texts)} tokens; of {of >> 10} KiB of tables {held >> 10} KiB are on {device}")
 print(torch.stack(texts, dim=1)[0].tolist())

@@ -1,8 +1,6 @@
 // Batches of reads and writes of row tables by warps of 32 lanes: what they gather is what was written last, the slots that they
 // resolve hold it, and after a flush so do the tables. Prints the first seed that goes wrong. Under ThreadSanitizer: no lane
 // touches what another is at.
-#include "hinterland/memory/row_table.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -12,6 +10,7 @@
 #include <vector>
 
 #include "../rounds.hpp"
+#include "hinterland/memory/row_table.hpp"
 #include "lane_team.hpp"
 
 using namespace hinterland;
@@ -50,8 +49,15 @@ struct World {
     slots.resize(capacity * units), slot_of.assign(bounds.back(), -1), row_of.assign(capacity, -1);
     used.resize(capacity / 32 + 1), marked = written = used;
     order.resize(2 * capacity), std::iota(order.begin(), order.begin() + capacity, 0);
-    p.clock = {bounds.back(), capacity, slot_of.data(), row_of.data(), used.data(), marked.data(), &hand,
-               lru ? order.data() : nullptr, back ? written.data() : nullptr};
+    p.clock = {bounds.back(),
+               capacity,
+               slot_of.data(),
+               row_of.data(),
+               used.data(),
+               marked.data(),
+               &hand,
+               lru ? order.data() : nullptr,
+               back ? written.data() : nullptr};
     p.tables = {memories.data(), bounds.data(), static_cast<int64_t>(tables.size())};
     p.slots = reinterpret_cast<char*>(slots.data()), p.row_bytes = units * 16;
     const int64_t lanes = std::min<int64_t>(std::bit_ceil(static_cast<uint64_t>(units)), 32);
@@ -88,7 +94,8 @@ struct World {
     std::vector<int64_t> filled(count), claimed(count), left(count), sums(3 * Chunks::kMost);
     std::vector<int32_t> places(count), resolved(count, -7);
     Row rows(count * units, Unit16{1, 2});
-    p.batch = {indices.data(), 8, count, filled.data(), claimed.data(), sums.data(), left.data(), places.data(), bounds.data(), each};
+    p.batch = {indices.data(), 8,           count,         filled.data(), claimed.data(),
+               sums.data(),    left.data(), places.data(), bounds.data(), each};
     p.values = reinterpret_cast<const char*>(rows.data());
     p.out = kUse == RowUse::kResolve ? static_cast<void*>(resolved.data()) : rows.data();
     if (kUse == RowUse::kWrite)
@@ -137,7 +144,9 @@ bool agrees(unsigned seed) {
   World world(seed);
   for (int step = 0; step < 8; ++step) {
     const unsigned kind = world.random() % 3;
-    if (!(kind == 0 ? world.batch<RowUse::kGather>() : kind == 1 ? world.batch<RowUse::kResolve>() : world.batch<RowUse::kWrite>()))
+    if (!(kind == 0   ? world.batch<RowUse::kGather>()
+          : kind == 1 ? world.batch<RowUse::kResolve>()
+                      : world.batch<RowUse::kWrite>()))
       return false;
     if ((world.random() % 4 == 0 || !world.back) && !world.flushed()) return false;
   }

@@ -50,7 +50,6 @@ def same(found: torch.Tensor, want: torch.Tensor) -> bool:
 BATCHES = st.lists(st.tuples(st.sampled_from(["gather", "resolve", "write", "flush"]), st.integers(0, 40)), max_size=10)
 
 
-@settings(max_examples=60)
 @given(
     rows=st.lists(st.integers(1, 60), min_size=1, max_size=3),
     units=st.sampled_from([1, 2, 3, 8, 16, 36, 41]),
@@ -105,7 +104,7 @@ def check_batches(device, rows, units, slots, eviction, write, batches, seed):
 
 
 def test_batches_of_reads_and_writes(device):
-    check_batches(device)
+    settings(max_examples=12 if device.type == "cuda" else 60)(check_batches)(device)
 
 
 @pytest.mark.parametrize("slots", [0, 30, 512])

@@ -70,10 +70,6 @@ struct Clock {
     }
   }
 
-  HINTERLAND_FN bool claims(int64_t row, int64_t position) const {
-    return row >= 0 && atomic_load(slots[row]) == claim_of(position);
-  }
-
   HINTERLAND_FN static bool bit_of(uint32_t* words, int64_t slot) {
     return (atomic_load(words[slot / kSlotsInWord]) >> slot % kSlotsInWord & 1) != 0;
   }
@@ -136,21 +132,19 @@ struct Chunks {
 struct ClockBatch {
   const void* indices;
   int64_t index_bytes;
-  int64_t count;     // at most Clock::kMost
-  int64_t* filled;   // [min(count, capacity)]: the slots that get new rows, in the order of the claims
-  int64_t* claimed;  // the same: those rows
-  int64_t* sums;     // [3, Chunks::kMost]: claims, clear slots and set ones of each chunk
-  int64_t* left;     // as filled: what Clock::give() returned; or null
-  int32_t* places;   // [count]: the slot in which each row lies, kElsewhere, or for the n-th claim kClaim - n; or null
+  int64_t count;          // at most Clock::kMost
+  int64_t* filled;        // [min(count, capacity)]: the slots that get new rows, in the order of the claims
+  int64_t* claimed;       // the same: those rows
+  int64_t* sums;          // [3, Chunks::kMost]: claims, clear slots and set ones of each chunk
+  int64_t* left;          // as filled: what Clock::give() returned; or null
+  int32_t* places;        // [count]: the slot in which each row lies, kElsewhere, or for the n-th claim kClaim - n; or null
   const int64_t* bounds;  // of several tables, whose rows are numbered through: the first of each, and how many in all; or null
   int64_t each;           // positions of each of them
 
   static constexpr int32_t kElsewhere = -1, kClaim = -2;
 
   HINTERLAND_FN int64_t number(int64_t position) const { return read_index(indices, index_bytes, position); }
-  HINTERLAND_FN int64_t table(int64_t position) const {
-    return static_cast<uint32_t>(position) / static_cast<uint32_t>(each);
-  }
+  HINTERLAND_FN int64_t table(int64_t position) const { return static_cast<uint32_t>(position) / static_cast<uint32_t>(each); }
   HINTERLAND_FN int64_t row(int64_t position, int64_t rows) const {
     if (bounds == nullptr) return resolve_index(number(position), rows);
     const int64_t* const own = bounds + table(position);
@@ -188,7 +182,13 @@ struct FillParams {
 // The sum of the first `count`, the same in each lane.
 HINTERLAND_FN int64_t sum_of_chunks(const int64_t* sums, int64_t count) {
   int64_t sum = 0;
-  for (int64_t i = Warp::lane(); i < count; i += Warp::kWidth) sum += sums[i];
+  for (int64_t from = Warp::lane(); from < count; from += kSumsAhead * Warp::kWidth) {
+    int64_t some[kSumsAhead];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kSumsAhead; ++k) some[k] = from + k * Warp::kWidth < count ? sums[from + k * Warp::kWidth] : 0;
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kSumsAhead; ++k) sum += some[k];
+  }
   return Warp::sum(sum);
 }
 
@@ -222,23 +222,67 @@ struct Admission {
         clear(claims + Chunks::kMost),
         set(clear + Chunks::kMost) {}
 
+  static constexpr int64_t kStride = kAsksAhead * Warp::kWidth;
+
+  // What is found of several positions, one to a lane each time: all are looked up before the first is needed.
+  struct Found {
+    int64_t position[kAsksAhead];
+    int64_t row[kAsksAhead];
+    int32_t slot[kAsksAhead];
+
+    HINTERLAND_FN bool claims(int k) const { return row[k] >= 0 && slot[k] == Clock::claim_of(position[k]); }
+  };
+  HINTERLAND_FN Found look_up(int64_t from, int64_t end) const {
+    Found found;
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      found.position[k] = from + k * Warp::kWidth + Warp::lane();
+      found.row[k] = found.position[k] < end ? batch.row(found.position[k], clock.rows) : -1;
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k)
+      found.slot[k] = found.row[k] < 0 ? Clock::kNoSlot : atomic_load(clock.slots[found.row[k]]);
+    return found;
+  }
+
   HINTERLAND_FN void count_claims(int64_t chunk) const {
     int64_t found = 0;
-    for (int64_t i = asked.begin(chunk) + Warp::lane(); i < asked.end(chunk); i += Warp::kWidth)
-      found += clock.claims(batch.row(i, clock.rows), i) ? 1 : 0;
+    for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += kStride) {
+      const Found some = look_up(from, asked.end(chunk));
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kAsksAhead; ++k) found += some.claims(k) ? 1 : 0;
+    }
     found = Warp::sum(found);
     if (Warp::lane() == 0) claims[chunk] = found;
   }
 
+  // The same of slots in the list of LRU: which there are, and whether they are unmarked.
+  struct Listed {
+    int32_t slot[kAsksAhead];
+    bool free[kAsksAhead];
+  };
   HINTERLAND_FN int32_t* list(int64_t which) const { return clock.order + which * clock.capacity; }
+  HINTERLAND_FN Listed unmarked(int64_t from, int64_t end) const {
+    const int32_t* const now = list(clock.hand->at);
+    Listed found;
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int64_t i = from + k * Warp::kWidth + Warp::lane();
+      found.slot[k] = i < end ? now[i] : -1;
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) found.free[k] = found.slot[k] >= 0 && !Clock::bit_of(clock.marked, found.slot[k]);
+    return found;
+  }
 
   HINTERLAND_FN void count_slots(int64_t chunk) const {
     int64_t first = 0, second = 0;
-    for (int64_t i = lap.begin(chunk) + Warp::lane(); i < lap.end(chunk); i += Warp::kWidth) {
-      if (clock.order != nullptr) {
-        first += Clock::bit_of(clock.marked, list(clock.hand->at)[i]) ? 0 : 1;
-        continue;
-      }
+    for (int64_t from = lap.begin(chunk); clock.order != nullptr && from < lap.end(chunk); from += kStride) {
+      const Listed some = unmarked(from, lap.end(chunk));
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kAsksAhead; ++k) first += some.free[k] ? 1 : 0;
+    }
+    for (int64_t i = lap.begin(chunk) + Warp::lane(); clock.order == nullptr && i < lap.end(chunk); i += Warp::kWidth) {
       const Clock::Run run = clock.run(i);
       first += stdlib::popcount(run.clear);
       second += stdlib::popcount(run.set);
@@ -250,20 +294,22 @@ struct Admission {
 
   HINTERLAND_FN void number_claims(int64_t chunk, int64_t admitted) const {
     int64_t at = sum_of_chunks(claims, chunk);
-    for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += Warp::kWidth) {
-      const int64_t position = from + Warp::lane();
-      const int64_t row = position < asked.end(chunk) ? batch.row(position, clock.rows) : -1;
-      const int32_t seen = row < 0 ? Clock::kNoSlot : atomic_load(clock.slots[row]);
-      const bool claimed = row >= 0 && seen == Clock::claim_of(position);
-      const uint32_t votes = Warp::ballot(claimed);
-      const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
-      if (claimed && mine < admitted) batch.claimed[mine] = row;
-      if (claimed && mine >= admitted) atomic_store(clock.slots[row], Clock::kNoSlot);
-      if (batch.places != nullptr && position < asked.end(chunk)) {
-        const bool taken = claimed && mine < admitted;
-        batch.places[position] = taken ? static_cast<int32_t>(ClockBatch::kClaim - mine) : max_of(seen, ClockBatch::kElsewhere);
+    for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += kStride) {
+      const Found some = look_up(from, asked.end(chunk));
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kAsksAhead; ++k) {
+        const bool claimed = some.claims(k);
+        const uint32_t votes = Warp::ballot(claimed);
+        const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
+        if (claimed && mine < admitted) batch.claimed[mine] = some.row[k];
+        if (claimed && mine >= admitted) atomic_store(clock.slots[some.row[k]], Clock::kNoSlot);
+        if (batch.places != nullptr && some.position[k] < asked.end(chunk)) {
+          const bool taken = claimed && mine < admitted;
+          batch.places[some.position[k]] =
+              taken ? static_cast<int32_t>(ClockBatch::kClaim - mine) : max_of(some.slot[k], ClockBatch::kElsewhere);
+        }
+        at += stdlib::popcount(votes);
       }
-      at += stdlib::popcount(votes);
     }
   }
 
@@ -287,20 +333,21 @@ struct Admission {
 
   // The same of LRU, and the other list: `room` unmarked slots without those that are filled, and then what was asked for now.
   HINTERLAND_FN void renew_order(int64_t chunk, int64_t admitted, int64_t room) const {
-    const int32_t* const now = list(clock.hand->at);
     int32_t* const next = list(1 - clock.hand->at);
     int64_t at = sum_of_chunks(clear, chunk);
-    for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += Warp::kWidth) {
-      const int64_t i = from + Warp::lane();
-      const bool is_slot = i < lap.end(chunk);
-      const int32_t slot = is_slot ? now[i] : 0;
-      const bool free = is_slot && !Clock::bit_of(clock.marked, slot);
-      const uint32_t votes = Warp::ballot(free);
-      const int64_t before = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));  // unmarked slots
-      if (free && before < admitted) batch.filled[before] = slot;
-      const int64_t stay = max_of(before - admitted, int64_t{0});  // of them
-      if (is_slot) next[free && before >= admitted ? stay : room - admitted + i - stay] = slot;
-      at += stdlib::popcount(votes);
+    for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += kStride) {
+      const Listed some = unmarked(from, lap.end(chunk));
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kAsksAhead; ++k) {
+        const bool free = some.free[k];
+        const uint32_t votes = Warp::ballot(free);
+        const int64_t before = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));  // unmarked slots
+        if (free && before < admitted) batch.filled[before] = some.slot[k];
+        const int64_t stay = max_of(before - admitted, int64_t{0});  // of them
+        const int64_t i = from + k * Warp::kWidth + Warp::lane();
+        if (some.slot[k] >= 0) next[free && before >= admitted ? stay : room - admitted + i - stay] = some.slot[k];
+        at += stdlib::popcount(votes);
+      }
     }
   }
 };

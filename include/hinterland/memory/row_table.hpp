@@ -34,7 +34,7 @@ struct RowTableParams {
   void* out;            // gather: [count] rows; resolve: int32 [count]
   const char* values;   // write: [count] rows
   RowCut cut;           // of a GPU
-  FaultReport report;  // the CPU's has no flag
+  FaultReport report;   // the CPU's has no flag
 
   HINTERLAND_FN int64_t row(int64_t position) const { return batch.row(position, clock.rows); }
   HINTERLAND_FN int32_t place(int64_t position) const {

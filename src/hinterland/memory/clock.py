@@ -135,7 +135,9 @@ class Clock:
         self._bits = self.block[plan.bits_offset : plan.state_offset]
         self._state = self.block[plan.state_offset :]
         used, hand = self._bits.data_ptr(), self._state.data_ptr() + _CONTROL_BYTES
-        ring = self.ring = _Ring(rows=plan.rows, capacity=plan.capacity, slots=self.slots.data_ptr(), row_of=self.row_of.data_ptr())
+        ring = self.ring = _Ring(
+            rows=plan.rows, capacity=plan.capacity, slots=self.slots.data_ptr(), row_of=self.row_of.data_ptr()
+        )
         ring.used, ring.marked, ring.hand = used, used + 4 * plan.words, hand
         ring.order, ring.written = (part.data_ptr() if part.numel() else 0 for part in (self.order, self.written))
         self._lap = plan.capacity if lru else plan.words

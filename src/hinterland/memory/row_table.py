@@ -1,4 +1,4 @@
-"""Rows of several tables by way of slots in GPU memory: launches memory/clock.cu and row_table.cu, or their loops on the CPU."""
+"""Rows of several tables by way of slots in GPU memory: launches memory/clock.cu and row_table.cu, or the CPU's loops."""
 
 from __future__ import annotations
 
@@ -89,7 +89,11 @@ class RowSlots:
             )
         cut = cut_rows(row_bytes, low, 0)
         params = self._params = _RowTableParams(clock=self.clock.ring, slots=self.clock.block.data_ptr(), row_bytes=row_bytes)
-        params.tables.memories, params.tables.bounds, params.tables.count = address(self._base), address(self._bounds), len(tables)
+        params.tables.memories, params.tables.bounds, params.tables.count = (
+            address(self._base),
+            address(self._bounds),
+            len(tables),
+        )
         params.scales, params.cut = address(scales), row_cut(cut)
         self._pieces = cut.steps, _THREADS // cut.lanes * _core.IN_FLIGHT
         self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()

@@ -1,4 +1,4 @@
-"""Layers of graph neural networks over partitioned graphs, with PyTorch Geometric's signatures and parameters; and row tables."""
+"""Layers of graph neural networks over partitioned graphs, with PyTorch Geometric's signatures, and row tables."""
 
 from .gat import GATConv, GATv2Conv
 from .gcn import GCNConv

@@ -1,7 +1,7 @@
 """RowTable: rows of tables in host memory for models that are served, as operators that are captured and compiled.
 
-An operator takes tensors and numbers. Tables, slots and their state lie in no tensor of torch's, so row tables are numbered, and
-each has a tensor of one element, its *token*, that every operator says it changes: so torch keeps their order.
+An operator takes tensors and numbers. Tables, slots and their state lie in no tensor of torch's, so row tables are numbered,
+and each has a tensor of one element, its *token*, that every operator says it changes: so torch keeps their order.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ class RowTable(torch.nn.Module):
     """Rows of tables in host memory, with a buffer of a fixed number of slots in GPU memory for those asked for lately.
 
     What serving engines do with embeddings of layers or n-grams, and with rows of a KV cache outside GPU memory. ``table(rows)``
-    gathers, ``resolve`` says in which slots rows lie, ``write`` changes rows, and ``flush`` has the tables hold what was written.
-    Each is an operator of fixed shapes and launches, without the CPU: CUDA graphs capture them and read the row numbers that are
-    there at a replay, ``torch.compile`` keeps them whole. The same calls keep the same rows in the same slots, on a GPU and on
+    gathers, ``resolve`` says in which slots rows lie, ``write`` changes rows, ``flush`` has the tables hold what was written.
+    Each is an operator of fixed shapes and launches, without the CPU: CUDA graphs capture it and read the row numbers that are
+    there at a replay, ``torch.compile`` keeps it whole. The same calls keep the same rows in the same slots, on a GPU and on
     the CPU. Row numbers outside their table give zero rows, and slot -1, and are not written; on a GPU the next call raises.
 
-    A row that is asked for and has no slot crosses the link, to the output and to a slot, in place of one that was not asked for
-    lately. No slot of a row of the same batch is taken, so a batch of more rows than slots leaves some without. Without slots
+    A row that is asked for and has no slot crosses the link, to the output and to a slot, in place of one that was not asked
+    for lately. No slot of a row of the same batch is taken, so a batch of more rows than slots leaves some without. Without slots
     rows are read and written where they lie.
 
     Args:
         tables: a UnifiedTensor ``[rows, ...]``, or several with rows of one type and shape, of a multiple of 16 bytes.
         slots: of the buffer. State takes 8 bytes a slot, with ``"lru"`` 16, and 4 for each row of the tables.
         device: where the buffer and results are; by default the current GPU, or the CPU on a machine without one.
-        eviction: which rows give way: ``"clock"``, or ``"lru"``, those of the oldest batch, which goes through all slots a call.
+        eviction: which rows give way: ``"clock"``, or ``"lru"``, those of the oldest batch; it goes through all slots a call.
         write: whether written rows go to their tables at once (``"through"``) or when they leave their slots (``"back"``).
         dtype: of what is gathered: the tables' own; or float32, float16 or bfloat16 of float8_e4m3fn; or float32 of bfloat16.
         scales: float32 of each row of a table, or of each table such a tensor: gathered elements are multiplied with it, in
@@ -71,7 +71,8 @@ class RowTable(torch.nn.Module):
         kinds = {(table.dtype, tuple(table.shape[1:])) for table in self.tables}
         if len(kinds) != 1 or len(self.tables) < len(parts):
             raise ConfigError(
-                "a row table has UnifiedTensors with rows of one type and shape, not " + ", ".join(map(arguments.repr_of, parts))
+                "a row table has UnifiedTensors with rows of one type and shape, not "
+                + ", ".join(map(arguments.repr_of, parts))
             )
         ((self.dtype, self._shape),) = kinds
         held = [(table.tensor_on(self.device), len(table)) for table in self.tables]
@@ -97,7 +98,9 @@ class RowTable(torch.nn.Module):
     @staticmethod
     def _address(memory: torch.Tensor | None) -> int:
         if memory is None:
-            raise ConfigError("rows of a row table lie in one piece of host memory; read them there with UnifiedTensor.holding()")
+            raise ConfigError(
+                "rows of a row table lie in one piece of host memory; read them there with UnifiedTensor.holding()"
+            )
         return memory.data_ptr()
 
     def _scales(self, scales: torch.Tensor | Sequence[torch.Tensor] | None) -> torch.Tensor | None:
@@ -135,8 +138,8 @@ class RowTable(torch.nn.Module):
         return torch.ops.hinterland.row_table_resolve(self.token, rows, self._number)
 
     def write(self, rows: torch.Tensor, values: torch.Tensor) -> None:
-        """Has ``rows`` hold ``values`` (``[*rows.shape, ...]`` of the tables' type). A row named more than once holds one of its
-        values, or 16-byte parts of several."""
+        """Has ``rows`` hold ``values``, ``[*rows.shape, ...]`` of the tables' type. A row that is named more than once holds
+        one of its values, or parts of 16 bytes of several."""
         torch.ops.hinterland.row_table_write(self.token, rows, values, self._number)
 
     def flush(self) -> None:
