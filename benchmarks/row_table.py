@@ -18,6 +18,8 @@ from hinterland.nn import RowTable
 from hinterland.probe.link import sequence_rate
 from hinterland.runtime import devices
 
+from ._timing import milliseconds
+
 GIB = 1 << 30
 PREFILL = 8192 * 48  # rows that 8,192 tokens ask for
 DECODE = 4 * 48
@@ -35,15 +37,13 @@ def run(small: bool) -> dict[str, Any]:
     if not devices.cuda_available():
         return _on_cpu(1 << 14 if small else 1 << 22)
     device = devices.as_device("cuda")
-    filler = _fill(device, 32 * GIB)
+    filler = torch.empty(max(0, torch.cuda.mem_get_info(device)[0] - 32 * GIB), dtype=torch.uint8, device=device)
     size, calls = (2 * GIB, 4) if small else (24 * GIB, 12)
     table = hl.UnifiedTensor.empty((size // 8,), torch.int64, "managed")
     torch.arange(size // 8, out=table.cpu())
     link = sequence_rate(device, table.cpu().data_ptr(), min(size, 4 * GIB), 16, 64)
     results: dict[str, Any] = {"table_gib": size / GIB, "kernels_read_gbs": link / 1e9, "filler_gib": filler.nbytes / GIB}
-    ours = [
-        _prefill(table, row_bytes, kind, calls, link) for row_bytes, kind in ((256, "float8"), (576, "rows"), (656, "rows"))
-    ]
+    ours = [_prefill(table, row_bytes, row_bytes == 256, calls, link) for row_bytes in (256, 576, 656)]
     results["decode"] = [_decode(table, slots) for slots in (0, 1 << 14)]
     results["hits"] = [_hits(table, eviction, link) for eviction in ("clock", "lru")]
     results["writes"] = [_writes(table, row_bytes, calls) for row_bytes in (576, 656)]
@@ -54,10 +54,6 @@ def run(small: bool) -> dict[str, Any]:
         row["pinned_gbs"] = _pinned(table, row["row_bytes"], calls)
         row["over_pinned"] = row["gbs"] / row["pinned_gbs"]
     return results | {"prefill": ours}
-
-
-def _fill(device: torch.device, free: int) -> torch.Tensor:
-    return torch.empty(max(0, torch.cuda.mem_get_info(device)[0] - free), dtype=torch.uint8, device=device)
 
 
 def _numbers(rows: int, count: int, calls: int, seed: int = 1) -> list[torch.Tensor]:
@@ -88,26 +84,14 @@ def _rows(table: hl.UnifiedTensor, row_bytes: int, dtype: torch.dtype = torch.in
     return table.view(table.nbytes // row_bytes, row_bytes // dtype.itemsize, dtype=dtype)
 
 
-def _prefill(table: hl.UnifiedTensor, row_bytes: int, kind: str, calls: int, link: float) -> dict[str, Any]:
-    if kind == "float8":
-        rows = _rows(table, row_bytes, torch.float8_e4m3fn)
-        made = RowTable(rows, dtype=torch.bfloat16, scales=torch.rand(len(rows)))
-    else:
-        made = RowTable(rows := _rows(table, row_bytes))
+def _prefill(table: hl.UnifiedTensor, row_bytes: int, float8: bool, calls: int, link: float) -> dict[str, Any]:
+    rows = _rows(table, row_bytes, torch.float8_e4m3fn if float8 else torch.int64)
+    made = RowTable(rows, dtype=torch.bfloat16, scales=torch.rand(len(rows))) if float8 else RowTable(rows)
     numbers = _numbers(len(rows), PREFILL, calls)
     seconds = replayed([partial(made, index) for index in numbers])
-    sample = numbers[0][:64].cpu()
-    if kind == "rows":
-        assert torch.equal(made(numbers[0][:64]).cpu(), rows.cpu()[sample])
+    assert float8 or torch.equal(made(numbers[0][:64]).cpu(), rows.cpu()[numbers[0][:64].cpu()])
     rate = PREFILL * row_bytes / seconds
-    return {
-        "row_bytes": row_bytes,
-        "kind": kind,
-        "rows": PREFILL,
-        "ms": seconds * 1e3,
-        "gbs": rate / 1e9,
-        "of_link": rate / link,
-    }
+    return {"row_bytes": row_bytes, "float8": float8, "ms": seconds * 1e3, "gbs": rate / 1e9, "of_link": rate / link}
 
 
 def _pinned(table: hl.UnifiedTensor, row_bytes: int, calls: int) -> float:
@@ -124,12 +108,8 @@ def _decode(table: hl.UnifiedTensor, slots: int) -> dict[str, Any]:
     rows = _rows(table, 256, torch.float8_e4m3fn)
     made = RowTable(rows, slots, dtype=torch.bfloat16, scales=torch.rand(len(rows)))
     numbers = _numbers(len(rows), DECODE, 200)
-    return {
-        "rows": DECODE,
-        "slots": slots,
-        "us": replayed([partial(made, index) for index in numbers]) * 1e6,
-        "replay_us": replayed([partial(made, numbers[0])], 200) * 1e6 if slots == 0 else None,
-    }
+    each, replay = replayed([partial(made, index) for index in numbers]), replayed([partial(made, numbers[0])], 50)
+    return {"rows": DECODE, "slots": slots, "us": each * 1e6, "direct_replay_us": None if slots else replay * 1e6}
 
 
 def _hits(table: hl.UnifiedTensor, eviction: str, link: float) -> dict[str, Any]:
@@ -149,23 +129,12 @@ def _hits(table: hl.UnifiedTensor, eviction: str, link: float) -> dict[str, Any]
         made.resolve(index)
     missed = int((made._rows.clock.slots[batches[20]] < 0).sum())
     seconds = replayed([partial(made, index) for index in batches[20:]], 1)
-    near, blocks = rows.cpu()[:hot].cuda(), devices.sm_count(torch.device("cuda", 0))
-    whole = [index % hot for index in batches[20:]]
-    gather = torch.ops.hinterland.gather
-    in_memory = min(
-        replayed([partial(near.index_select, 0, index) for index in whole]),
-        replayed([partial(gather, near, index, blocks) for index in whole]),
-    )
-    link_seconds = missed * 256 / link
-    return {
-        "eviction": eviction,
-        "slots": slots,
-        "hit_rate": 1 - missed / PREFILL,
-        "ms": seconds * 1e3,
-        "in_memory_ms": in_memory * 1e3,
-        "misses_ms": link_seconds * 1e3,
-        "ratio": seconds / (in_memory + link_seconds),
-    }
+    near, blocks, gather = rows.cpu()[:hot].cuda(), devices.sm_count(torch.device("cuda", 0)), torch.ops.hinterland.gather
+    ways = partial(near.index_select, 0), lambda index: gather(near, index, blocks)
+    in_memory = min(replayed([partial(way, index % hot) for index in batches[20:]]) for way in ways)
+    found = {"eviction": eviction, "slots": slots, "hit_rate": 1 - missed / PREFILL, "ms": seconds * 1e3}
+    least = in_memory + missed * 256 / link
+    return found | {"in_memory_ms": in_memory * 1e3, "with_misses_ms": least * 1e3, "ratio": seconds / least}
 
 
 def _writes(table: hl.UnifiedTensor, row_bytes: int, calls: int) -> dict[str, Any]:
@@ -173,22 +142,18 @@ def _writes(table: hl.UnifiedTensor, row_bytes: int, calls: int) -> dict[str, An
     rows = _rows(table, row_bytes)
     numbers = [index.unique()[: PREFILL // 2] for index in _numbers(len(rows), PREFILL, calls)]
     values = rows.cpu()[: PREFILL // 2].cuda()
-    direct = RowTable(rows)
-    seconds = [replayed([partial(direct.write, index, values) for index in numbers])]
-    slots = RowTable(rows, PREFILL)
-    seconds.append(replayed([partial(slots.write, index, values) for index in numbers]))
-    gbs = [PREFILL // 2 * row_bytes / each / 1e9 for each in seconds]
-    return {"row_bytes": row_bytes, "direct_gbs": gbs[0], "write_back_gbs": gbs[1]}
+    found: dict[str, Any] = {"row_bytes": row_bytes}
+    for name, slots in (("direct", 0), ("write_back", PREFILL)):
+        made = RowTable(rows, slots)
+        seconds = replayed([partial(made.write, index, values) for index in numbers])
+        found[f"{name}_gbs"] = PREFILL // 2 * row_bytes / seconds / 1e9
+    return found
 
 
 def _on_cpu(rows: int) -> dict[str, Any]:
     """What a machine without a GPU does: rows of 256 bytes, all from the table, and with slots for a sixteenth."""
-    from ._timing import milliseconds
-
     table = hl.UnifiedTensor.from_tensor(torch.randint(0, 256, (rows, 256), dtype=torch.uint8).view(torch.float8_e4m3fn))
-    index = torch.randint(0, rows, (min(rows, PREFILL),))
-    found = []
-    for slots in (0, rows // 16):
-        made = RowTable(table, slots, device="cpu", dtype=torch.float32)
-        found.append({"slots": slots, "ms": milliseconds(partial(made, index), [torch.device("cpu")])})
-    return {"rows": len(index), "ours": found}
+    index, here = torch.randint(0, rows, (min(rows, PREFILL),)), torch.device("cpu")
+    made = {slots: RowTable(table, slots, device=here, dtype=torch.float32) for slots in (0, rows // 16)}
+    ours = [{"slots": slots, "ms": milliseconds(partial(one, index), [here])} for slots, one in made.items()]
+    return {"rows": len(index), "ours": ours}

@@ -26,15 +26,15 @@ _numbers = count()
 class RowTable(torch.nn.Module):
     """Rows of tables in host memory, with a buffer of a fixed number of slots in GPU memory for those asked for lately.
 
-    What serving engines do with embeddings of layers or n-grams, and with rows of a KV cache outside GPU memory. ``table(rows)``
-    gathers, ``resolve`` says in which slots rows lie, ``write`` changes rows, ``flush`` has the tables hold what was written.
+    What serving engines do with embeddings of layers or n-grams, and with KV rows outside GPU memory. ``table(rows)`` gathers,
+    ``resolve`` says in which slots rows lie, ``write`` changes rows, and ``flush`` has the tables hold what was written.
     Each is an operator of fixed shapes and launches, without the CPU: CUDA graphs capture it and read the row numbers that are
     there at a replay, ``torch.compile`` keeps it whole. The same calls keep the same rows in the same slots, on a GPU and on
     the CPU. Row numbers outside their table give zero rows, and slot -1, and are not written; on a GPU the next call raises.
 
     A row that is asked for and has no slot crosses the link, to the output and to a slot, in place of one that was not asked
-    for lately. No slot of a row of the same batch is taken, so a batch of more rows than slots leaves some without. Without slots
-    rows are read and written where they lie.
+    for lately. No slot of a row of the same batch is taken, so a batch of more rows than slots leaves some without. Without
+    slots rows are read and written where they lie.
 
     Args:
         tables: a UnifiedTensor ``[rows, ...]``, or several with rows of one type and shape, of a multiple of 16 bytes.
