@@ -18,52 +18,52 @@ using namespace hinterland::memory;
 
 namespace {
 
-using Row = std::vector<Unit16>;
-
 struct World {
   std::mt19937 random;
-  int64_t units, capacity;
-  bool lru, back;
-  std::vector<int64_t> bounds;
-  std::vector<Row> tables, truth;
-  Row slots;
+  int64_t units, capacity, rows;
+  bool back;
+  std::vector<int64_t> bounds{0}, row_of;
+  std::vector<Unit16> memory, truth, slots;  // truth: by the rows' numbers; in memory the last table comes first
   std::vector<char*> memories;
   std::vector<int32_t> slot_of, order;
-  std::vector<int64_t> row_of;
   std::vector<uint32_t> used, marked, written;
   ClockHand hand{};
   IndexFault fault{};
   RowTableParams p{};
 
-  explicit World(unsigned seed) : random(seed) {
-    units = 1 + random() % 42, capacity = random() % 40, lru = random() % 2 != 0, back = random() % 2 != 0;
-    bounds = {0};
+  explicit World(unsigned seed) : random(seed), units(1 + random() % 42), capacity(random() % 40), back(random() % 2 != 0) {
     for (unsigned t = 0; t < 1 + seed % 3; ++t) bounds.push_back(bounds.back() + 1 + random() % 50);
-    capacity = std::min(capacity, bounds.back());
-    for (size_t t = 0; t + 1 < bounds.size(); ++t) {
-      tables.emplace_back((bounds[t + 1] - bounds[t]) * units);
-      for (Unit16& unit : tables.back()) unit = {random(), random()};
-      truth.push_back(tables.back());
+    rows = bounds.back(), capacity = std::min(capacity, rows);
+    memory.resize(rows * units), truth.resize(rows * units), slots.resize(capacity * units);
+    for (size_t t = 1; t < bounds.size(); ++t) memories.push_back(bytes(memory, rows - bounds[t]));
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t i = 0; i < units; ++i) truth[row * units + i] = {random(), random()};
+      std::memcpy(home(row), bytes(truth, row), units * 16);
     }
-    for (Row& table : tables) memories.push_back(reinterpret_cast<char*>(table.data()));
-    slots.resize(capacity * units), slot_of.assign(bounds.back(), -1), row_of.assign(capacity, -1);
+    slot_of.assign(rows, -1), row_of.assign(capacity, -1), order.resize(2 * capacity);
     used.resize(capacity / 32 + 1), marked = written = used;
-    order.resize(2 * capacity), std::iota(order.begin(), order.begin() + capacity, 0);
-    p.clock = {bounds.back(),
+    std::iota(order.begin(), order.begin() + capacity, 0);
+    p.clock = {rows,
                capacity,
                slot_of.data(),
                row_of.data(),
                used.data(),
                marked.data(),
                &hand,
-               lru ? order.data() : nullptr,
+               random() % 2 != 0 ? order.data() : nullptr,
                back ? written.data() : nullptr};
-    p.tables = {memories.data(), bounds.data(), static_cast<int64_t>(tables.size())};
-    p.slots = reinterpret_cast<char*>(slots.data()), p.row_bytes = units * 16;
+    p.tables = {memories.data(), bounds.data(), static_cast<int64_t>(memories.size())};
+    p.slots = bytes(slots, 0), p.row_bytes = units * 16, p.report = {&fault, nullptr};
     const int64_t lanes = std::min<int64_t>(std::bit_ceil(static_cast<uint64_t>(units)), 32);
     p.cut = {lanes, (units + lanes - 1) / lanes, units > 8 && units % 8 != 0};
-    p.report = {&fault, nullptr};
   }
+
+  char* bytes(std::vector<Unit16>& in, int64_t row) const { return reinterpret_cast<char*>(in.data() + row * units); }
+  char* home(int64_t row) {
+    const size_t table = std::upper_bound(bounds.begin(), bounds.end(), row) - bounds.begin();
+    return bytes(memory, rows - bounds[table] + row - bounds[table - 1]);
+  }
+  bool holds(const void* here, int64_t row) { return std::memcmp(here, bytes(truth, row), p.row_bytes) == 0; }
 
   template <RowUse kUse>
   void pass() {
@@ -72,16 +72,15 @@ struct World {
       Lanes::run([&] { move_rows<kUse, Unit16, Unit16>(p, warp * 32 + Warp::lane(), warps * 32); });
   }
 
-  // Row numbers of all tables, each once where `unique`, some from the end and some that are none.
+  // Row numbers of all tables, some of them from the end and some that are none. What is written is named once.
   std::vector<int64_t> numbers(int64_t each, bool unique) {
     std::vector<int64_t> found;
-    for (size_t t = 0; t < tables.size(); ++t) {
-      const int64_t rows = bounds[t + 1] - bounds[t];
-      std::vector<int64_t> order(rows);
-      std::iota(order.begin(), order.end(), 0), std::shuffle(order.begin(), order.end(), random);
+    for (size_t t = 1; t < bounds.size(); ++t) {
+      const int64_t here = bounds[t] - bounds[t - 1], first = random() % here;
       for (int64_t i = 0; i < each; ++i) {
-        const int64_t row = unique ? (i < rows ? order[i] : rows) : static_cast<int64_t>(random() % (rows + rows / 8 + 1));
-        found.push_back(row < rows && random() % 4 == 0 ? row - rows : row);
+        const int64_t row =
+            unique ? (i < here ? (first + i) % here : here) : static_cast<int64_t>(random() % (here + here / 8 + 1));
+        found.push_back(row < here && random() % 4 == 0 ? row - here : row);
       }
     }
     return found;
@@ -89,17 +88,16 @@ struct World {
 
   template <RowUse kUse>
   bool batch() {
-    const int64_t each = 1 + random() % 60, count = each * static_cast<int64_t>(tables.size());
+    const int64_t each = 1 + random() % 60, count = each * static_cast<int64_t>(memories.size());
     const std::vector<int64_t> indices = numbers(each, kUse == RowUse::kWrite);
     std::vector<int64_t> filled(count), claimed(count), left(count), sums(3 * Chunks::kMost);
     std::vector<int32_t> places(count), resolved(count, -7);
-    Row rows(count * units, Unit16{1, 2});
+    std::vector<Unit16> packed(count * units);
+    for (Unit16& unit : packed) unit = {random(), random()};
     p.batch = {indices.data(), 8,           count,         filled.data(), claimed.data(),
                sums.data(),    left.data(), places.data(), bounds.data(), each};
-    p.values = reinterpret_cast<const char*>(rows.data());
-    p.out = kUse == RowUse::kResolve ? static_cast<void*>(resolved.data()) : rows.data();
-    if (kUse == RowUse::kWrite)
-      for (Unit16& unit : rows) unit = {random(), random()};
+    p.values = bytes(packed, 0);
+    p.out = kUse == RowUse::kResolve ? static_cast<void*>(resolved.data()) : packed.data();
     fault = {};
     if (capacity > 0)
       Lanes::run([&] {
@@ -110,20 +108,17 @@ struct World {
     if (kUse == RowUse::kWrite && capacity > 0 && !back) pass<RowUse::kThrough>();
     int64_t bad = 0;
     for (int64_t i = 0; i < count; ++i) {
-      const int64_t row = p.row(i);
-      const Unit16* const here = rows.data() + i * units;
-      Row want(units);
-      if (row < 0) {
-        ++bad;
-      } else {
-        Unit16* const true_row = truth[i / each].data() + (row - bounds[i / each]) * units;
-        if (kUse == RowUse::kWrite) std::copy(here, here + units, true_row);
-        want.assign(true_row, true_row + units);
-      }
-      if (kUse == RowUse::kGather && std::memcmp(here, want.data(), p.row_bytes) != 0) return false;
+      const int64_t table = i / each, here = bounds[table + 1] - bounds[table], number = indices[i];
+      const bool is_row = number < here;
+      const int64_t row = is_row ? bounds[table] + number + (number < 0 ? here : 0) : -1;
+      bad += is_row ? 0 : 1;
+      if (kUse == RowUse::kWrite && is_row) std::memcpy(bytes(truth, row), bytes(packed, i), p.row_bytes);
+      const auto zero = [](const Unit16& unit) { return unit.low == 0 && unit.high == 0; };
+      const auto begin = packed.begin() + i * units;
+      if (kUse == RowUse::kGather && !(is_row ? holds(&*begin, row) : std::all_of(begin, begin + units, zero))) return false;
       if (kUse != RowUse::kResolve) continue;
-      if (resolved[i] != (row < 0 || capacity == 0 ? -1 : slot_of[row])) return false;
-      if (resolved[i] >= 0 && std::memcmp(p.in_slot(resolved[i]), want.data(), p.row_bytes) != 0) return false;
+      if (resolved[i] != (is_row && capacity > 0 ? slot_of[row] : -1)) return false;
+      if (resolved[i] >= 0 && !holds(bytes(slots, resolved[i]), row)) return false;
     }
     return fault.count == bad;
   }
@@ -134,8 +129,8 @@ struct World {
       pass<RowUse::kFlush>();
       std::fill(written.begin(), written.end(), 0);
     }
-    for (size_t t = 0; t < tables.size(); ++t)
-      if (std::memcmp(tables[t].data(), truth[t].data(), tables[t].size() * 16) != 0) return false;
+    for (int64_t row = 0; row < rows; ++row)
+      if (!holds(home(row), row)) return false;
     return true;
   }
 };
@@ -144,10 +139,9 @@ bool agrees(unsigned seed) {
   World world(seed);
   for (int step = 0; step < 8; ++step) {
     const unsigned kind = world.random() % 3;
-    if (!(kind == 0   ? world.batch<RowUse::kGather>()
-          : kind == 1 ? world.batch<RowUse::kResolve>()
-                      : world.batch<RowUse::kWrite>()))
-      return false;
+    if (kind == 0 && !world.batch<RowUse::kGather>()) return false;
+    if (kind == 1 && !world.batch<RowUse::kResolve>()) return false;
+    if (kind == 2 && !world.batch<RowUse::kWrite>()) return false;
     if ((world.random() % 4 == 0 || !world.back) && !world.flushed()) return false;
   }
   return world.flushed();

@@ -109,8 +109,8 @@ def test_batches_of_reads_and_writes(device):
 
 @pytest.mark.parametrize("slots", [0, 30, 512])
 @pytest.mark.parametrize("out", WIDE)
-def test_eight_bits_are_torchs_times_the_scale(device, out, slots):
-    """All 256 of them, NaN and numbers below the least normal one as well, over several tables."""
+def test_fewer_bits_are_torchs_times_the_scale(device, out, slots):
+    """All 256 of eight, NaN and numbers below the least normal one as well, over several tables; and bfloat16."""
     bits = torch.arange(256, dtype=torch.uint8).repeat(2, 1).view(-1, 16)
     sources = [bits.view(FLOAT8), bits.flip(0).contiguous().view(FLOAT8)]
     scales = [torch.rand(32) * 3, torch.randn(32)]
@@ -125,13 +125,9 @@ def test_eight_bits_are_torchs_times_the_scale(device, out, slots):
                 want = (source[rows[i]].float() * factors[i][rows[i]][:, None]).to(out)
                 assert torch.equal(found[i].isnan(), want.isnan())
                 assert same(found[i].nan_to_num(7), want.nan_to_num(7))
-
-
-def test_bfloat16_as_float32(device):
-    source = torch.randn(50, 8).bfloat16()
-    table = RowTable(host(device, source), 20, device=device, dtype=torch.float32)
-    rows = torch.randint(0, 50, (4, 9))
-    assert same(table(rows.to(device)), source.float()[rows])
+    short = torch.randn(50, 8).bfloat16()
+    table, rows = RowTable(host(device, short), slots, device=device, dtype=torch.float32), torch.randint(0, 50, (4, 9))
+    assert same(table(rows.to(device)), short.float()[rows])
 
 
 def test_rows_as_serving_engines_have_them(device):
@@ -183,11 +179,10 @@ def test_bad_rows(device, slots):
 def test_operators_are_torchs(device):
     table = RowTable(host(device, torch.randn(40, 4)), 8, device=device)
     rows = torch.randint(0, 40, (6,), device=device)
-    ops = torch.ops.hinterland
-    torch.library.opcheck(ops.row_table_gather.default, (table.token, rows, table._number))
-    torch.library.opcheck(ops.row_table_resolve.default, (table.token, rows, table._number))
-    torch.library.opcheck(ops.row_table_write.default, (table.token, rows, torch.ones(6, 4, device=device), table._number))
-    torch.library.opcheck(ops.row_table_flush.default, (table.token, table._number))
+    takes = {"gather": [rows], "resolve": [rows], "write": [rows, torch.ones(6, 4, device=device)], "flush": []}
+    for name, others in takes.items():
+        operator = getattr(torch.ops.hinterland, f"row_table_{name}").default
+        torch.library.opcheck(operator, (table.token, *others, table._number))
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
@@ -219,6 +214,8 @@ def test_what_is_refused():
         (lambda: RowTable([table, float8], device="cpu"), "one type and shape"),
         (lambda: RowTable(torch.zeros(8, 4), device="cpu"), "UnifiedTensor"),
         (lambda: RowTable(host(torch.device("cpu"), torch.zeros(8, 3)), device="cpu"), "rows of 12 bytes"),
+        (lambda: RowTable(host(torch.device("cpu"), torch.zeros(8, 0)), device="cpu"), "rows of 0 bytes"),
+        (lambda: RowTable(table.tiered(local=64, devices="cpu"), device="cpu"), "one piece of host memory"),
         (lambda: RowTable(table, eviction="fifo", device="cpu"), "eviction"),
         (lambda: RowTable(table, write="never", device="cpu"), "write"),
         (lambda: RowTable(table, slots=-1, device="cpu"), "slots"),

@@ -74,19 +74,18 @@ class RowSlots:
         write_back: bool,
         scales: torch.Tensor | None,
     ) -> None:
-        bounds = [0, *accumulate(rows for _, rows in tables)]
-        self.device, self.row_bytes, self.tables, self._write_back = device, row_bytes, len(tables), write_back
-        self.clock = Clock(SlotPlan(bounds[-1], row_bytes, slots), device, lru, write_back)
-        self._base = torch.tensor([base for base, _ in tables], device=device)
-        self._bounds = torch.tensor(bounds, device=device)
-        self._scales = scales
         low = 0
         for base, _ in tables:
             low |= base & _IN_LINE
-        if row_bytes % _UNIT or low % _UNIT:
+        if row_bytes == 0 or row_bytes % _UNIT or low % _UNIT:
             raise ConfigError(
-                f"rows of {row_bytes} bytes do not all begin at multiples of {_UNIT}, which row tables copy at a time; pad them"
+                f"rows of {row_bytes} bytes are not made of aligned units of {_UNIT} bytes, which row tables copy; pad them"
             )
+        bounds = [0, *accumulate(rows for _, rows in tables)]
+        self.device, self.tables, self._write_back, self._scales = device, len(tables), write_back, scales
+        self.clock = Clock(SlotPlan(bounds[-1], row_bytes, slots), device, lru, write_back)
+        self._base = torch.tensor([base for base, _ in tables], device=device)
+        self._bounds = torch.tensor(bounds, device=device)
         cut = cut_rows(row_bytes, low, 0)
         params = self._params = _RowTableParams(clock=self.clock.ring, slots=self.clock.block.data_ptr(), row_bytes=row_bytes)
         params.tables.memories, params.tables.bounds, params.tables.count = (

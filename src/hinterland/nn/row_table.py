@@ -75,15 +75,19 @@ class RowTable(torch.nn.Module):
                 + ", ".join(map(arguments.repr_of, parts))
             )
         ((self.dtype, self._shape),) = kinds
-        held = [(table.tensor_on(self.device), len(table)) for table in self.tables]
+        held = [memory for table in self.tables if (memory := table.tensor_on(self.device)) is not None]
+        if len(held) < len(parts):
+            raise ConfigError(
+                "rows of a row table lie in one piece of host memory; have UnifiedTensor.holding() read them there"
+            )
         self.out_dtype = self.dtype if dtype is None else dtype
         arguments.instance("dtype", self.out_dtype, torch.dtype, "as torch.bfloat16 is")
         self._way = way_of_gather(self.dtype, self.out_dtype)
         rows = sum(len(table) for table in self.tables)
         row_bytes = math.prod(self._shape) * self.dtype.itemsize
-        slots = min(arguments.whole_number("slots", slots, 0), rows if row_bytes else 0)
+        slots = min(arguments.whole_number("slots", slots, 0), rows)
         self._rows = RowSlots(
-            [(self._address(memory), rows) for memory, rows in held],
+            [(memory.data_ptr(), len(memory)) for memory in held],
             row_bytes,
             slots,
             self.device,
@@ -94,14 +98,6 @@ class RowTable(torch.nn.Module):
         self.token = torch.zeros(1, dtype=torch.int32, device=self.device)
         self._number = next(_numbers)
         _numbered[self._number] = self
-
-    @staticmethod
-    def _address(memory: torch.Tensor | None) -> int:
-        if memory is None:
-            raise ConfigError(
-                "rows of a row table lie in one piece of host memory; read them there with UnifiedTensor.holding()"
-            )
-        return memory.data_ptr()
 
     def _scales(self, scales: torch.Tensor | Sequence[torch.Tensor] | None) -> torch.Tensor | None:
         if scales is None:
@@ -116,9 +112,8 @@ class RowTable(torch.nn.Module):
     @property
     def buffer(self) -> torch.Tensor:
         """The slots ``[slots, ...]``, as rows of the tables' type: what ``resolve`` counts. Its memory, not a copy."""
-        slots = self._rows.clock.plan.capacity
-        nbytes = slots * math.prod(self._shape) * self.dtype.itemsize
-        return self._rows.clock.block[:nbytes].view(self.dtype).view(slots, *self._shape)
+        plan, block = self._rows.clock.plan, self._rows.clock.block
+        return block[: plan.capacity * plan.row_bytes].view(self.dtype).view(plan.capacity, *self._shape)
 
     @property
     def held_bytes(self) -> int:
@@ -145,10 +140,6 @@ class RowTable(torch.nn.Module):
     def flush(self) -> None:
         """Has the tables hold all that was written, for those who read them otherwise; on a GPU when it has come so far."""
         torch.ops.hinterland.row_table_flush(self.token, self._number)
-
-    def extra_repr(self) -> str:
-        """What the module's text says of it."""
-        return f"{[len(table) for table in self.tables]} rows of {self.dtype} {list(self._shape)}, {len(self.buffer)} slots"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise ConfigError("a row table is not copied: its slots are one device's; make another over the same tables")
