@@ -11,7 +11,6 @@
 #include "memory/gather.hpp"
 #include "memory/order.hpp"
 #include "memory/pages.hpp"
-#include "memory/row_table.hpp"
 #include "params.hpp"
 
 namespace nb = nanobind;

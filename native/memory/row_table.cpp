@@ -1,19 +1,18 @@
-#include "memory/row_table.hpp"
-
 #include "core/team.hpp"
+#include "core/thresholds.hpp"
+#include "memory/gather.hpp"
 
 namespace hinterland::native {
 
 namespace {
 
 using memory::RowUse;
-constexpr int64_t kParallelRows = 256;  // Guess: a row is a miss of the CPU's caches or two
 
 template <RowUse kUse, class T = memory::Unit16, class Out = T>
 FoundFault move_all(memory::RowTableParams p) {
   memory::IndexFault fault;
   p.report = {&fault, nullptr};
-#pragma omp parallel for schedule(static) if (p.batch.count > kParallelRows)
+#pragma omp parallel for schedule(static) if (p.batch.count > kFewCounted)
   for (int64_t i = 0; i < p.batch.count; ++i) memory::move_row<kUse, T, Out>(p, i);
   return found(fault);
 }

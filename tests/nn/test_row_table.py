@@ -14,9 +14,9 @@ from hinterland.nn import RowTable
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 
 from ..table.test_cached import Ring
+from ..together import by_threads
 
 FLOAT8 = torch.float8_e4m3fn
-WIDE = [torch.bfloat16, torch.float16, torch.float32]
 
 
 class Recent:
@@ -108,7 +108,7 @@ def test_batches_of_reads_and_writes(device):
 
 
 @pytest.mark.parametrize("slots", [0, 30, 512])
-@pytest.mark.parametrize("out", WIDE)
+@pytest.mark.parametrize("out", [torch.bfloat16, torch.float16, torch.float32])
 def test_fewer_bits_are_torchs_times_the_scale(device, out, slots):
     """All 256 of eight, NaN and numbers below the least normal one as well, over several tables; and bfloat16."""
     bits = torch.arange(256, dtype=torch.uint8).repeat(2, 1).view(-1, 16)
@@ -215,10 +215,7 @@ def test_what_is_refused():
         (lambda: RowTable(torch.zeros(8, 4), device="cpu"), "UnifiedTensor"),
         (lambda: RowTable(host(torch.device("cpu"), torch.zeros(8, 3)), device="cpu"), "rows of 12 bytes"),
         (lambda: RowTable(host(torch.device("cpu"), torch.zeros(8, 0)), device="cpu"), "rows of 0 bytes"),
-        (lambda: RowTable(table.tiered(local=64, devices="cpu"), device="cpu"), "one piece of host memory"),
-        (lambda: RowTable(table, eviction="fifo", device="cpu"), "eviction"),
-        (lambda: RowTable(table, write="never", device="cpu"), "write"),
-        (lambda: RowTable(table, slots=-1, device="cpu"), "slots"),
+        (lambda: RowTable(table.tiered(local=64, devices="cpu"), device="cpu"), "one piece of memory"),
         (lambda: RowTable(table, dtype=torch.float16, device="cpu"), "not gathered as"),
         (lambda: RowTable(table, scales=torch.ones(8), device="cpu"), "give dtype="),
         (lambda: RowTable(float8, dtype=torch.float32, scales=torch.ones(7), device="cpu"), r"\[7\] scales for \[8\] rows"),
@@ -318,3 +315,15 @@ def test_a_row_that_is_written_twice_is_everywhere_the_same(device, slots, write
         table.flush()
         table.resolve(torch.tensor([0, 1, 2, 4, 7], device=device))  # row 3 leaves its slot
         assert same(table(torch.arange(8, device=device)), found) and same(table.tables[0].cpu(), found)
+
+
+def test_threads_take_turns(device):
+    truth = torch.randn(20_000, 64)
+    table = RowTable(host(device, truth), 3000, device=device)
+
+    def agrees(seed):
+        random = torch.Generator().manual_seed(seed)
+        batches = [torch.randint(0, 20_000, (2500,), generator=random) for _ in range(10)]
+        return all(torch.equal(table(rows.to(device)).cpu(), truth[rows]) for rows in batches)
+
+    assert all(by_threads(agrees))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import accumulate
@@ -24,10 +25,7 @@ _ELEMENTS = {
 }  # fmt: skip
 RESOLVE, WRITE, _THROUGH, _FLUSH, GATHER = range(5)  # in the order of the kernels
 # What a gather computes: the type of rows, and of the output. All others copy.
-WIDENED = [
-    *((torch.float8_e4m3fn, out) for out in (torch.bfloat16, torch.float16, torch.float32)),
-    (torch.bfloat16, torch.float32),
-]
+WIDENED = [*((torch.float8_e4m3fn, out) for out in list(_ELEMENTS)[1:]), (torch.bfloat16, torch.float32)]
 _COPIED = [f"row_table_kernel<RowUse::k{use}, Unit16, Unit16>" for use in ("Resolve", "Write", "Through", "Flush", "Gather")]
 _WIDENED = [f"row_table_kernel<RowUse::kGather, {_ELEMENTS[row]}, {_ELEMENTS[out]}>" for row, out in WIDENED]
 KERNELS = KernelFile("memory/row_table.cu", (*_COPIED, *_WIDENED), separate_module=True)
@@ -37,11 +35,7 @@ _UNIT, _IN_LINE = _core.UNIT_BYTES, _core.LINE_BYTES - 1
 
 
 def way_of_gather(dtype: torch.dtype, out: torch.dtype) -> int:
-    """Which kernel gathers rows of ``dtype`` as ``out``.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Which kernel gathers rows of ``dtype`` as ``out``; ConfigError where there is none."""
     if dtype == out:
         return GATHER
     if (dtype, out) not in WIDENED:
@@ -94,6 +88,7 @@ class RowSlots:
             len(tables),
         )
         params.scales, params.cut = address(scales), row_cut(cut)
+        self._lock = threading.Lock()
         self._pieces = cut.steps, _THREADS // cut.lanes * _core.IN_FLIGHT
         self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()
 
@@ -160,15 +155,14 @@ class RowSlots:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """A with-block after all earlier ones, and before all later ones, unless a graph is being captured."""
-        if self._done is None:
-            yield
-            return
-        with torch.cuda.device(self.device):
-            stream = torch.cuda.current_stream(self.device)
-            if torch.cuda.is_current_stream_capturing():
+        with self._lock, devices.on(self.device):
+            if self._done is None or torch.cuda.is_current_stream_capturing():
                 yield
                 return
+            stream = torch.cuda.current_stream(self.device)
             stream.wait_event(self._done)
             self.clock.block.record_stream(stream)  # memory that is let go waits for this stream
-            yield
-            stream.record_event(self._done)
+            try:
+                yield
+            finally:
+                stream.record_event(self._done)

@@ -71,15 +71,12 @@ class RowTable(torch.nn.Module):
         kinds = {(table.dtype, tuple(table.shape[1:])) for table in self.tables}
         if len(kinds) != 1 or len(self.tables) < len(parts):
             raise ConfigError(
-                "a row table has UnifiedTensors with rows of one type and shape, not "
-                + ", ".join(map(arguments.repr_of, parts))
+                f"a row table has UnifiedTensors with rows of one type and shape, not {arguments.repr_of(tables)}"
             )
         ((self.dtype, self._shape),) = kinds
         held = [memory for table in self.tables if (memory := table.tensor_on(self.device)) is not None]
         if len(held) < len(parts):
-            raise ConfigError(
-                "rows of a row table lie in one piece of host memory; have UnifiedTensor.holding() read them there"
-            )
+            raise ConfigError("rows of a row table lie in one piece of memory; read them there with UnifiedTensor.holding()")
         self.out_dtype = self.dtype if dtype is None else dtype
         arguments.instance("dtype", self.out_dtype, torch.dtype, "as torch.bfloat16 is")
         self._way = way_of_gather(self.dtype, self.out_dtype)
