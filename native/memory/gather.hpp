@@ -10,6 +10,9 @@
 
 namespace hinterland::native {
 
+// Up to here waking threads costs more than the copy gains; if they spin, two gain from 32 KiB on (docs/notes/thresholds.md).
+inline constexpr int64_t kParallelBytes = 64 << 10;
+
 // The arguments of the sentences in src/hinterland/memory/faults.py, if there are any: `first`, `value`, `table_rows` and
 // `count`.
 using FoundFault = std::optional<std::tuple<int64_t, int64_t, int64_t, int64_t>>;

@@ -1,5 +1,4 @@
 #include "core/team.hpp"
-#include "core/thresholds.hpp"
 #include "memory/gather.hpp"
 
 namespace hinterland::native {
@@ -12,7 +11,7 @@ template <RowUse kUse, class T = memory::Unit16, class Out = T>
 FoundFault move_all(memory::RowTableParams p) {
   memory::IndexFault fault;
   p.report = {&fault, nullptr};
-#pragma omp parallel for schedule(static) if (p.batch.count > kFewCounted)
+#pragma omp parallel for schedule(static) if (p.batch.count * p.row_bytes > kParallelBytes)
   for (int64_t i = 0; i < p.batch.count; ++i) memory::move_row<kUse, T, Out>(p, i);
   return found(fault);
 }
