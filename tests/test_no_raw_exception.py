@@ -592,6 +592,10 @@ class Right:
             "reorder": {"by": "degree"},
             "memory.copy": {"source": torch.zeros(3)},
         }
+        float8 = hl.UnifiedTensor.from_tensor(torch.zeros(8, 16).to(torch.float8_e4m3fn))
+        of |= {
+            "nn.RowTable": {"tables": [float8], "slots": 4, "dtype": torch.float32, "scales": torch.ones(8), "write": "back"}
+        }
         of |= {"kernel": {"source": "__global__ void add(array<float> a, int64_t n) {}"}}
         of |= {"from_networkx": {"graph": networkx.path_graph(3)}, "from_scipy": {"matrix": scipy.sparse.eye(3).tocsr()}}
         of |= {"datasets.generate": {"shape": small}, "datasets.save": {"overwrite": True}}

@@ -31,10 +31,12 @@ HINTERLAND_STRUCT(memory::RowCopy<memory::Tiers>, placement, packed, indices, in
                   cut, report);
 HINTERLAND_STRUCT(memory::CountParams<memory::OneRange>, rows, tiers);
 HINTERLAND_STRUCT(memory::CountParams<memory::Tiers>, rows, tiers);
-HINTERLAND_STRUCT(memory::Clock, rows, capacity, slots, row_of, used, marked, hand);
-HINTERLAND_STRUCT(memory::ClockBatch, indices, index_bytes, count, filled, claimed, sums);
+HINTERLAND_STRUCT(memory::Clock, rows, capacity, slots, row_of, used, marked, hand, order, written);
+HINTERLAND_STRUCT(memory::ClockBatch, indices, index_bytes, count, filled, claimed, sums, left, places, bounds, each);
 HINTERLAND_STRUCT(memory::AdmitParams, clock, batch, control);
 HINTERLAND_STRUCT(memory::FillParams, copy, hand);
+HINTERLAND_STRUCT(memory::Ranges, memories, bounds, count);
+HINTERLAND_STRUCT(memory::RowTableParams, clock, batch, tables, slots, row_bytes, scales, out, values, cut, report);
 HINTERLAND_STRUCT(memory::Bags, indices, index_bytes, count, offsets, offset_bytes, closed, each, bags, rows, padding);
 HINTERLAND_STRUCT(memory::PoolParams, placement, dim, bags, weights, pooled, best, counts, lanes, steps, offsets, entries);
 HINTERLAND_STRUCT(memory::WeighParams, placement, dim, bags, gradient, found, lanes);
@@ -117,6 +119,8 @@ const Binding memory([](nb::module_& m) {
   m.attr("CLOCK_SUMS") = 3 * memory::Chunks::kMost;
   def_loop(m, "admit_rows", admit_rows, "Slots for the rows of a batch (include/hinterland/memory/clock.hpp).");
   def_loop(m, "fill_slots", fill_slots, "Those rows copied to their slots.");
+  m.attr("ROW_TABLE_THREADS") = kRowTableThreads;
+  def_loop(m, "serve_rows", serve_rows, nb::arg("way"));
   def_native(m, "hottest_first", hottest_first, nb::arg("scores"), nb::arg("rows"), nb::arg("order"));
 });
 

@@ -10,9 +10,6 @@ namespace hinterland::native {
 
 namespace {
 
-// Up to here waking threads costs more than the copy gains; if they spin, two gain from 32 KiB on (docs/notes/thresholds.md).
-constexpr int64_t kParallelBytes = 64 << 10;
-
 // Row sizes that one load and store can move: known to the compiler, so that memcpy becomes just that. 0 is any other.
 template <int64_t kRowBytes, class Placement>
 void copy_all(memory::RowCopy<Placement> copy, memory::IndexFault& fault) {

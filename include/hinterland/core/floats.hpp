@@ -14,6 +14,11 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
+// e4m3 without infinities: torch.float8_e4m3fn. It is read, and never written.
+struct Float8 {
+  uint8_t bits;
+};
+
 HINTERLAND_FN float float_of(uint32_t bits) { return stdlib::bit_cast<float>(bits); }
 HINTERLAND_FN uint32_t bits_of(float value) { return stdlib::bit_cast<uint32_t>(value); }
 HINTERLAND_FN float square_root(float value) { return stdlib::sqrt(value); }
@@ -22,6 +27,13 @@ HINTERLAND_FN float widen(float value) { return value; }
 HINTERLAND_FN double widen(double value) { return value; }
 
 HINTERLAND_FN float widen(Bfloat16 value) { return float_of(static_cast<uint32_t>(value.bits) << 16); }
+
+// The exponent's bias differs by 120. The rest is as the next one's.
+HINTERLAND_FN float widen(Float8 value) {
+  const int32_t rest = (value.bits & 0x7f) << 20;
+  const uint32_t nan = rest == 0x07f00000 ? 0x7fc00000u : 0u;
+  return float_of((value.bits & 0x80u) << 24 | bits_of(float_of(static_cast<uint32_t>(rest)) * 0x1p120f) | nan);
+}
 
 // The exponent's bias differs by 112. A product with 2^112 mends it for subnormal numbers too.
 HINTERLAND_FN float widen(Float16 value) {

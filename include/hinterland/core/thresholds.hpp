@@ -20,9 +20,12 @@ inline constexpr uint32_t kWarpQueueItems = 64;  // a warp goes on with by itsel
 // memory
 inline constexpr int kGatherInFlight = 4;  // pieces of rows, of a thread. Measured: 2 1.00 to 1.06, 8 0.98 to 1.21
 inline constexpr int kBagThreads = 256;  // of a block that pools rows. Measured: 128 1.00 to 1.16, 512 1.00 to 1.18
+inline constexpr int kRowTableThreads = 512;  // of a block that moves rows of row tables. Guess: registers for four rows
 inline constexpr int kAdmitThreads = 512;  // of a block that admits rows. Measured: 256 0.95 to 1.00, 1024 0.95 to 1.03
-inline constexpr int64_t kMostChunks = 1024;  // of a batch of rows. Measured with the next: 256 0.75 to 1.01, 4096 1.05 to 2.04
-inline constexpr int64_t kLeastOfChunk = 1024;  // rows, if there are as many. Measured with the last
+inline constexpr int64_t kMostChunks = 1024;  // of a batch of rows. Measured, sums read one by one: 256 0.75 to 1.01, 4096 1.05 to 2.04
+inline constexpr int64_t kLeastOfChunk = 128;  // rows, if there are as many. Derived: what a warp looks up at once
+inline constexpr int kAsksAhead = 4;  // rows of a lane that are looked up at once. Guess: four round trips in the time of one
+inline constexpr int kSumsAhead = 16;  // sums of a lane that are read at once. Derived: kMostChunks in two rounds of a warp
 
 // sampling
 inline constexpr int64_t kTasksAhead = 4;  // of a long list. Derived: 8,192 weights are 64 KiB, the largest line of a cache

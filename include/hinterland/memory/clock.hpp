@@ -16,6 +16,10 @@
 // clear: what is asked for once gives way soon, as in SIEVE (Zhang et al., NSDI 2024). SIEVE itself keeps rows in the order in
 // which they came, wherever one is taken out, which takes a list; CLOCK's ring is the slots as they lie. A claim for which no
 // slot is left is dropped: that row is read from the host's memory.
+//
+// With such a list, of all slots by when they were last asked for, the same steps are LRU: the n-th claim gets the n-th unmarked
+// slot of the list, and what was marked or filled goes to its end. A batch then costs a pass over the list, 8 bytes a slot, where
+// CLOCK reads two bits.
 #pragma once
 
 #include "hinterland/core/grid.hpp"
@@ -39,6 +43,8 @@ struct Clock {
   uint32_t* used;    // [words()]: a bit for each slot, set where its row was asked for since the hand passed
   uint32_t* marked;  // [words()]: the same for the batch at hand; 0 between batches
   ClockHand* hand;
+  int32_t* order;     // [2, capacity]: of LRU, slots by when they were last asked for; `hand->at` is the list in use. Else null
+  uint32_t* written;  // [words()]: a bit for each slot whose row is ahead of its table; null where none can be
 
   static constexpr int32_t kNoSlot = -1;
   static constexpr int64_t kSlotsInWord = 32;
@@ -64,8 +70,8 @@ struct Clock {
     }
   }
 
-  HINTERLAND_FN bool claims(int64_t row, int64_t position) const {
-    return row >= 0 && atomic_load(slots[row]) == claim_of(position);
+  HINTERLAND_FN static bool bit_of(uint32_t* words, int64_t slot) {
+    return (atomic_load(words[slot / kSlotsInWord]) >> slot % kSlotsInWord & 1) != 0;
   }
 
   // Slots that the hand passes together, one word's, in the order of its way.
@@ -96,12 +102,17 @@ struct Clock {
   }
 
   // Step 4 for one slot. There is no such row where row numbers have changed since they were claimed: then nobody wrote it
-  // down.
-  HINTERLAND_FN void give(int64_t slot, int64_t row) const {
-    if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) return;
-    if (row_of[slot] >= 0) slots[row_of[slot]] = kNoSlot;
+  // down. Returns the row that left the slot and is ahead of its table, or -1.
+  HINTERLAND_FN int64_t give(int64_t slot, int64_t row) const {
+    if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows)) return -1;
+    const int64_t before = row_of[slot];
+    const uint32_t bit = 1u << slot % kSlotsInWord;
+    const bool ahead = written != nullptr && bit_of(written, slot);
+    if (ahead) atomic_and(written[slot / kSlotsInWord], ~bit);
+    if (before >= 0) slots[before] = kNoSlot;
     row_of[slot] = row;
     slots[row] = static_cast<int32_t>(slot);
+    return ahead ? before : -1;
   }
 };
 
@@ -121,13 +132,24 @@ struct Chunks {
 struct ClockBatch {
   const void* indices;
   int64_t index_bytes;
-  int64_t count;     // at most Clock::kMost
-  int64_t* filled;   // [min(count, capacity)]: the slots that get new rows, in the order of the claims
-  int64_t* claimed;  // the same: those rows
-  int64_t* sums;     // [3, Chunks::kMost]: claims, clear slots and set ones of each chunk
+  int64_t count;          // at most Clock::kMost
+  int64_t* filled;        // [min(count, capacity)]: the slots that get new rows, in the order of the claims
+  int64_t* claimed;       // the same: those rows
+  int64_t* sums;          // [3, Chunks::kMost]: claims, clear slots and set ones of each chunk
+  int64_t* left;          // as filled: what Clock::give() returned; or null
+  int32_t* places;        // [count]: the slot in which each row lies, kElsewhere, or for the n-th claim kClaim - n; or null
+  const int64_t* bounds;  // of several tables, whose rows are numbered through: the first of each, and how many in all; or null
+  int64_t each;           // positions of each of them
 
+  static constexpr int32_t kElsewhere = -1, kClaim = -2;
+
+  HINTERLAND_FN int64_t number(int64_t position) const { return read_index(indices, index_bytes, position); }
+  HINTERLAND_FN int64_t table(int64_t position) const { return static_cast<uint32_t>(position) / static_cast<uint32_t>(each); }
   HINTERLAND_FN int64_t row(int64_t position, int64_t rows) const {
-    return resolve_index(read_index(indices, index_bytes, position), rows);
+    if (bounds == nullptr) return resolve_index(number(position), rows);
+    const int64_t* const own = bounds + table(position);
+    const int64_t row = resolve_index(number(position), own[1] - own[0]);
+    return row < 0 ? -1 : own[0] + row;
   }
 };
 
@@ -160,7 +182,13 @@ struct FillParams {
 // The sum of the first `count`, the same in each lane.
 HINTERLAND_FN int64_t sum_of_chunks(const int64_t* sums, int64_t count) {
   int64_t sum = 0;
-  for (int64_t i = Warp::lane(); i < count; i += Warp::kWidth) sum += sums[i];
+  for (int64_t from = Warp::lane(); from < count; from += kSumsAhead * Warp::kWidth) {
+    int64_t some[kSumsAhead];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kSumsAhead; ++k) some[k] = from + k * Warp::kWidth < count ? sums[from + k * Warp::kWidth] : 0;
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kSumsAhead; ++k) sum += some[k];
+  }
   return Warp::sum(sum);
 }
 
@@ -189,22 +217,72 @@ struct Admission {
       : clock(clock),
         batch(batch),
         asked(batch.count),
-        lap(clock.words() + 1),
+        lap(clock.order == nullptr ? clock.words() + 1 : clock.capacity),
         claims(batch.sums),
         clear(claims + Chunks::kMost),
         set(clear + Chunks::kMost) {}
 
+  static constexpr int64_t kStride = kAsksAhead * Warp::kWidth;
+
+  // What is found of several positions, one to a lane each time: all are looked up before the first is needed.
+  struct Found {
+    int64_t position[kAsksAhead];
+    int64_t row[kAsksAhead];
+    int32_t slot[kAsksAhead];
+
+    HINTERLAND_FN bool claims(int k) const { return row[k] >= 0 && slot[k] == Clock::claim_of(position[k]); }
+  };
+  HINTERLAND_FN Found look_up(int64_t from, int64_t end) const {
+    Found found;
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      found.position[k] = from + k * Warp::kWidth + Warp::lane();
+      found.row[k] = found.position[k] < end ? batch.row(found.position[k], clock.rows) : -1;
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k)
+      found.slot[k] = found.row[k] < 0 ? Clock::kNoSlot : atomic_load(clock.slots[found.row[k]]);
+    return found;
+  }
+
   HINTERLAND_FN void count_claims(int64_t chunk) const {
     int64_t found = 0;
-    for (int64_t i = asked.begin(chunk) + Warp::lane(); i < asked.end(chunk); i += Warp::kWidth)
-      found += clock.claims(batch.row(i, clock.rows), i) ? 1 : 0;
+    for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += kStride) {
+      const Found some = look_up(from, asked.end(chunk));
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kAsksAhead; ++k) found += some.claims(k) ? 1 : 0;
+    }
     found = Warp::sum(found);
     if (Warp::lane() == 0) claims[chunk] = found;
   }
 
+  // The same of slots in the list of LRU: which there are, and whether they are unmarked.
+  struct Listed {
+    int32_t slot[kAsksAhead];
+    bool free[kAsksAhead];
+  };
+  HINTERLAND_FN int32_t* list(int64_t which) const { return clock.order + which * clock.capacity; }
+  HINTERLAND_FN Listed unmarked(int64_t from, int64_t end) const {
+    const int32_t* const now = list(clock.hand->at);
+    Listed found;
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int64_t i = from + k * Warp::kWidth + Warp::lane();
+      found.slot[k] = i < end ? now[i] : -1;
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) found.free[k] = found.slot[k] >= 0 && !Clock::bit_of(clock.marked, found.slot[k]);
+    return found;
+  }
+
   HINTERLAND_FN void count_slots(int64_t chunk) const {
     int64_t first = 0, second = 0;
-    for (int64_t i = lap.begin(chunk) + Warp::lane(); i < lap.end(chunk); i += Warp::kWidth) {
+    for (int64_t from = lap.begin(chunk); clock.order != nullptr && from < lap.end(chunk); from += kStride) {
+      const Listed some = unmarked(from, lap.end(chunk));
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kAsksAhead; ++k) first += some.free[k] ? 1 : 0;
+    }
+    for (int64_t i = lap.begin(chunk) + Warp::lane(); clock.order == nullptr && i < lap.end(chunk); i += Warp::kWidth) {
       const Clock::Run run = clock.run(i);
       first += stdlib::popcount(run.clear);
       second += stdlib::popcount(run.set);
@@ -216,15 +294,22 @@ struct Admission {
 
   HINTERLAND_FN void number_claims(int64_t chunk, int64_t admitted) const {
     int64_t at = sum_of_chunks(claims, chunk);
-    for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += Warp::kWidth) {
-      const int64_t position = from + Warp::lane();
-      const int64_t row = position < asked.end(chunk) ? batch.row(position, clock.rows) : -1;
-      const bool claimed = clock.claims(row, position);
-      const uint32_t votes = Warp::ballot(claimed);
-      const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
-      if (claimed && mine < admitted) batch.claimed[mine] = row;
-      if (claimed && mine >= admitted) atomic_store(clock.slots[row], Clock::kNoSlot);
-      at += stdlib::popcount(votes);
+    for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += kStride) {
+      const Found some = look_up(from, asked.end(chunk));
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kAsksAhead; ++k) {
+        const bool claimed = some.claims(k);
+        const uint32_t votes = Warp::ballot(claimed);
+        const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
+        if (claimed && mine < admitted) batch.claimed[mine] = some.row[k];
+        if (claimed && mine >= admitted) atomic_store(clock.slots[some.row[k]], Clock::kNoSlot);
+        if (batch.places != nullptr && some.position[k] < asked.end(chunk)) {
+          const bool taken = claimed && mine < admitted;
+          batch.places[some.position[k]] =
+              taken ? static_cast<int32_t>(ClockBatch::kClaim - mine) : max_of(some.slot[k], ClockBatch::kElsewhere);
+        }
+        at += stdlib::popcount(votes);
+      }
     }
   }
 
@@ -243,6 +328,26 @@ struct Admission {
       clock.pass(run, passed);
       at += Warp::sum(in_first);
       later += Warp::sum(in_second);
+    }
+  }
+
+  // The same of LRU, and the other list: `room` unmarked slots without those that are filled, and then what was asked for now.
+  HINTERLAND_FN void renew_order(int64_t chunk, int64_t admitted, int64_t room) const {
+    int32_t* const next = list(1 - clock.hand->at);
+    int64_t at = sum_of_chunks(clear, chunk);
+    for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += kStride) {
+      const Listed some = unmarked(from, lap.end(chunk));
+      HINTERLAND_UNROLLED
+      for (int k = 0; k < kAsksAhead; ++k) {
+        const bool free = some.free[k];
+        const uint32_t votes = Warp::ballot(free);
+        const int64_t before = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));  // unmarked slots
+        if (free && before < admitted) batch.filled[before] = some.slot[k];
+        const int64_t stay = max_of(before - admitted, int64_t{0});  // of them
+        const int64_t i = from + k * Warp::kWidth + Warp::lane();
+        if (some.slot[k] >= 0) next[free && before >= admitted ? stay : room - admitted + i - stay] = some.slot[k];
+        at += stdlib::popcount(votes);
+      }
     }
   }
 };
@@ -267,16 +372,25 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
     items([&](int64_t item) {
       if (item < asked)
         admission.number_claims(item, admitted);
+      else if (clock.order != nullptr)
+        admission.renew_order(item - asked, admitted, room);
       else
         admission.turn_hand(item - asked, admitted, first_lap);
     });
   });
 
   team.single([&] {
-    if (admitted > 0) clock.hand->at = clock.hand->following;
+    if (clock.order != nullptr)
+      clock.hand->at ^= 1;
+    else if (admitted > 0)
+      clock.hand->at = clock.hand->following;
     clock.hand->admitted = admitted;
   });
-  for_each(team, admitted, [&](int64_t i) { clock.give(batch.filled[i], batch.claimed[i]); });
+  if (clock.order != nullptr) for_each(team, clock.words(), [&](int64_t word) { clock.marked[word] = 0; });
+  for_each(team, admitted, [&](int64_t i) {
+    const int64_t left = clock.give(batch.filled[i], batch.claimed[i]);
+    if (batch.left != nullptr) batch.left[i] = left;
+  });
 }
 
 }  // namespace hinterland::memory

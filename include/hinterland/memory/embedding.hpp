@@ -93,12 +93,6 @@ struct RowSlice<T, kWide, true> {
   T* element;
 };
 
-// The elements of a unit of 16 bytes, one by one.
-template <class T>
-struct Elements {
-  T element[16 / sizeof(T)];
-};
-
 // Where a thread's piece lies in rows of `dim` elements: [at, at + size()). T is the type of the table's elements; rows of
 // anything else that has as many (gradients, states) are cut at the same places.
 template <class T, int kWide>

@@ -17,6 +17,11 @@ namespace hinterland::memory {
 struct alignas(16) Unit16 {
   uint64_t low, high;
 };
+// Its elements, one by one.
+template <class T>
+struct Elements {
+  T element[16 / sizeof(T)];
+};
 template <int kBytes>
 using UnitUpTo4 = stdlib::conditional_t<kBytes == 4, uint32_t, stdlib::conditional_t<kBytes == 2, uint16_t, uint8_t>>;
 template <int kBytes>

@@ -119,18 +119,28 @@ class Clock:
     """The slots of one device: which row each has, and the rows (include/hinterland/memory/clock.hpp).
 
     Calls are made one after another: on a GPU in the order of one stream.
+
+    Args:
+        lru: gives slots to new rows by when the old ones were last asked for, in place of CLOCK.
+        written: notes which slots hold rows that are ahead of their table.
     """
 
-    def __init__(self, plan: SlotPlan, device: torch.device) -> None:
+    def __init__(self, plan: SlotPlan, device: torch.device, lru: bool = False, written: bool = False) -> None:
         self.plan, self.device = plan, device
+        self.order = torch.empty(2 * plan.capacity * lru, dtype=torch.int32, device=device)
+        self.written = torch.empty(plan.words * written, dtype=torch.int32, device=device)
         self.block = _block(plan.held_bytes, device)
         self.slots = self.block[plan.map_offset :][: 4 * plan.rows].view(torch.int32)  # [rows], negative without a slot
         self.row_of = self.block[plan.rows_offset :][: 8 * plan.capacity].view(torch.int64)  # [capacity], -1 for none
         self._bits = self.block[plan.bits_offset : plan.state_offset]
         self._state = self.block[plan.state_offset :]
         used, hand = self._bits.data_ptr(), self._state.data_ptr() + _CONTROL_BYTES
-        ring = _Ring(rows=plan.rows, capacity=plan.capacity, slots=self.slots.data_ptr(), row_of=self.row_of.data_ptr())
+        ring = self.ring = _Ring(
+            rows=plan.rows, capacity=plan.capacity, slots=self.slots.data_ptr(), row_of=self.row_of.data_ptr()
+        )
         ring.used, ring.marked, ring.hand = used, used + 4 * plan.words, hand
+        ring.order, ring.written = (part.data_ptr() if part.numel() else 0 for part in (self.order, self.written))
+        self._lap = plan.capacity if lru else plan.words
         copy = RowCopy(packed=self.block.data_ptr(), indices=ring.row_of, index_bytes=8, row_bytes=plan.row_bytes)
         copy.placement.rows = plan.rows
         # What is the same for every batch; they are never changed.
@@ -144,6 +154,8 @@ class Clock:
         self.row_of.fill_(-1)
         self._bits.zero_()
         self._state.zero_()
+        self.written.zero_()
+        torch.arange(len(self.order), out=self.order).remainder_(max(1, self.plan.capacity))
 
     def holds(self, rows: torch.Tensor) -> torch.Tensor:
         """Which of ``rows`` (int64, from 0 on) have slots: bool, of the same shape."""
@@ -161,30 +173,42 @@ class Clock:
         count = min(index.numel(), _MOST)
         if count == 0 or plan.capacity == 0:
             return
-        room = min(count, plan.capacity)
-        scratch = torch.empty(2 * room + _core.CLOCK_SUMS, dtype=torch.int64, device=self.device)
-        filled = scratch.data_ptr()
-        admit, fill = _AdmitParams.from_buffer_copy(self._admit), _FillParams.from_buffer_copy(self._fill)
-        batch, copy = admit.batch, fill.copy
-        batch.indices, batch.index_bytes, batch.count = index.data_ptr(), index_bytes(index), count
-        batch.filled, batch.claimed, batch.sums = filled, filled + 8 * room, filled + 16 * room
-        copy.placement.base, copy.visit = table, filled
+        admit, fill = self.batch(index, count), _FillParams.from_buffer_copy(self._fill)
+        fill.copy.placement.base, fill.copy.visit = table, admit.batch.filled
         if self.device.type == "cpu":
             try:
-                _core.admit_rows(admit.address)
+                self.give_slots(admit)
                 if plan.row_bytes:
                     _core.fill_slots(fill.address)
             except BaseException:  # Ctrl-C between two steps
                 self.clear()
                 raise
             return
+        self.give_slots(admit, max_blocks)
+        if plan.row_bytes:
+            self._fill_on_gpu(fill, min(count, plan.capacity), max_blocks)
+
+    def batch(self, index: torch.Tensor, count: int) -> Params:
+        """What admits the first ``count`` row numbers of ``index``, with its scratch memory."""
+        room = min(count, self.plan.capacity)
+        scratch = torch.empty(3 * room + _core.CLOCK_SUMS, dtype=torch.int64, device=self.device)
+        admit = _AdmitParams.from_buffer_copy(self._admit)
+        admit.keeps = scratch
+        batch, parts = admit.batch, scratch.data_ptr()
+        batch.indices, batch.index_bytes, batch.count = index.data_ptr(), index_bytes(index), count
+        batch.filled, batch.claimed, batch.left, batch.sums = (parts + 8 * room * i for i in range(4))
+        return admit
+
+    def give_slots(self, admit: Params, max_blocks: int | None = None) -> None:
+        """Has rows admitted; copies none."""
+        if self.device.type == "cpu":
+            _core.admit_rows(admit.address)
+            return
         self._state[:_CONTROL_BYTES].zero_()
         blocks = 2 * (devices.sm_count(self.device) if max_blocks is None else max(1, max_blocks))
-        needed = 1 + max(count, plan.words) // _BLOCK
+        needed = 1 + max(admit.batch.count, self._lap) // _BLOCK
         grid = min(resident_blocks(KERNELS, _ADMIT, self.device, _BLOCK), blocks, needed)
         launch(KERNELS, _ADMIT, self.device, grid, _BLOCK, admit, cooperative=True)
-        if plan.row_bytes:
-            self._fill_on_gpu(fill, room, max_blocks)
 
     def _fill_on_gpu(self, fill: Params, room: int, max_blocks: int | None) -> None:
         """Copies the rows of the filled slots, at most ``room``, over the link."""
