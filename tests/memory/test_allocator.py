@@ -251,7 +251,7 @@ def gpu_of_80_mib(driver, monkeypatch):
 
 def test_what_exceeds_the_limit_has_two_mappings(gpu_of_80_mib, monkeypatch, nothing_left):
     files = _open_files()
-    monkeypatch.setattr(plan, "_REACH", 1 << 20)
+    monkeypatch.setattr(plan, "REACH", 1 << 20)
     with pytest.warns(
         UserWarning, match="the first 64.00 MiB mapped in large pages, 36.00 MiB pinned; random rows of 128 B .* M/s"
     ):
@@ -306,7 +306,7 @@ def test_pinned_where_the_mappings_find_no_place(gpu_of_80_mib, monkeypatch, not
 
     monkeypatch.setattr(allocator._core, "reserve_pages", reserve_pages)
     monkeypatch.setattr(allocator.cuda, "allocate_managed", never_beside)
-    monkeypatch.setattr(plan, "_REACH", 1 << 20)
+    monkeypatch.setattr(plan, "REACH", 1 << 20)
     with pytest.warns(UserWarning, match="100.00 MiB of host memory, all pinned"):  # what was planned did not come about
         assert memory.allocate(100 << 20).mapping == "pinned"
     for address in taken:

@@ -62,7 +62,7 @@ def system(driver, tmp_path, monkeypatch, nothing_left):
     monkeypatch.setattr(rate, "random_rows", made.random_rows)
     monkeypatch.setattr(rate, "LEAST_FALLEN", MIB)
     monkeypatch.setattr(mapping, "_SMALL", MIB)
-    monkeypatch.setattr(plan, "_REACH", MIB)
+    monkeypatch.setattr(plan, "REACH", MIB)
     monkeypatch.setattr(warned, "_told", set())
     tensor = allocator.Buffer.tensor
     monkeypatch.setattr(allocator.Buffer, "tensor", lambda self, dtype, shape, device=None: tensor(self, dtype, shape))

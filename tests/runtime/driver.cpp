@@ -79,6 +79,8 @@ int cuLaunchHostFunc(int64_t, void (*function)(void*), void* argument) {
 // What cuda-core and cuda-bindings call besides; such a launch is not kept.
 int cuLaunchKernelEx(const void*, int64_t, void**, void**) { return 0; }
 
+int cuThreadExchangeStreamCaptureMode(int*) { return 0; }
+
 int cuDriverGetVersion(int* version) {
   *version = 13000;
   return 0;

@@ -37,6 +37,7 @@ def test_a_threads_first_question_comes_after_its_context(monkeypatch):
     monkeypatch.setattr(devices, "give_context", lambda device: given.add(threading.get_ident()))
     monkeypatch.setattr(devices, "sm_count", lambda device: 132)
     monkeypatch.setattr(torch.cuda, "device", lambda device: contextlib.nullcontext())
+    monkeypatch.setattr(launch, "relaxed", contextlib.nullcontext)
     thread = threading.Thread(target=lambda: answers.append(launch.resident_blocks(Kernels(given), "kernel", GPU, 256)))
     thread.start()
     thread.join()

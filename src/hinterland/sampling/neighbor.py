@@ -226,7 +226,8 @@ class PendingSample:
             (vertices,), (relation,) = run.types, run.relations
             order, node = self._prepared.order_for(vertices.known), cut(vertices.node, vertices.known)
             if order is not None:
-                node = torch.where(node < 0, node, order[node]) if run.replayed else order[node]
+                at = node.clamp(0, len(order) - 1) if run.replayed else node  # of a bad seed: told at a later call
+                node = torch.where(node < 0, node, order[at]) if run.replayed else order[at]
             row, col, edge = cut(relation.edges, relation.count).unbind()
             return Sample(
                 node,

@@ -10,7 +10,8 @@ from typing import Any, Self
 import numpy as np
 import torch
 
-from ..machine import measured_link
+from ..machine import Machine, measured_link
+from ..machine import load as load_machine
 from ..memory import assisted, load
 from ..memory.allocator import Buffer, allocate
 from ..memory.copies import copied, copy
@@ -42,6 +43,7 @@ class HostTable(Table):
 
     def __init__(self, buffer: Buffer, dtype: torch.dtype, shape: Sequence[int]) -> None:
         self._buffer = buffer
+        self._plans: tuple[Machine | None, dict[int, bool]] = None, {}
         self._cpu = buffer.tensor(dtype, torch.Size(shape))
         # Made now, not when asked for: a compiled function may only look them up.
         visible = devices.gpus() if buffer.mapping != "pageable" else []
@@ -325,9 +327,20 @@ class HostTable(Table):
         """Whether it is worth asking a plan; a caller that does not wait for the rows is not held up for them."""
         if index.numel() < HELP_ROWS or self._row_bytes == 0 or self._buffer.mapping == "managed":
             return False
-        if check != "sync" or sort != "auto" or assisted.is_paused():
+        if check != "sync" or sort != "auto" or assisted.is_paused() or torch.cuda.is_current_stream_capturing():
             return False
-        return not torch.cuda.is_current_stream_capturing()
+        return self._helped(index.numel())
+
+    def _helped(self, rows: int) -> bool:
+        """Whether help is planned for a gather of about so many rows; a plan takes a tenth of a small one's time, so it is kept
+        until the machine is measured again."""
+        machine, about = load_machine(), rows >> (rows.bit_length() - 4) << (rows.bit_length() - 4)
+        if self._plans[0] is not machine:
+            self._plans = machine, {}
+        if about not in self._plans[1]:
+            plan = plan_help(self.placement, about, self._row_bytes, self.nbytes, self.managed_bytes)
+            self._plans[1][about] = plan.by != "gpu"
+        return self._plans[1][about]
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.managed_bytes)

@@ -77,6 +77,13 @@ class Placement(Repr, ABC):
             )
         return False
 
+    def captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
+        """Copies the rows at ``index`` to ``out`` as a part of the CUDA graph that is captured, both on its GPU."""
+        raise ConfigError(f"rows of a {type(self).__name__} are not gathered in a CUDA graph; gather them before it")
+
+    def raise_deferred(self) -> None:
+        """Raises what its gathers in CUDA graphs have met so far."""
+
     def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         """Copies ``rows`` there; arguments as of ``Table.scatter_``, looked at before."""
         table = self._source(index)

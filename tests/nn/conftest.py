@@ -1,0 +1,1 @@
+from ..memory.conftest import gpu  # noqa: F401
