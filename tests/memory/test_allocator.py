@@ -373,6 +373,20 @@ def machine():
     return hinterland.Machine("2026-11-23", "x", False, Cpu("a CPU", 2, 1 << 34, 1e10, 1e10, 1e-7, 1e7))
 
 
+def test_what_is_let_go_during_a_capture_is_given_back_after_it(driver, monkeypatch, nothing_left):
+    """Whoever waits for a GPU ends a capture, and memory is only given back after its kernels."""
+    table, other = memory.allocate(10), memory.allocate(10)
+    capture = [True]
+    monkeypatch.setattr(allocator, "capturing", lambda: capture[0])
+    del driver[:], table
+    gc.collect()
+    assert driver == []
+    capture[0] = False
+    del other
+    gc.collect()
+    assert driver == ["free", "free"]
+
+
 def test_where_managed_memory_does_not_work(driver, monkeypatch):
     """As on WSL, where concurrentManagedAccess is 0."""
     has(monkeypatch)

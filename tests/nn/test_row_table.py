@@ -185,6 +185,7 @@ def test_operators_are_torchs(device):
         torch.library.opcheck(operator, (table.token, *others, table._number))
 
 
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
 def test_compiles_whole(device, backend):
     torch._dynamo.reset()

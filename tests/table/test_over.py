@@ -536,6 +536,7 @@ def test_pinned_memory_of_torch_stays_pinned(gpu):
 @on_gpu
 @pytest.mark.parametrize("placement", ["managed", "pinned", "pageable"])
 def test_over_a_table_of_ours(placement, gpu):
+    gc.collect()
     before = memory.allocator.managed_bytes()
     below = UnifiedTensor.from_tensor(torch.randn(4000, 9), placement)
     table = UnifiedTensor.over(below.cpu()[100:])

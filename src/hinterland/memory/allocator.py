@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import Counter
-from contextlib import ExitStack
+from collections import Counter, deque
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from multiprocessing import reduction
 from typing import Any, ClassVar
@@ -28,6 +28,7 @@ import torch
 
 from .. import _core
 from ..runtime import arguments, devices
+from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
 from ..runtime.old_words import accepted, translated
 from ..runtime.thresholds import ALWAYS_FITS
@@ -152,6 +153,7 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
                 "UnifiedTensor.from_file(path, placement='storage') reads one where it is"
             )
         raise ConfigError(f"placement {arguments.repr_of(mapping)} is not one of {', '.join(MAPPINGS)}; {remedy}")
+    _release()
     with _lock:
         if mapping == "system":
             cuda.require_system_memory()
@@ -364,10 +366,21 @@ def _attach(shared: Any, nbytes: int) -> Buffer:
     return _pinned(shared.detach(), nbytes)
 
 
+_releases: deque[ExitStack] = deque()
+
+
 def _close(release: ExitStack, owner: int) -> None:
     # A forked child holds a copy of this object, but CUDA's handles are its parent's alone.
     if os.getpid() == owner:
-        release.close()
+        _releases.append(release)
+        _release()
+
+
+def _release() -> None:
+    """Gives back what is over: not while a CUDA graph is captured, which ends where somebody waits for its GPU."""
+    while _releases and not capturing():
+        with suppress(IndexError):  # another thread took it
+            _releases.popleft().close()
 
 
 @dataclass(frozen=True)

@@ -334,7 +334,8 @@ class HostTable(Table):
     def _helped(self, rows: int) -> bool:
         """Whether help is planned for a gather of about so many rows; a plan takes a tenth of a small one's time, so it is kept
         until the machine is measured again."""
-        machine, about = load_machine(), rows >> (rows.bit_length() - 4) << (rows.bit_length() - 4)
+        machine, shift = load_machine(), max(0, rows.bit_length() - 4)
+        about = rows >> shift << shift
         if self._plans[0] is not machine:
             self._plans = machine, {}
         if about not in self._plans[1]:
