@@ -119,7 +119,7 @@ def test_what_has_an_array_interface():
         (lambda: np.asfortranarray(np.zeros((3, 4))), "not contiguous row by row.*from_tensor"),
         (lambda: np.zeros(6)[::2], "not contiguous.*from_tensor"),
         (lambda: np.zeros(3, ">f4"), r"from_tensor.*astype\('f4'\)"),
-        (lambda: np.zeros(3, "M8[s]"), r"view\('u8'\)"),
+        (lambda: np.zeros(3, "M8[s]"), r"view\('u1'\)"),
         (lambda: np.zeros(3, [("a", "f4")]), "no type"),
         (lambda: np.frombuffer(bytes(9), "f4", 2, 1), "no multiple of 4.*from_tensor"),
         (lambda: [1.0, 2.0], "gives no memory.*from_tensor"),
@@ -300,6 +300,7 @@ class Cuda:
         for name in ("register", "unregister", "is_pinned"):
             monkeypatch.setattr(existing.cuda, name, getattr(self, name))
         monkeypatch.setattr(existing.devices, "cuda_available", lambda: True)
+        monkeypatch.setattr(memory.allocator, "capturing", lambda: False)
 
     def register(self, address, nbytes, writable=True):
         if self.refuses or any(address < begin + size and begin < address + nbytes for begin, size in self.held.items()):
@@ -613,3 +614,57 @@ def _write_by_gpu(table, done):
     table.scatter_(torch.tensor([100], device="cuda"), torch.full((1, 3), 5.0, device="cuda"))
     torch.cuda.synchronize()
     done.put(table.placement)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda table: table.__iadd__(1),
+        lambda table: torch.add(1, table, out=table),
+        lambda table: torch.relu_(table),
+        lambda table: torch.nn.functional.relu(table, inplace=True),
+        lambda table: torch.nn.functional.embedding(torch.tensor([1]), table, max_norm=1.0),
+    ],
+    ids=["+=", "out=", "relu_", "inplace=", "max_norm="],
+)
+def test_no_function_of_torch_writes_to_what_is_only_read(tmp_path, write):
+    held, _ = mapped_file(tmp_path / "rows.bin", "r")
+    table = UnifiedTensor.over(held)
+    with pytest.raises(ConfigError, match="read"):
+        write(table)
+    other = torch.zeros(table.shape, dtype=table.dtype)
+    other.copy_(table)
+    assert torch.equal(other, table + 0) and torch.equal(other.add_(table), 2 * (table + 0))
+
+
+def test_a_tensor_over_memory_that_is_only_read_is_not_written_to(tmp_path):
+    held, _ = mapped_file(tmp_path / "rows.bin", "r")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, that it knows no tensors that are only read
+        table = UnifiedTensor.over(torch.from_numpy(held))
+    with pytest.raises(ConfigError, match="read"):
+        table[0] = 1
+
+
+def test_a_file_cannot_be_closed_below_a_table(tmp_path):
+    held, _ = mapped_file(tmp_path / "rows.bin", "r")
+    table = UnifiedTensor.over(held)
+    with pytest.raises(BufferError):
+        held._mmap.close()
+    del table
+    gc.collect()
+    held._mmap.close()
+
+
+def test_a_tensor_that_has_moved_is_told():
+    source = torch.zeros(1000, 4)
+    table = UnifiedTensor.over(source)
+    source.share_memory_()
+    with pytest.raises(ConfigError, match="lies elsewhere since"):
+        table[torch.tensor([1])]
+
+
+def test_a_view_begins_where_its_elements_may():
+    table = UnifiedTensor.over(np.zeros(65, np.uint8)[1:])
+    with pytest.raises(ConfigError, match="no multiple of 4"):
+        table.view(4, 4, dtype=torch.float32)

@@ -93,6 +93,9 @@ class Buffer:
         self._require_shared()
         return _attach, (reduction.DupFd(self._fd), self.nbytes)
 
+    def require_there(self) -> None:
+        """ConfigError where the memory has moved."""
+
     def _require_shared(self) -> None:
         if self.mapping != "pinned":
             raise ConfigError(

@@ -7,6 +7,7 @@ Where CUDA refuses, no GPU sees it (``pageable``), and the buffer says why.
 from __future__ import annotations
 
 import bisect
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -67,7 +68,9 @@ def _of_tensor(given: torch.Tensor) -> Existing:
             f"tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not contiguous, or a lazy view, and "
             f"over() copies nothing; {_COPY}"
         )
-    return Existing(tensor, tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), True)
+    begin = tensor.data_ptr()
+    writable = all(part.writable for part in _mapped(begin, begin + tensor.nbytes))
+    return Existing(tensor, begin, tensor.dtype, tuple(tensor.shape), writable)
 
 
 def _as_array(given: Any) -> np.ndarray[Any, Any]:
@@ -84,18 +87,25 @@ def _of_array(array: np.ndarray[Any, Any]) -> Existing:
     if not array.flags.c_contiguous:
         raise ConfigError(
             f"array of shape {array.shape} and strides {array.strides} is not contiguous row by row, and over() copies "
-            f"nothing; {_COPY}, as of torch.from_numpy(array)"
+            f"nothing; {_COPY}, as of torch.from_numpy(array.copy())"
         )
     try:
         dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
     except (TypeError, ValueError):
         remedy = (
-            f"a view of whole numbers, as array.view('u{array.itemsize}'), may do"
-            if array.dtype.isnative
+            "a view as bytes, array.view('u1'), may do"
+            if array.dtype.isnative and not array.dtype.hasobject
+            else "its elements are Python's and lie elsewhere; make an array of numbers, as array.astype('f4')"
+            if array.dtype.hasobject
             else f"{_COPY}, as of torch.from_numpy(array.astype('{array.dtype.newbyteorder('=').str[1:]}'))"
         )
         raise ConfigError(f"array is of {array.dtype.str!r}, which torch has no type for; {remedy}") from None
-    return Existing(array, array.ctypes.data, dtype, array.shape, array.flags.writeable)
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    # A view of a file's mapping holds none of its buffers: it could be closed below the table.
+    owner = (array, memoryview(base)) if isinstance(base, mmap.mmap) else array
+    return Existing(owner, array.ctypes.data, dtype, array.shape, array.flags.writeable)
 
 
 class Borrowed(Buffer):
@@ -110,6 +120,14 @@ class Borrowed(Buffer):
     def __init__(self, of: Existing, mapping: str, release: ExitStack, managed: int = 0, unseen: str = "") -> None:
         super().__init__(of.address, of.nbytes, mapping, release, managed=managed)
         self.owner, self.writable, self.unseen = of.owner, of.writable, unseen
+
+    def require_there(self) -> None:
+        """ConfigError where the tensor has moved."""
+        if isinstance(self.owner, torch.Tensor) and self.owner.data_ptr() != self.address:
+            raise ConfigError(
+                "the tensor that the table is over lies elsewhere since, as by share_memory_() or resize_(); make the table "
+                "with UnifiedTensor.over(tensor) after that"
+            )
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise ConfigError(

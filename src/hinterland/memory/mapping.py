@@ -113,7 +113,10 @@ def _said() -> Limit | None:
         return Limit(_chosen, "set_managed_limit()")
     setting, name = old_words.setting(_SETTING)
     if setting:
-        return Limit(parse_limit(setting), name)
+        try:
+            return Limit(parse_limit(setting), name)
+        except ConfigError as error:
+            raise ConfigError(f"{name}={setting}: {error}") from None
     machine = load()
     if machine is not None and machine.managed_limit is not None:
         return Limit(machine.managed_limit, "hinterland probe --managed-limit")

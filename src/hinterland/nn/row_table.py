@@ -123,15 +123,16 @@ class RowTable(torch.nn.Module):
         Args:
             rows: int32 or int64 row numbers on the device; of several tables ``[tables, ...]``. -1 is a table's last row.
         """
-        return torch.ops.hinterland.row_table_gather(self.token, rows, self._number)
+        return torch.ops.hinterland.row_table_gather(self.token, _tensor("rows", rows), self._number)
 
     def resolve(self, rows: torch.Tensor) -> torch.Tensor:
         """The slot of each row, int32, after those that had none have been given some; -1 where none was left."""
-        return torch.ops.hinterland.row_table_resolve(self.token, rows, self._number)
+        return torch.ops.hinterland.row_table_resolve(self.token, _tensor("rows", rows), self._number)
 
     def write(self, rows: torch.Tensor, values: torch.Tensor) -> None:
         """Has ``rows`` hold ``values``, ``[*rows.shape, ...]`` of the tables' type. A row that is named more than once holds
         one of its values, or parts of 16 bytes of several."""
+        rows, values = _tensor("rows", rows), _tensor("values", values)
         torch.ops.hinterland.row_table_write(self.token, rows, values, self._number)
 
     def flush(self) -> None:
@@ -140,6 +141,10 @@ class RowTable(torch.nn.Module):
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise ConfigError("a row table is not copied: its slots are one device's; make another over the same tables")
+
+
+def _tensor(name: str, value: Any) -> Any:
+    return value if isinstance(value, torch.Tensor) else arguments.dense(name, value)  # which refuses it in a sentence
 
 
 def _each(value: Any) -> list[Any]:

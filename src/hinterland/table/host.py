@@ -105,6 +105,11 @@ class HostTable(Table):
         sizes = shape_of(sizes)
         if math.prod(sizes) * dtype.itemsize > self._buffer.nbytes:
             raise ConfigError(f"{self._buffer.nbytes} bytes cannot be viewed as {dtype} of shape {sizes}")
+        if self._buffer.address % dtype.itemsize and self.nbytes:
+            raise ConfigError(
+                f"the table begins at address {self._buffer.address:#x}, no multiple of {dtype.itemsize}, which an element of "
+                f"{dtype} takes; UnifiedTensor.from_tensor(table.cpu()) makes a copy that can be viewed so"
+            )
         return type(self)(self._buffer, dtype, sizes)
 
     @property
@@ -287,6 +292,8 @@ class HostTable(Table):
 
     def __dlpack__(self, **options: Any) -> Any:
         """The same memory, as the CPU's."""
+        if not self._buffer.writable:
+            return np.asarray(self).__dlpack__(**options)
         return self._cpu.detach().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -294,6 +301,7 @@ class HostTable(Table):
         return self._cpu.__dlpack_device__()
 
     def _source(self, index: torch.Tensor) -> int:
+        self._buffer.require_there()
         if index.is_cuda and not self._cuda:
             self.cuda()
         return self._buffer.address

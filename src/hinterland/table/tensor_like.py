@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from numbers import Number
@@ -209,8 +210,21 @@ def _call(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any
     leaves = pytree.tree_leaves((args, kwargs))
     device = next((one.device for one in leaves if isinstance(one, torch.Tensor) and one.is_cuda), torch.device("cpu"))
     name = getattr(func, "__name__", str(func))
+    for one in pytree.tree_leaves(_written(name, args, kwargs)):
+        if isinstance(one, TensorLike):
+            one.require_writable()
     tensors = pytree.tree_map(lambda one: one._tensor_for(device, name) if isinstance(one, TensorLike) else one, (args, kwargs))
     return func(*tensors[0], **tensors[1])
+
+
+_IN_PLACE = re.compile(r"(_\.\w+|[^_]_|__i(?:add|sub|mul|truediv|floordiv|mod|and|or|xor)__)$")
+
+
+def _written(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """What ``func`` of this name writes to, as far as torch's names tell."""
+    first = args[:1] if kwargs.get("inplace") or _IN_PLACE.search(name) else ()
+    weight = [args[1:2], kwargs.get("weight")] if kwargs.get("max_norm") is not None else ()
+    return [kwargs.get("out"), first, weight]
 
 
 def _index_select(input: Any, dim: int, index: Any, *, out: Any = None) -> torch.Tensor | None:
