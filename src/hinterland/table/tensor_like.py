@@ -64,6 +64,10 @@ class TensorLike:
 
     @property
     @abstractmethod
+    def require_writable(self) -> None:
+        """ConfigError of a table that is only read."""
+
+    @abstractmethod
     def shape(self) -> torch.Size:
         """Its dimensions; the first counts the rows."""
 
