@@ -64,10 +64,6 @@ class TensorLike:
 
     @property
     @abstractmethod
-    def require_writable(self) -> None:
-        """ConfigError of a table that is only read."""
-
-    @abstractmethod
     def shape(self) -> torch.Size:
         """Its dimensions; the first counts the rows."""
 
@@ -75,6 +71,10 @@ class TensorLike:
     @abstractmethod
     def dtype(self) -> torch.dtype:
         """The type of its elements."""
+
+    @abstractmethod
+    def require_writable(self) -> None:
+        """ConfigError of a table that is only read."""
 
     @abstractmethod
     def __getitem__(self, index: Any) -> torch.Tensor: ...
