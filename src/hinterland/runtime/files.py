@@ -174,8 +174,6 @@ class replacing:
             with writing(self._final), deferred():
                 self._temp, handle = temp_files.file_beside(self._final, self._mode)
                 self._file = os.fdopen(handle, "w+b", buffering=0)
-                with suppress(FileNotFoundError):  # what is replaced keeps its permissions
-                    os.fchmod(handle, stat.S_IMODE(os.stat(self._final).st_mode))
         except BaseException:
             self._discard()
             raise
