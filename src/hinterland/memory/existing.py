@@ -21,7 +21,8 @@ import torch
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, DeviceError, HinterlandError
 from . import cuda
-from .allocator import Buffer, _lock, holding, require_room
+from .allocator import Buffer, holding, require_room
+from .registry import lock
 
 _COPY = "UnifiedTensor.from_tensor(tensor) makes a copy"
 _IN_MEMORY = ("/dev/shm/", "/memfd:", "/SYSV")  # what has a file's number, and lies in memory
@@ -158,7 +159,7 @@ def borrow(of: Existing) -> Borrowed:
         return Borrowed(of, "pageable", ExitStack())
     if of.nbytes == 0:
         return Borrowed(of, "pinned", ExitStack())
-    with _lock, ExitStack() as undo:
+    with lock, ExitStack() as undo:
         held = holding(of.address, of.nbytes)
         if held is not None:  # of a table of ours, which keeps its own mapping
             managed = min(max(held.address + held.managed - of.address, 0), of.nbytes)
@@ -187,7 +188,7 @@ os.register_at_fork(after_in_child=_ranges.clear)  # CUDA's are the parent's alo
 
 def edges() -> set[int]:
     """The addresses at which registered bytes begin and end: CUDA copies none of those that follow together with them."""
-    with _lock:
+    with lock:
         return {at for part in _ranges for at in (part.begin, part.end)}
 
 
@@ -220,7 +221,7 @@ def _register(of: Existing, undo: ExitStack) -> None:
 
 
 def _release(part: _Range) -> None:
-    with _lock:
+    with lock:
         part.users -= 1
         if part.users == 0:
             _ranges.remove(part)

@@ -11,6 +11,7 @@ import torch
 
 from .. import _core
 from ..runtime import devices
+from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -156,7 +157,7 @@ class RowSlots:
     def _alone(self) -> Iterator[None]:
         """A with-block after all earlier ones, and before all later ones, unless a graph is being captured."""
         with self._lock, devices.on(self.device):
-            if self._done is None or torch.cuda.is_current_stream_capturing():
+            if self._done is None or capturing():
                 yield
                 return
             stream = torch.cuda.current_stream(self.device)

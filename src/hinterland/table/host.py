@@ -21,6 +21,7 @@ from ..memory.help_plan import plan_help
 from ..memory.mapping import explain_table
 from ..memory.plan import sorts
 from ..runtime import arguments, devices
+from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
 from ..runtime.repr import type_name
 from ..runtime.thresholds import HELP_PIECE, HELP_ROWS, LOAD_BLOCKS
@@ -319,7 +320,7 @@ class HostTable(Table):
             return False
         if by == "both" and not seen:
             raise ConfigError("by='both' needs a GPU that reads the rows, and none sees pageable memory; use by='cpu' or None")
-        if torch.cuda.is_current_stream_capturing():
+        if capturing():
             raise ConfigError("the CPU reads no rows in a CUDA graph; gather with by='gpu', from memory that GPUs see")
         if not index.numel() or not 0 < self._row_bytes <= HELP_PIECE:  # nothing to copy, or rows longer than what is pinned
             out.copy_(self.gather(index.cpu()))
@@ -335,7 +336,7 @@ class HostTable(Table):
         """Whether it is worth asking a plan; a caller that does not wait for the rows is not held up for them."""
         if index.numel() < HELP_ROWS or self._row_bytes == 0 or self._buffer.mapping == "managed":
             return False
-        if check != "sync" or sort != "auto" or assisted.is_paused() or torch.cuda.is_current_stream_capturing():
+        if check != "sync" or sort != "auto" or assisted.is_paused() or capturing():
             return False
         return self._helped(index.numel())
 
