@@ -80,7 +80,7 @@ def driver(monkeypatch):
     }.items():
         monkeypatch.setattr(allocator.cuda, name, call)
     monkeypatch.setattr(devices, "cuda_available", lambda: True)
-    monkeypatch.setattr(allocator, "capturing", lambda: False)
+    monkeypatch.setattr(allocator, "captures", lambda: False)
     monkeypatch.setattr(devices, "_lacking", lambda: "")
     monkeypatch.setattr(devices, "as_device", torch.device)
     has(monkeypatch, "CONCURRENT_MANAGED_ACCESS")

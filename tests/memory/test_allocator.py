@@ -377,7 +377,7 @@ def test_what_is_let_go_during_a_capture_is_given_back_after_it(driver, monkeypa
     """Whoever waits for a GPU ends a capture, and memory is only given back after its kernels."""
     table, other = memory.allocate(10), memory.allocate(10)
     capture = [True]
-    monkeypatch.setattr(allocator, "capturing", lambda: capture[0])
+    monkeypatch.setattr(allocator, "captures", lambda: capture[0])
     del driver[:], table
     gc.collect()
     assert driver == []

@@ -11,7 +11,7 @@ from hinterland import UnifiedTensor, memory
 from hinterland.machine import MachineKind, machine_kind
 from hinterland.memory import cuda, rate
 from hinterland.memory.rate import random_rows
-from hinterland.runtime import devices, warned
+from hinterland.runtime import capture, devices, warned
 from hinterland.runtime.errors import ConfigError, DeviceError, IndexOutOfRange, OutOfMemory
 
 from ..split import across_boundary
@@ -288,6 +288,23 @@ def test_released_by_another_thread(mapping, gpu, nothing_left):
     thread.start()
     thread.join()
     gc.collect()
+
+
+def test_let_go_while_a_graph_is_captured(mapping, gpu, nothing_left):
+    """As the garbage collector does, at any point of a capture, which ends where somebody waits for its GPU."""
+    tables, source, graph = (
+        [UnifiedTensor.empty(100, placement=mapping) for _ in range(2)],
+        torch.arange(99.0, device=gpu),
+        torch.cuda.CUDAGraph(),
+    )
+    with torch.cuda.graph(graph):
+        doubled = source * 2
+        tables.pop()
+        with capture.beside(gpu):  # as what is loaded, allocated or counted for a graph
+            tables.pop()
+    graph.replay()
+    assert torch.equal(doubled, source * 2)
+    UnifiedTensor.empty(1, placement=mapping)  # gives back what the capture left
 
 
 @pytest.mark.parametrize("step", ["keep_on_host", "register"])

@@ -28,7 +28,7 @@ import torch
 
 from .. import _core
 from ..runtime import arguments, devices
-from ..runtime.capture import capturing
+from ..runtime.capture import captures
 from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
 from ..runtime.old_words import accepted, translated
 from ..runtime.thresholds import ALWAYS_FITS
@@ -381,7 +381,7 @@ def _close(release: ExitStack, owner: int) -> None:
 
 def _release() -> None:
     """Gives back what is over: not while a CUDA graph is captured, which ends where somebody waits for its GPU."""
-    while _releases and not capturing():
+    while _releases and not captures():
         with suppress(IndexError):  # another thread took it
             _releases.popleft().close()
 

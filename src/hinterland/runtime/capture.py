@@ -6,6 +6,7 @@ Memory that torch gives during a capture is the graph's. What is allocated besid
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
@@ -19,6 +20,14 @@ from .errors import ConfigError, DeviceError
 def capturing() -> bool:
     """Whether the current stream of the current GPU is captured: then nothing runs yet, and nothing can be waited for."""
     return devices.cuda_available() and bool(torch._C._cuda_isCurrentStreamCapturing())  # asked at every launch
+
+
+_captured_beside = threading.local()
+
+
+def captures() -> bool:
+    """Whether this thread captures a graph: also while it works :func:`beside` it, on a stream that is not captured."""
+    return capturing() or getattr(_captured_beside, "now", False)
 
 
 def require_running(what: str, remedy: str) -> None:
@@ -45,11 +54,15 @@ def beside(device: torch.device) -> Iterator[torch.cuda.Stream]:
     """A with-block whose work on a GPU runs at once, on a stream that nobody captures, and has ended with the block."""
     with torch.cuda.device(device):
         devices.give_context(device)
-        with relaxed():
-            stream = _stream(device)
-            with torch.cuda.stream(stream):
-                yield stream
-            stream.synchronize()
+        before, _captured_beside.now = getattr(_captured_beside, "now", False), captures()
+        try:
+            with relaxed():
+                stream = _stream(device)
+                with torch.cuda.stream(stream):
+                    yield stream
+                stream.synchronize()
+        finally:
+            _captured_beside.now = before
 
 
 def beside_capture(device: torch.device) -> AbstractContextManager[Any]:
