@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <deque>
+#include <numeric>
 
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
@@ -15,60 +17,141 @@ namespace hinterland::native {
 
 namespace {
 
-// Rows that lie in the cache next are asked for before they are copied, and what is packed is stored past the cache, where
-// whoever takes it reads it once: a store through the cache would read the line that it overwrites.
-#if defined(__SSE2__)
-using Word = __m128i;
-void pack_words(char* to, const char* from, int64_t row_bytes) {
-  for (int64_t at = 0; at < row_bytes; at += sizeof(Word))
-    _mm_stream_si128(reinterpret_cast<Word*>(to + at), _mm_loadu_si128(reinterpret_cast<const Word*>(from + at)));
-}
-void end_stores() { _mm_sfence(); }
-bool can_stream(const void* to, int64_t row_bytes) {
-  return (reinterpret_cast<uintptr_t>(to) | static_cast<uintptr_t>(row_bytes)) % sizeof(Word) == 0;
-}
-#else
-void pack_words(char* to, const char* from, int64_t row_bytes) { std::memcpy(to, from, row_bytes); }
-void end_stores() {}
-bool can_stream(const void*, int64_t) { return false; }
-#endif
-
-class Collector {
+// Bytes on their way to memory that another processor reads. Whole lines are stored past the caches: a store through them would
+// read the line that it overwrites, and the copy engine takes lines that caches hold half as fast. They are stored one right
+// after another, from a buffer: parts of a line with reads in between wait for each other.
+class LineWriter {
  public:
-  Collector(const memory::RowCopy<memory::OneRange>& copy, int64_t begin, int64_t end)
-      : copy_(copy),
-        begin_(begin),
-        end_(end),
-        streams_(can_stream(copy.packed, copy.row_bytes)),
-        ahead_(std::clamp<int64_t>(kCollectBytesAhead / std::max<int64_t>(copy.row_bytes, 1), 1, kCollectRowsAhead)),
-        piece_(std::max<int64_t>(kCollectPiece / std::max<int64_t>(copy.row_bytes, 1), kCollectRowsAhead)),
-        next_(begin) {}
+  explicit LineWriter(char* to) : to_(to) {}  // at a line's start
 
-  // Of one thread, beside the others.
-  void work() {
-    for (int64_t first; (first = next_.fetch_add(piece_)) < end_;) pack(first, std::min(first + piece_, end_));
-    end_stores();
+  // `count` bytes of `from`, or zeros.
+  void write(const char* from, int64_t count) {
+    while (count > 0) {
+      const int64_t taken = std::min(count, kBytes - held_);
+      if (from == nullptr) {
+        std::memset(buffer_ + held_, 0, taken);
+      } else {
+        std::memcpy(buffer_ + held_, from, taken);
+        from += taken;
+      }
+      count -= taken;
+      if ((held_ += taken) == kBytes) store();
+    }
   }
 
-  int64_t pieces() const { return ceil_div(end_ - begin_, piece_); }
-  FoundFault fault() const { return found(fault_); }
+  // Others may read it.
+  void end() {
+    store();
+#if defined(__SSE2__)
+    _mm_sfence();
+#endif
+  }
 
  private:
-  void pack(int64_t first, int64_t last) {
-    for (int64_t turn = first; turn < std::min(first + ahead_, last); ++turn) ask_for(turn);
-    for (int64_t turn = first; turn < last; ++turn) {
-      if (turn + ahead_ < last) ask_for(turn + ahead_);
-      char* const to = copy_.packed + (turn - begin_) * copy_.row_bytes;
-      const char* const from = row(turn);
-      if (from == nullptr) [[unlikely]] {
-        std::memset(to, 0, copy_.row_bytes);
-        copy_.report_outside(copy_.position(turn), fault_);
-      } else if (streams_) {
-        pack_words(to, from, copy_.row_bytes);
-      } else {
-        std::memcpy(to, from, copy_.row_bytes);
+  static constexpr int64_t kBytes = kCollectBuffer;
+
+  void store() {
+    int64_t at = 0;
+#if defined(__SSE2__)
+    for (; at < held_ / kCpuLine * kCpuLine; at += sizeof(__m128i))
+      _mm_stream_si128(reinterpret_cast<__m128i*>(to_ + at), _mm_load_si128(reinterpret_cast<const __m128i*>(buffer_ + at)));
+#endif
+    std::memcpy(to_ + at, buffer_ + at, held_ - at);
+    to_ += held_;
+    held_ = 0;
+  }
+
+  char* to_;
+  int64_t held_ = 0;
+  alignas(kCpuLine) char buffer_[kBytes];
+};
+
+class Packing {
+ public:
+  Packing(const memory::RowCopy<memory::OneRange>& copy, int64_t count, const PackedParts& parts, const SendPart& send)
+      : copy_(copy),
+        parts_(parts),
+        send_(send),
+        ahead_(std::clamp<int64_t>(kCollectBytesAhead / std::max<int64_t>(copy.row_bytes, 1), 1, kCollectRowsAhead)),
+        piece_(rows_of_piece(copy.row_bytes)),
+        pieces_(ceil_div(parts.rows, piece_)),
+        end_(count),
+        packed_(parts.count) {}
+
+  int64_t pieces() const { return ceil_div(end_.load(), piece_); }
+  FoundFault fault() const { return found(fault_); }
+
+  // Of a thread beside the one that calls.
+  void help() {
+    for (int64_t piece; has_room(piece = next_.fetch_add(1), true);) pack(piece);
+  }
+
+  // Of the thread that calls: it packs as others do while there is nothing to send.
+  void lead() try {
+    int64_t piece = next_.fetch_add(1);
+    for (int64_t part = 0; part * parts_.rows < end_; ++part) {
+      std::atomic<int64_t>& packed = packed_[part % parts_.count];
+      for (int64_t seen; (seen = packed.load(std::memory_order_acquire)) < pieces_;) {
+        if (has_room(piece, false)) {
+          pack(piece);
+          piece = next_.fetch_add(1);
+        } else {
+          packed.wait(seen);
+        }
       }
+      const int64_t begin = part * parts_.rows, begun = std::min<int64_t>(begin + parts_.ahead * parts_.rows, end_);
+      const int64_t end = send_(reinterpret_cast<uintptr_t>(slot(part)), begin, std::min<int64_t>(begin + parts_.rows, end_), begun);
+      packed = 0;
+      go_on(std::clamp<int64_t>(end, begun, end_));
     }
+  } catch (...) {
+    go_on(0);
+    throw;
+  }
+
+ private:
+  // Pieces begin at the start of a line.
+  static int64_t rows_of_piece(int64_t row_bytes) {
+    const int64_t aligned = kCpuLine / std::gcd(kCpuLine, row_bytes);
+    return std::max<int64_t>(kCollectPiece / std::max<int64_t>(row_bytes, 1) / aligned, 1) * aligned;
+  }
+
+  // Whether a piece is to be packed, once there is room for it; the thread that sends does not wait for room.
+  bool has_room(int64_t piece, bool waits) {
+    const int64_t part = piece / pieces_;
+    for (;;) {
+      const int64_t sent = sent_.load(std::memory_order_acquire);
+      if (part * parts_.rows >= end_.load(std::memory_order_relaxed)) return false;
+      if (part < sent + parts_.ahead) return true;
+      if (!waits) return false;
+      sent_.wait(sent);
+    }
+  }
+
+  // A part was sent, and so many rows are packed in all.
+  void go_on(int64_t end) {
+    end_.store(end, std::memory_order_relaxed);
+    sent_.fetch_add(1, std::memory_order_release);
+    sent_.notify_all();
+  }
+
+  char* slot(int64_t part) const { return copy_.packed + part % parts_.count * parts_.bytes; }
+
+  void pack(int64_t piece) {
+    const int64_t part = piece / pieces_, in_part = piece % pieces_ * piece_, begin = part * parts_.rows;
+    const int64_t last = std::min({begin + in_part + piece_, begin + parts_.rows, end_.load(std::memory_order_relaxed)});
+    LineWriter to(slot(part) + in_part * copy_.row_bytes);
+    for (int64_t turn = begin + in_part; turn < std::min(begin + in_part + ahead_, last); ++turn) ask_for(turn);
+    for (int64_t turn = begin + in_part; turn < last; ++turn) {
+      if (turn + ahead_ < last) ask_for(turn + ahead_);
+      const char* const from = row(turn);
+      to.write(from, copy_.row_bytes);
+      if (from == nullptr) [[unlikely]]
+        copy_.report_outside(copy_.position(turn), fault_);
+    }
+    to.end();
+    std::atomic<int64_t>& packed = packed_[part % parts_.count];
+    if (packed.fetch_add(1, std::memory_order_release) + 1 == pieces_) packed.notify_one();
   }
 
   const char* row(int64_t turn) const {
@@ -77,29 +160,31 @@ class Collector {
     return number < 0 ? nullptr : table.base + number * copy_.row_bytes;
   }
 
+  // Rows that lie in the cache next are asked for before they are copied.
   void ask_for(int64_t turn) const {
     const char* const from = row(turn);
     if (from == nullptr) return;
     for (int64_t at = 0; at < copy_.row_bytes; at += kCpuLine) __builtin_prefetch(from + at, 0, 0);
   }
 
-  static constexpr int64_t kCpuLine = 64;
-
   const memory::RowCopy<memory::OneRange>& copy_;
-  const int64_t begin_, end_;
-  const bool streams_;
-  const int64_t ahead_, piece_;
-  std::atomic<int64_t> next_;
+  const PackedParts parts_;
+  const SendPart& send_;
+  const int64_t ahead_, piece_, pieces_;  // rows, rows, and pieces of a part
+  std::atomic<int64_t> next_{0}, sent_{0};
+  std::atomic<int64_t> end_;                 // changes for parts alone that nobody has begun
+  std::deque<std::atomic<int64_t>> packed_;  // pieces of the part in each slot
   memory::IndexFault fault_;
 };
 
 }  // namespace
 
-FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t begin, int64_t end, int threads) {
-  Collector collector(copy, begin, end);
-  const int64_t useful = std::min<int64_t>(forked ? 1 : threads, collector.pieces());
-  parallel_team(static_cast<int>(std::max<int64_t>(useful, 1)), [&] { collector.work(); });
-  return collector.fault();
+FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
+                        const SendPart& send) {
+  Packing packing(copy, count, parts, send);
+  const int64_t useful = std::min<int64_t>(forked ? 1 : threads, packing.pieces());
+  Pool::own().run(static_cast<int>(std::max<int64_t>(useful, 1)), [&](int thread) { thread == 0 ? packing.lead() : packing.help(); });
+  return packing.fault();
 }
 
 }  // namespace hinterland::native

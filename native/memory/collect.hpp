@@ -1,12 +1,30 @@
 // Rows that some threads of the CPU pack for another processor, which takes them once.
 #pragma once
 
+#include <functional>
+
 #include "memory/gather.hpp"
 
 namespace hinterland::native {
 
-// Packs the rows of turns [begin, end) of a gather at `packed`, the first of them first, by at most so many threads; a row number
-// outside the table gives zeros. Which positions were outside.
-FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t begin, int64_t end, int threads);
+inline constexpr int64_t kCpuLine = 64;
+
+// Where rows are packed to, at the start of a line, from RowCopy::packed on: parts, filled by turns.
+struct PackedParts {
+  int64_t count;
+  int64_t bytes;  // from the beginning of one to that of the next: whole lines
+  int64_t rows;   // in each, but for the last of all
+  int64_t ahead;  // how many are packed before the first of them is sent
+};
+
+// Called with a part that is packed: its address, its first row and the row behind its last, and the first row that nobody has
+// begun. Gives the number of rows that are still to be packed, no less than the last of those. Once it has returned, the part
+// `ahead` behind this one is overwritten.
+using SendPart = std::function<int64_t(uintptr_t at, int64_t begin, int64_t end, int64_t begun)>;
+
+// Packs the rows of turns [0, count) of a gather by at most so many threads, and sends them part by part, in order, from the thread
+// that calls; a row number outside the table gives zeros. Which positions were outside. What `send` throws ends it.
+FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
+                        const SendPart& send);
 
 }  // namespace hinterland::native

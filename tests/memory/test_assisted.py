@@ -20,15 +20,25 @@ from hinterland.runtime.errors import ConfigError
 _GIB = 1 << 30
 
 
-def collected(table, index, begin, end, threads, shift=0):
-    """Turns [begin, end) packed ``shift`` bytes past where memory was allocated; bytes around them stay as they are."""
-    row_bytes = table[:1].nbytes
-    room = torch.full(((end - begin) * row_bytes + 64 + shift,), 0x5A, dtype=torch.uint8)
-    copy = row_copy(table.data_ptr(), len(table), row_bytes, room.data_ptr() + shift, index, index.element_size(), False)
-    fault = _core.collect_rows(copy.address, begin, end, threads)
-    packed, around = room[shift : shift + (end - begin) * row_bytes], (room[:shift], room[-64:])
-    assert all(bool((part == 0x5A).all()) for part in around)
-    return packed.view(end - begin, row_bytes), fault
+def collected(table, index, threads, rows=7, parts=3, ahead=2, send=None):
+    """All rows as they are sent, in parts of so many, and what is wrong with their numbers; bytes around stay as they are."""
+    row_bytes, line = table.shape[1], _core.CPU_LINE_BYTES
+    each = -(-rows * row_bytes // line) * line
+    room = torch.full(((parts + 2) * each + 2 * line,), 0x5A, dtype=torch.uint8)
+    first = -room.data_ptr() % line + line
+    memory = room[first : first + parts * each]
+    sent = []
+
+    def keep(at, begin, end, begun):
+        offset = at - memory.data_ptr()
+        assert offset == len(sent) % parts * each and begin == len(sent) * rows and begun >= end
+        sent.append(memory[offset : offset + (end - begin) * row_bytes].clone().view(end - begin, row_bytes))
+        return len(index) if send is None else send(begin, end, begun)
+
+    copy = row_copy(table.data_ptr(), len(table), row_bytes, memory.data_ptr(), index, index.element_size(), False)
+    fault = _core.collect_rows(copy.address, len(index), threads, (parts, each, rows, ahead), keep)
+    assert bool((room[:first] == 0x5A).all()) and bool((room[first + parts * each :] == 0x5A).all())
+    return torch.cat(sent) if sent else torch.empty(0, row_bytes, dtype=torch.uint8), fault
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
@@ -38,41 +48,62 @@ def test_rows_of_every_width_are_packed(dtype, threads):
     for width in range(1, 301):
         table = torch.randint(0, 256, (97, width), dtype=torch.uint8, generator=random)
         index = torch.randint(-97, 97, (313,), generator=random).to(dtype)
-        packed, fault = collected(table, index, 0, 313, threads, shift=width % 3 * 8)
+        packed, fault = collected(table, index, threads, rows=1 + width % 200, ahead=1 + width % 2)
         assert fault is None and torch.equal(packed, table[index.long()]), width
 
 
 @pytest.mark.parametrize("width", [64, 656, 4096, 100_000])
-def test_long_rows_are_packed_by_several_threads(width):
+@pytest.mark.parametrize(("rows", "parts", "ahead"), [(1, 2, 1), (100, 4, 3), (900, 8, 6), (5000, 2, 2)])
+def test_long_rows_are_packed_by_several_threads(width, rows, parts, ahead):
     table = torch.randint(0, 256, (50, width), dtype=torch.uint8)
     index = torch.randint(0, 50, (3000 if width < 5000 else 30,))
-    assert torch.equal(collected(table, index, 3, len(index), 4)[0], table[index[3:]])
+    assert torch.equal(collected(table, index, 4, min(rows, len(index)), parts, ahead)[0], table[index])
 
 
 @given(
     st.integers(0, 40).flatmap(
         lambda rows: st.tuples(st.just(rows), st.lists(st.integers(-rows - 3, rows + 2), max_size=80), st.integers(1, 40))
     ),
-    st.data(),
+    st.integers(1, 30),
 )
-def test_bad_numbers_give_zeros_and_are_told_by_position(given_rows, data):
+def test_bad_numbers_give_zeros_and_are_told_by_position(given_rows, part):
     rows, numbers, width = given_rows
-    begin = data.draw(st.integers(0, len(numbers)))
-    end = data.draw(st.integers(begin, len(numbers)))
     table = torch.randint(1, 256, (rows, width), dtype=torch.uint8)
-    room = torch.empty(max(rows, 1), width, dtype=torch.uint8)  # of no rows there is an address all the same
-    room[:rows] = table
-    index = torch.tensor(numbers, dtype=torch.int64)
-    copy = row_copy(room.data_ptr(), rows, width, 0, index, 8, False)
-    packed = torch.full((end - begin, width), 7, dtype=torch.uint8)
-    copy.packed = packed.data_ptr()
-    fault = _core.collect_rows(copy.address, begin, end, 3)
-    bad = [at for at in range(begin, end) if not -rows <= numbers[at] < rows]
-    wanted = np.zeros((end - begin, width), dtype=np.uint8)
-    for at in set(range(begin, end)) - set(bad):
-        wanted[at - begin] = table[numbers[at]].numpy()
+    packed, fault = collected(table, torch.tensor(numbers, dtype=torch.int64), 3, part)
+    bad = [at for at, number in enumerate(numbers) if not -rows <= number < rows]
+    wanted = np.zeros((len(numbers), width), dtype=np.uint8)
+    for at in set(range(len(numbers))) - set(bad):
+        wanted[at] = table[numbers[at]].numpy()
     assert np.array_equal(packed.numpy(), wanted)
     assert fault == ((bad[0], numbers[bad[0]], rows, len(bad)) if bad else None)
+
+
+@given(st.integers(1, 60), st.integers(2, 5), st.data())
+def test_others_take_over_what_nobody_has_begun(rows, parts, data):
+    ahead, table = data.draw(st.integers(1, parts)), torch.randint(0, 256, (50, 20), dtype=torch.uint8)
+    index, ends = torch.randint(0, 50, (400,)), [400]
+
+    def send(begin, end, begun):
+        assert end <= begun <= ends[-1]
+        ends.append(data.draw(st.integers(begun, ends[-1])))
+        return ends[-1]
+
+    packed, _ = collected(table, index, 3, rows, parts, ahead, send)
+    assert torch.equal(packed, table[index[: ends[-1]]])
+
+
+def test_what_is_thrown_while_a_part_is_sent_ends_it():
+    table, index = torch.randint(0, 256, (50, 64), dtype=torch.uint8), torch.randint(0, 50, (4000,))
+
+    def interrupted(begin, end, begun):
+        if begin >= 500:
+            raise KeyboardInterrupt
+        return 4000
+
+    for threads in (1, 4):
+        with pytest.raises(KeyboardInterrupt):
+            collected(table, index, threads, 100, send=interrupted)
+        assert torch.equal(collected(table, index, threads, 100)[0], table[index])
 
 
 def rates(walks=18e6, packs=40e6, payload=1e-9):

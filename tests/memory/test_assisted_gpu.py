@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import hinterland
-from hinterland import UnifiedTensor, _core, memory
+from hinterland import UnifiedTensor, memory
 from hinterland.memory import assisted
 from hinterland.memory.help_plan import HelpPlan
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
@@ -176,27 +176,27 @@ def test_no_graph_has_the_cpus_part_in_it(gpu, by):
     assert torch.equal(table.gather(index, by=by).cpu(), table.cpu()[:500])
 
 
-@pytest.mark.parametrize(("by", "piece"), [("cpu", 5), ("both", 1)])
-def test_an_exception_in_the_middle_leaves_nothing(gpu, by, piece, monkeypatch, nothing_left):
+@pytest.mark.parametrize(("by", "part"), [("cpu", 5), ("both", 1)])
+def test_an_exception_in_the_middle_leaves_nothing(gpu, by, part, monkeypatch, nothing_left):
     source = torch.randn(20_000, 64)
     table = UnifiedTensor.from_tensor(source, placement="pinned")
     index = torch.randint(0, 20_000, (80_000,), device=gpu)
     for _ in range(3):
         table.gather(index, by=by)
     held = torch.cuda.host_memory_stats()["allocated_bytes.current"]
-    packed, calls = _core.collect_rows, []
+    send, calls = assisted._Ring.send, []
 
     def interrupted(*args):
         calls.append(args)
-        if len(calls) % piece == 0:
+        if len(calls) % part == 0:
             raise KeyboardInterrupt
-        return packed(*args)
+        send(*args)
 
-    monkeypatch.setattr(_core, "collect_rows", interrupted)
+    monkeypatch.setattr(assisted._Ring, "send", interrupted)
     for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
             table.gather(index, by=by)
-    monkeypatch.setattr(_core, "collect_rows", packed)
+    monkeypatch.setattr(assisted._Ring, "send", send)
     for _ in range(3):
         assert torch.equal(table.gather(index, by=by).cpu(), source[index.cpu()])
     assert torch.cuda.host_memory_stats()["allocated_bytes.current"] <= held

@@ -13,13 +13,13 @@ import torch
 
 from .. import _core
 from ..runtime import devices
-from ..runtime.thresholds import HELP_LEAST, HELP_PAUSE, HELP_PIECE, HELP_PIECES, HELP_SHARE
+from ..runtime.thresholds import HELP_COPIED, HELP_LEAST, HELP_PART, HELP_PARTS, HELP_PAUSE, HELP_SHARE
 from . import faults
 from .cuda import checked
 from .gather import copy_rows, index_bytes, row_copy
 from .help_plan import WALK_BYTES, HelpPlan
 
-_PARTS = 16  # pieces of a batch at least, so that the last one, which nothing hides, is short
+_PARTS = 32  # of a batch at least, so that the last one, which nothing hides, is short
 _NEVER, _ALWAYS = -1, (1 << 31) - 1  # blocks of rows that the GPU does not read, and of those that it reads in any case
 _resumes = 0.0  # when help is planned again
 
@@ -63,29 +63,29 @@ def split(index: torch.Tensor, table: HelpedTable, plan: HelpPlan) -> tuple[torc
 
 
 class _Ring:
-    """Pieces of pinned memory of one GPU, filled by turns, and the stream that takes them. One gather at a time has it."""
+    """Parts of pinned memory of one GPU, filled by turns, and the stream that takes them. One gather at a time has it."""
 
     def __init__(self, device: torch.device) -> None:
         self.lock = threading.Lock()
         self.stream = torch.cuda.Stream(device)
         with torch.inference_mode(False):
-            self.memory = torch.empty(HELP_PIECES * HELP_PIECE, dtype=torch.uint8, pin_memory=True)
-        self._copied = [torch.cuda.Event() for _ in range(HELP_PIECES)]
-        self._turn = 0
+            self.memory = torch.empty(HELP_PARTS * HELP_PART, dtype=torch.uint8, pin_memory=True)
+        self._copied = [torch.cuda.Event() for _ in range(HELP_PARTS)]
+        self._sent = 0
 
-    def piece(self) -> int:
-        """The address of the next, once what it held last is on the GPU."""
-        self._turn = (self._turn + 1) % HELP_PIECES
-        self._copied[self._turn].synchronize()
-        return self.memory.data_ptr() + self._turn * HELP_PIECE
+    def empty(self) -> None:
+        """Returns once the parts of earlier gathers are on the GPU."""
+        for event in self._copied:
+            event.synchronize()
 
-    def send(self, to: int, nbytes: int, stream: torch.cuda.Stream) -> None:
-        """Queues the copy of that piece."""
+    def send(self, part: int, to: int, nbytes: int, stream: torch.cuda.Stream) -> None:
+        """Queues the copy of the part at an address, and returns once the part ``HELP_COPIED`` before it is on the GPU."""
         from cuda.bindings import driver
 
-        piece = self.memory.data_ptr() + self._turn * HELP_PIECE
-        checked(driver.cuMemcpyHtoDAsync(to, piece, nbytes, stream.cuda_stream), "copy rows to a GPU")
-        self._copied[self._turn].record(stream)
+        checked(driver.cuMemcpyHtoDAsync(to, part, nbytes, stream.cuda_stream), "copy rows to a GPU")
+        self._copied[self._sent % HELP_PARTS].record(stream)
+        self._sent += 1
+        self._copied[(self._sent - 1 - HELP_COPIED) % HELP_PARTS].synchronize()
 
 
 _making = threading.Lock()
@@ -152,39 +152,40 @@ class _Gather:
             caller.wait_stream(ring.stream)
 
     def _pack(self, ring: _Ring, stream: torch.cuda.Stream, share: int) -> Any:
-        """Gives the GPU its share, and packs a piece of the others while the one before it is copied."""
-        row_bytes, fault = self.table.row_bytes, None
-        count = self.end - share
-        piece = max(1, min(HELP_PIECE, max(HELP_LEAST, count * row_bytes // _PARTS)) // row_bytes)
-        numbers, arrived = self._numbers(count, piece)
-        copy = row_copy(self.table.address, self.table.rows, row_bytes, 0, numbers, index_bytes(numbers), False)
-        staging = None if self.order is None else torch.empty(piece * row_bytes, dtype=torch.uint8, device=self.index.device)
+        """Gives the GPU its share, and has the others packed, while parts that are packed are copied."""
+        row_bytes, count = self.table.row_bytes, self.end - share
+        part = max(1, min(HELP_PART, max(HELP_LEAST, count * row_bytes // _PARTS)) // row_bytes)
+        ahead = HELP_PARTS - HELP_COPIED
+        numbers, arrived = self._numbers(count, ahead * part)
+        copy = row_copy(
+            self.table.address, self.table.rows, row_bytes, ring.memory.data_ptr(), numbers, index_bytes(numbers), False
+        )
+        staging = None if self.order is None else torch.empty(part * row_bytes, dtype=torch.uint8, device=self.index.device)
         stream.wait_stream(devices.torch_stream(self.index.device))
         self._give_gpu(share)
+        ring.empty()
         arrived[0].synchronize()
-        begin, since = 0, time.perf_counter()
-        while begin < self.end:
-            stop = min(begin + piece, self.end)
-            if begin == piece:
-                arrived[1].synchronize()
-            copy.packed = ring.piece()
-            found = _core.collect_rows(copy.address, begin, stop, self.plan.threads)
-            if found is not None:
-                fault = found if fault is None else (*fault[:3], fault[3] + found[3])
+        since = time.perf_counter()
+
+        def send(packed: int, begin: int, stop: int, begun: int) -> int:
             to = self.out.data_ptr() + begin * row_bytes if staging is None else staging.data_ptr()
-            ring.send(to, (stop - begin) * row_bytes, stream)
+            ring.send(packed, to, (stop - begin) * row_bytes, stream)
             if staging is not None:
                 self._place(staging, begin, stop, stream)
-            begin = stop
-            self._balance(begin, begin / (time.perf_counter() - since))
-        return fault
+            if begin == 0:
+                arrived[1].synchronize()
+            if begin >= HELP_COPIED * part:  # the others pack the next parts: rates are known once a few were sent
+                self._balance(begun, stop / (time.perf_counter() - since))
+            return self.end
 
-    def _numbers(self, count: int, piece: int) -> tuple[torch.Tensor, list[torch.cuda.Event]]:
-        """The first ``count`` row numbers of the order in pinned memory, and events: the first piece is there, and all are."""
+        return _core.collect_rows(copy.address, self.end, self.plan.threads, (HELP_PARTS, HELP_PART, part, ahead), send)
+
+    def _numbers(self, count: int, first: int) -> tuple[torch.Tensor, list[torch.cuda.Event]]:
+        """The first ``count`` row numbers of the order in pinned memory, and events: ``first`` of them are there, all are."""
         given = self.index if self.order is None else self.index[self.order[:count]]
         numbers = torch.empty(count, dtype=given.dtype, pin_memory=True)
         arrived = []
-        for begin, stop in ((0, piece), (piece, count)):
+        for begin, stop in ((0, first), (first, count)):
             numbers[begin:stop].copy_(given[begin:stop], non_blocking=True)
             arrived.append(torch.cuda.current_stream().record_event())
         return numbers, arrived
@@ -197,14 +198,15 @@ class _Gather:
         with torch.cuda.stream(stream):
             copy_rows(self.out.data_ptr(), rows, row_bytes, packed, places, into_table=True, check="async")
 
-    def _balance(self, begin: int, packs: float) -> None:
+    def _balance(self, begun: int, packs: float) -> None:
         """Gives the GPU more of what the CPU has not begun, if it has nothing left to do.
 
         Args:
+            begun: the first row that the CPU has not.
             packs: rows a second of the CPU so far.
         """
         global _resumes
-        left = self.end - begin
+        left = self.end - begun
         if self.order is None:
             if not self.forced and left and packs < self.plan.reads:
                 _resumes = time.monotonic() + HELP_PAUSE

@@ -160,9 +160,9 @@ def visiting_order(index: torch.Tensor, row_bytes: int, table_bytes: int) -> tor
     tables up to 32 GiB at least, sort in half the passes.
     """
     shift = max(0, (_PAGE // max(row_bytes, 1)).bit_length() - 1)
-    keys = torch.bitwise_right_shift(index, shift)
     narrow = torch.int16 if table_bytes // max(row_bytes, 1) >> shift < 1 << 15 else torch.int32
-    return torch.sort(keys.to(narrow)).indices
+    keys = torch.empty_like(index, dtype=narrow)
+    return torch.sort(torch.bitwise_right_shift(index, shift, out=keys)).indices
 
 
 # Rates in rows a second, fitted to the tables of an H200 in docs/memory.md (tables of 8, 24 and 48 GiB, batches of 2^18

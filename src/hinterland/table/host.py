@@ -24,7 +24,7 @@ from ..runtime import arguments, devices
 from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
 from ..runtime.repr import type_name
-from ..runtime.thresholds import HELP_PIECE, HELP_ROWS, LOAD_BLOCKS
+from ..runtime.thresholds import HELP_PART, HELP_ROWS, LOAD_BLOCKS
 from . import ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .indexing import device_of, is_rows, parts_of, rows_of
 from .placement import Sort
@@ -322,7 +322,7 @@ class HostTable(Table):
             raise ConfigError("by='both' needs a GPU that reads the rows, and none sees pageable memory; use by='cpu' or None")
         if capturing():
             raise ConfigError("the CPU reads no rows in a CUDA graph; gather with by='gpu', from memory that GPUs see")
-        if not index.numel() or not 0 < self._row_bytes <= HELP_PIECE:  # nothing to copy, or rows longer than what is pinned
+        if not index.numel() or not 0 < self._row_bytes <= HELP_PART:  # nothing to copy, or rows longer than what is pinned
             out.copy_(self.gather(index.cpu()))
             return True
         managed = self.managed_bytes
