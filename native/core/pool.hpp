@@ -88,6 +88,13 @@ class Pool {
     if (thrown) std::rethrow_exception(thrown);
   }
 
+  // What a thread does that has looked so many times in vain. False: it should sleep.
+  static bool looks_again(int look) {
+    if (look >= kLooks + kYields) return false;
+    look < kLooks ? pause() : std::this_thread::yield();
+    return true;
+  }
+
  private:
   // How often a thread looks before it sleeps, first on its core, some 50 us, and then between others that want to run there
   // (docs/notes/gap-on-16-cores.md).
@@ -105,13 +112,6 @@ class Pool {
 #elif defined(__aarch64__)
     asm volatile("isb");
 #endif
-  }
-
-  // What a thread does that has looked so many times in vain. False: it should sleep.
-  static bool looks_again(int look) {
-    if (look >= kLooks + kYields) return false;
-    look < kLooks ? pause() : std::this_thread::yield();
-    return true;
   }
 
   // A helper has a line of its own to say that it is at work: a count that all share would go from one to the next.

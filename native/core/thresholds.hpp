@@ -51,8 +51,8 @@ inline constexpr int64_t kBagPiecesAlone = 512;  // that one thread does. Guess
 inline constexpr int64_t kBagPieces = 64;  // that others take at a time. Guess
 inline constexpr int64_t kRowTasksTogether = 16;  // rows whose neighbours a thread sums. Guess
 inline constexpr int64_t kRowsTaken = 256;  // that a thread copies at a time. Guess
-inline constexpr int64_t kCollectRowsAhead = 32;  // asked for. Measured: with it 16 cores reach 39.7 GB/s (gather-on-h200.md)
-inline constexpr int64_t kCollectBytesAhead = 32 << 10;  // of them, at most. Derived: they fit the first cache of 48 KiB
+inline constexpr int64_t kCollectRowsAhead = 32;  // asked for. Measured: 41 of 64 B, 65 of 512 B (gather-on-h200.md)
+inline constexpr int64_t kCollectBytesAhead = 32 << 10;  // of them, at most. Derived: a small part of the second cache
 inline constexpr int64_t kCollectBuffer = 2 << 10;  // bytes of lines stored together. Measured: as fast as 8 KiB (gather-on-h200.md)
 inline constexpr int64_t kCollectPiece = 64 << 10;  // bytes that a thread takes. Derived: 50 us, ten times what taking costs
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <deque>
 #include <numeric>
+#include <vector>
 
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
@@ -75,33 +75,28 @@ class Packing {
         ahead_(std::clamp<int64_t>(kCollectBytesAhead / std::max<int64_t>(copy.row_bytes, 1), 1, kCollectRowsAhead)),
         piece_(rows_of_piece(copy.row_bytes)),
         pieces_(ceil_div(parts.rows, piece_)),
-        end_(count),
-        packed_(parts.count) {}
+        packed_(parts.count),
+        end_(count) {}
 
   int64_t pieces() const { return ceil_div(end_.load(), piece_); }
   FoundFault fault() const { return found(fault_); }
 
   // Of a thread beside the one that calls.
   void help() {
-    for (int64_t piece; has_room(piece = next_.fetch_add(1), true);) pack(piece);
+    for (int64_t piece; has_room(piece = next_.fetch_add(1));) pack(piece);
   }
 
-  // Of the thread that calls: it packs as others do while there is nothing to send.
+  // Of the thread that calls. It packs what nobody has begun of the part that is sent next, and nothing else: the others would
+  // soon wait for it.
   void lead() try {
-    int64_t piece = next_.fetch_add(1);
     for (int64_t part = 0; part * parts_.rows < end_; ++part) {
-      std::atomic<int64_t>& packed = packed_[part % parts_.count];
-      for (int64_t seen; (seen = packed.load(std::memory_order_acquire)) < pieces_;) {
-        if (has_room(piece, false)) {
-          pack(piece);
-          piece = next_.fetch_add(1);
-        } else {
-          packed.wait(seen);
-        }
-      }
+      for (int64_t piece; (piece = next_.load()) < (part + 1) * pieces_;)
+        if (next_.compare_exchange_strong(piece, piece + 1)) pack(piece);
+      std::atomic<int64_t>& packed = packed_[part % parts_.count].count;
+      wait_while(packed, [&](int64_t count) { return count < pieces_; });
       const int64_t begin = part * parts_.rows, begun = std::min<int64_t>(begin + parts_.ahead * parts_.rows, end_);
       const int64_t end = send_(reinterpret_cast<uintptr_t>(slot(part)), begin, std::min<int64_t>(begin + parts_.rows, end_), begun);
-      packed = 0;
+      packed = 0;  // of a part that nobody begins before it is said
       go_on(std::clamp<int64_t>(end, begun, end_));
     }
   } catch (...) {
@@ -116,16 +111,20 @@ class Packing {
     return std::max<int64_t>(kCollectPiece / std::max<int64_t>(row_bytes, 1) / aligned, 1) * aligned;
   }
 
-  // Whether a piece is to be packed, once there is room for it; the thread that sends does not wait for room.
-  bool has_room(int64_t piece, bool waits) {
+  // Looks at a number for a while, and then sleeps until somebody says that it has changed.
+  template <class Condition>
+  static void wait_while(const std::atomic<int64_t>& number, const Condition& condition) {
+    int64_t seen;
+    for (int look = 0; condition(seen = number.load(std::memory_order_acquire));)
+      if (!Pool::looks_again(look++)) number.wait(seen);
+  }
+
+  // Whether a piece is to be packed, once there is room for it.
+  bool has_room(int64_t piece) {
     const int64_t part = piece / pieces_;
-    for (;;) {
-      const int64_t sent = sent_.load(std::memory_order_acquire);
-      if (part * parts_.rows >= end_.load(std::memory_order_relaxed)) return false;
-      if (part < sent + parts_.ahead) return true;
-      if (!waits) return false;
-      sent_.wait(sent);
-    }
+    const auto is_over = [&] { return part * parts_.rows >= end_.load(std::memory_order_relaxed); };
+    wait_while(sent_, [&](int64_t sent) { return !is_over() && part >= sent + parts_.ahead; });
+    return !is_over();
   }
 
   // A part was sent, and so many rows are packed in all.
@@ -138,42 +137,40 @@ class Packing {
   char* slot(int64_t part) const { return copy_.packed + part % parts_.count * parts_.bytes; }
 
   void pack(int64_t piece) {
-    const int64_t part = piece / pieces_, in_part = piece % pieces_ * piece_, begin = part * parts_.rows;
-    const int64_t last = std::min({begin + in_part + piece_, begin + parts_.rows, end_.load(std::memory_order_relaxed)});
-    LineWriter to(slot(part) + in_part * copy_.row_bytes);
-    for (int64_t turn = begin + in_part; turn < std::min(begin + in_part + ahead_, last); ++turn) ask_for(turn);
-    for (int64_t turn = begin + in_part; turn < last; ++turn) {
-      if (turn + ahead_ < last) ask_for(turn + ahead_);
+    const memory::RowCopy<memory::OneRange> copy = copy_;  // a thread's own
+    const int64_t part = piece / pieces_, first = part * parts_.rows, begin = first + piece % pieces_ * piece_;
+    const int64_t end = std::min({begin + piece_, first + parts_.rows, end_.load(std::memory_order_relaxed)}), ahead = ahead_;
+    const auto row = [&](int64_t turn) {
+      const int64_t number = memory::resolve_index(copy.index_at(copy.position(turn)), copy.placement.rows);
+      return number < 0 ? nullptr : copy.placement.base + number * copy.row_bytes;
+    };
+    LineWriter to(slot(part) + (begin - first) * copy.row_bytes);
+    for (int64_t turn = begin - ahead; turn < end; ++turn) {
+      // Asked for in this loop: of a function that does nothing else GCC removes the calls.
+      if (const char* const later = turn + ahead < end ? row(turn + ahead) : nullptr)
+        for (int64_t at = 0; at < copy.row_bytes; at += kCpuLine) __builtin_prefetch(later + at, 0, 2);
+      if (turn < begin) continue;
       const char* const from = row(turn);
-      to.write(from, copy_.row_bytes);
+      to.write(from, copy.row_bytes);
       if (from == nullptr) [[unlikely]]
-        copy_.report_outside(copy_.position(turn), fault_);
+        copy.report_outside(copy.position(turn), fault_);
     }
     to.end();
-    std::atomic<int64_t>& packed = packed_[part % parts_.count];
+    std::atomic<int64_t>& packed = packed_[part % parts_.count].count;
     if (packed.fetch_add(1, std::memory_order_release) + 1 == pieces_) packed.notify_one();
-  }
-
-  const char* row(int64_t turn) const {
-    const auto& table = copy_.placement;
-    const int64_t number = memory::resolve_index(copy_.index_at(copy_.position(turn)), table.rows);
-    return number < 0 ? nullptr : table.base + number * copy_.row_bytes;
-  }
-
-  // Rows that lie in the cache next are asked for before they are copied.
-  void ask_for(int64_t turn) const {
-    const char* const from = row(turn);
-    if (from == nullptr) return;
-    for (int64_t at = 0; at < copy_.row_bytes; at += kCpuLine) __builtin_prefetch(from + at, 0, 0);
   }
 
   const memory::RowCopy<memory::OneRange>& copy_;
   const PackedParts parts_;
   const SendPart& send_;
   const int64_t ahead_, piece_, pieces_;  // rows, rows, and pieces of a part
-  std::atomic<int64_t> next_{0}, sent_{0};
-  std::atomic<int64_t> end_;                 // changes for parts alone that nobody has begun
-  std::deque<std::atomic<int64_t>> packed_;  // pieces of the part in each slot
+  struct alignas(kCpuLine) Packed {
+    std::atomic<int64_t> count{0};  // pieces
+  };
+  std::vector<Packed> packed_;                        // of the part in each slot
+  alignas(kCpuLine) std::atomic<int64_t> next_{0};    // piece
+  alignas(kCpuLine) std::atomic<int64_t> sent_{0};    // parts
+  std::atomic<int64_t> end_;                          // rows: changes for parts alone that nobody has begun
   memory::IndexFault fault_;
 };
 

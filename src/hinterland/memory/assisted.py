@@ -19,7 +19,7 @@ from .cuda import checked
 from .gather import copy_rows, index_bytes, row_copy
 from .help_plan import WALK_BYTES, HelpPlan
 
-_PARTS = 32  # of a batch at least, so that the last one, which nothing hides, is short
+_PARTS = 16  # of a batch at least, so that the last one, which nothing hides, is short
 _NEVER, _ALWAYS = -1, (1 << 31) - 1  # blocks of rows that the GPU does not read, and of those that it reads in any case
 _resumes = 0.0  # when help is planned again
 
@@ -165,17 +165,19 @@ class _Gather:
         self._give_gpu(share)
         ring.empty()
         arrived[0].synchronize()
-        since = time.perf_counter()
+        first = 0.0  # when that part was sent
 
         def send(packed: int, begin: int, stop: int, begun: int) -> int:
+            nonlocal first
             to = self.out.data_ptr() + begin * row_bytes if staging is None else staging.data_ptr()
             ring.send(packed, to, (stop - begin) * row_bytes, stream)
             if staging is not None:
                 self._place(staging, begin, stop, stream)
             if begin == 0:
                 arrived[1].synchronize()
-            if begin >= HELP_COPIED * part:  # the others pack the next parts: rates are known once a few were sent
-                self._balance(begun, stop / (time.perf_counter() - since))
+                first = time.perf_counter()
+            elif begin >= HELP_COPIED * part:  # not before the rate is known
+                self._balance(begun, begin / (time.perf_counter() - first))
             return self.end
 
         return _core.collect_rows(copy.address, self.end, self.plan.threads, (HELP_PARTS, HELP_PART, part, ahead), send)
@@ -208,7 +210,7 @@ class _Gather:
         global _resumes
         left = self.end - begun
         if self.order is None:
-            if not self.forced and left and packs < self.plan.reads:
+            if not self.forced and packs < self.plan.reads:
                 _resumes = time.monotonic() + HELP_PAUSE
                 self._give_gpu(left)
         elif left and self.done.query():
