@@ -1,7 +1,7 @@
 """WholeGraph's own gather of the same rows (``pylibwholegraph-cu13``), from continuous host memory.
 
 It takes six wheels, 57 MB without torch's own: pip install pylibwholegraph-cu13 libwholegraph-cu13 libraft-cu13 librmm-cu13
-rmm-cu13 rapids-logger, and pyarrow. It leaves torch one thread and a process group, so it has a process of its own:
+rmm-cu13 rapids-logger. It leaves torch one thread and a process group, so it has a process of its own:
 
 python -m benchmarks._wholegraph BYTES ROWS ROW_BYTES...
 """
@@ -23,7 +23,7 @@ from ._gather_widths import REPEATS, row_numbers
 from ._timing import each_of
 
 ROOT = Path(__file__).resolve().parent.parent
-WIDTHS = (128, 512, 656, 1024)
+WIDTHS = (128, 512, 1024)
 
 
 def rates(table_bytes: int, rows: int) -> list[dict[str, Any]]:

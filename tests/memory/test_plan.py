@@ -101,9 +101,20 @@ def test_a_measured_machine_decides(monkeypatch):
 def test_visiting_order_is_a_permutation_by_page(rows, row_bytes, wide, seed):
     torch.manual_seed(seed)
     index = torch.randint(-rows, rows, (200,), dtype=torch.int64 if wide else torch.int32)
-    visit = plan.visiting_order(index, row_bytes, rows * row_bytes)
+    _goes_by_page(index, plan.visiting_order(index, row_bytes, rows * row_bytes), row_bytes)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_a_gpu_has_the_same_order(dtype):
+    index = torch.randint(0, 1 << 28, (10_000,), dtype=dtype, device="cuda")
+    for row_bytes in (64, 128, 656):
+        _goes_by_page(index.cpu(), plan.visiting_order(index, row_bytes, row_bytes << 28).cpu(), row_bytes)
+
+
+def _goes_by_page(index, visit, row_bytes):
     assert visit.dtype == torch.int64
-    assert torch.equal(visit.sort().values, torch.arange(200))
+    assert torch.equal(visit.sort().values, torch.arange(len(index)))
     rows_per_page = max(1, 1 << max(0, ((2 << 20) // max(row_bytes, 1)).bit_length() - 1))
     pages = torch.div(index.long()[visit], rows_per_page, rounding_mode="floor")
     assert (pages.diff() >= 0).all()

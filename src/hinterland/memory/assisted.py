@@ -13,11 +13,12 @@ import torch
 
 from .. import _core
 from ..runtime import devices
-from ..runtime.thresholds import HELP_COPIED, HELP_LEAST, HELP_PART, HELP_PARTS, HELP_PAUSE, HELP_SHARE
+from ..runtime.thresholds import HELP_COPIED, HELP_LEAST, HELP_PART, HELP_PARTS, HELP_PAUSE, HELP_ROWS, HELP_SHARE
 from . import faults
 from .cuda import checked
 from .gather import copy_rows, index_bytes, row_copy
 from .help_plan import WALK_BYTES, HelpPlan
+from .plan import visiting_order
 
 _PARTS = 16  # of a batch at least, so that the last one, which nothing hides, is short
 _NEVER, _ALWAYS = -1, (1 << 31) - 1  # blocks of rows that the GPU does not read, and of those that it reads in any case
@@ -142,10 +143,13 @@ class _Gather:
 
     def run(self, ring: _Ring) -> Any:
         """Queues all; what the CPU found wrong with row numbers, if anything."""
-        caller = devices.torch_stream(self.index.device)
-        if self.plan.by == "cpu":
+        caller, share = devices.torch_stream(self.index.device), 0
+        if self.plan.by == "both":
+            self.order, share = split(self.index, self.table, self.plan)
+        elif self.index.numel() >= HELP_ROWS:  # cores walk page tables, too, and rows that are neighbours share entries
+            self.order = visiting_order(self.index, self.table.row_bytes, self.table.rows * self.table.row_bytes)
+        else:
             return self._pack(ring, caller, 0)
-        self.order, share = split(self.index, self.table, self.plan)
         try:
             return self._pack(ring, ring.stream, int(HELP_SHARE * share))
         finally:
@@ -209,7 +213,7 @@ class _Gather:
         """
         global _resumes
         left = self.end - begun
-        if self.order is None:
+        if self.plan.by == "cpu":
             if not self.forced and packs < self.plan.reads:
                 _resumes = time.monotonic() + HELP_PAUSE
                 self._give_gpu(left)

@@ -161,8 +161,7 @@ def visiting_order(index: torch.Tensor, row_bytes: int, table_bytes: int) -> tor
     """
     shift = max(0, (_PAGE // max(row_bytes, 1)).bit_length() - 1)
     narrow = torch.int16 if table_bytes // max(row_bytes, 1) >> shift < 1 << 15 else torch.int32
-    keys = torch.empty_like(index, dtype=narrow)
-    return torch.sort(torch.bitwise_right_shift(index, shift, out=keys)).indices
+    return torch.sort(torch.bitwise_right_shift(index, shift).to(narrow)).indices  # as out= a GPU would shift 16 bits
 
 
 # Rates in rows a second, fitted to the tables of an H200 in docs/memory.md (tables of 8, 24 and 48 GiB, batches of 2^18
