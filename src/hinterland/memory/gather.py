@@ -63,7 +63,11 @@ def few_blocks(device: torch.device, row_bytes: int, tiered: bool = False) -> in
         return BULK_BLOCKS if row_bytes >= _BULK_LONG else 2 * BULK_BLOCKS
     if torch.cuda.get_device_capability(device) != _MEASURED:
         return None
-    return LOAD_BLOCKS if row_bytes % _LOAD_UNIT == 0 else devices.quarter(device)
+    if row_bytes % _LOAD_UNIT:
+        return devices.quarter(device)
+    cut = cut_rows(row_bytes, 0, 0)
+    a_unit_each = cut.lanes == _core.WARP_LANES and cut.steps == 1 and cut.unit == _LOAD_UNIT and not cut.chunks
+    return 2 * LOAD_BLOCKS if a_unit_each else LOAD_BLOCKS  # a whole warp for each row has half the bytes on the way
 
 
 OneRange, DealtRound, SlotMap, Tiers = (struct(f"memory::{name}") for name in ("OneRange", "DealtRound", "SlotMap", "Tiers"))
