@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 import hinterland as hl
 from hinterland import StorageArray, UnifiedTensor, cli
@@ -155,6 +156,29 @@ def test_a_file_can_be_replaced_by_itself(tmp_path):
     with pytest.raises(ConfigError, match="in C order already"):
         transpose(tmp_path / "a.npy", tmp_path / "a.npy")
     assert os.listdir(tmp_path) == ["a.npy"]
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "raw", "empty", "torch"])
+def test_what_is_no_npy_is_left_as_it_is(tmp_path, kind):
+    path = tmp_path / "a"
+    if kind == "safetensors":
+        save_file({"data": torch.zeros(3, 4)}, path)
+    elif kind == "torch":
+        torch.save(torch.zeros(3, 4), path)
+    else:
+        path.write_bytes(bytes(48) if kind == "raw" else b"")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="is no .npy file.*StorageArray.open"):
+        transpose(path, path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_is_refused(tmp_path, kind):
+    (tmp_path / "a").mkdir() if kind == "folder" else os.mkfifo(tmp_path / "a")
+    with pytest.raises(StorageError, match="this is"):
+        transpose(tmp_path / "a", tmp_path / "b")
+    assert os.listdir(tmp_path) == ["a"]
 
 
 def test_the_command(tmp_path, command_line):
