@@ -159,20 +159,23 @@ class replacing:
 
     Args:
         path: the file. Links are followed, but for those of other users in folders where everybody may write.
-        mode: the permissions of a new file, of which the process's umask takes away.
+        mode: the permissions, of which the process's umask takes away. None: those of the file that is replaced, or 0o666 of
+            a new one.
         new: the file must not be there, neither before nor at the end. The text is a remedy, which ends the refusal.
     """
 
-    def __init__(self, path: str | Path, mode: int = 0o666, new: str | None = None) -> None:
+    def __init__(self, path: str | Path, mode: int | None = None, new: str | None = None) -> None:
         self._final, self._mode, self._new = _file_place(path), mode, new
         self._temp: Path | None = None
         self._file: Any = None
+        self._before: os.stat_result | None = None  # of the file whose permissions are kept
 
     def __enter__(self) -> Output:
         try:
             self._require_nothing_there()
             with writing(self._final), deferred():
-                self._temp, handle = temp_files.file_beside(self._final, self._mode)
+                self._before = _found(self._final) if self._mode is None else None
+                self._temp, handle = temp_files.file_beside(self._final, _meanwhile(self._before, self._mode or 0o666))
                 self._file = os.fdopen(handle, "w+b", buffering=0)
         except BaseException:
             self._discard()
@@ -184,6 +187,7 @@ class replacing:
             if kind is None:
                 assert self._temp is not None
                 with writing(self._final):
+                    _keep_permissions(self._before, self._temp)
                     os.fsync(self._file.fileno())
                     self._appear(self._temp)
                     _sync_folder(self._final.parent)
@@ -259,7 +263,8 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
     lock: int | None = None
     try:
         with writing(path), deferred():
-            temp, lock = temp_files.folder_beside(final)
+            before = _found(final)
+            temp, lock = temp_files.folder_beside(final, _meanwhile(before, 0o777))
         try:
             yield temp
         except StorageError as error:
@@ -267,6 +272,7 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
                 raise
             raise StorageError(str(error).replace(str(temp), str(path))) from error
         with writing(path):
+            _keep_permissions(before, temp)
             _sync_folder(temp)
             with deferred():
                 (temp / temp_files.MARK).unlink()
@@ -278,6 +284,33 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
                 temp_files.remove(temp)
             if lock is not None:
                 os.close(lock)
+
+
+def _found(final: Path) -> os.stat_result | None:
+    """What is there under this name, if something is."""
+    with suppress(FileNotFoundError):
+        return os.stat(final)
+    return None
+
+
+def _meanwhile(before: os.stat_result | None, mode: int) -> int:
+    """The permissions of what is being written: nobody sees it who did not see what it replaces."""
+    return mode if before is None else stat.S_IMODE(before.st_mode) & 0o777 | 0o600 | mode & 0o100
+
+
+def _keep_permissions(before: os.stat_result | None, temp: Path) -> None:
+    """Gives ``temp`` the owner, the group and the permissions of what it replaces, as far as the system lets this process."""
+    if before is None:
+        return
+    mode = stat.S_IMODE(before.st_mode) & 0o777
+    for owner in (before.st_uid, -1):
+        with suppress(OSError):
+            os.chown(temp, owner, before.st_gid)
+            break
+    else:  # another group: it may do what everybody may
+        mode = mode & 0o707 | mode << 3 & 0o070
+    with suppress(OSError):
+        os.chmod(temp, mode)
 
 
 def _put_in_place(temp: Path, final: Path, check: Callable[[Path], None]) -> Path:

@@ -219,16 +219,18 @@ def test_places_that_cannot_be_written(tmp_path, graph):
 
 
 def test_links_and_permissions_are_kept(tmp_path, graph):
-    (tmp_path / "real.hl").touch()
+    (tmp_path / "real.hl").touch(0o640)
     (tmp_path / "link.hl").symlink_to("real.hl")
-    mask = os.umask(0o027)
+    mask = os.umask(0o077)
     try:
         hl.save_graph(graph, tmp_path / "link.hl")
+        hl.save_graph(graph, tmp_path / "new.hl")
     finally:
         os.umask(mask)
     assert (tmp_path / "link.hl").is_symlink()
     assert listed(hl.load_graph(tmp_path / "real.hl")) == listed(graph)
     assert stat.S_IMODE((tmp_path / "real.hl").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "new.hl").stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EACCES, errno.EIO])
