@@ -75,6 +75,19 @@ def test_what_is_asked_for_is_checked(tmp_path):
         UnifiedTensor.from_file(tmp_path / "a.npy")
 
 
+@pytest.mark.parametrize("shape", [(0, 1 << 70), (1 << 70, 0), (0, 1 << 62, 4), (1 << 40, 0, 1 << 40)])
+def test_an_empty_table_of_more_than_64_bits_count_is_refused(tmp_path, shape):
+    header = repr({"descr": "<f8", "fortran_order": True, "shape": shape}).encode() + b"\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    for read in (UnifiedTensor.from_file, StorageArray.open, hl.open_table, load_at):
+        with pytest.raises(FormatError, match="more elements than 64 bits"):
+            read(tmp_path / "a.npy")
+
+
+def load_at(path):
+    return load.locate(path, None, None, 0)
+
+
 def test_what_lies_behind_other_bytes(tmp_path):
     values = save(tmp_path / "a.npy", (6, 4), "f4")
     (tmp_path / "b.bin").write_bytes(b"12345" + (tmp_path / "a.npy").read_bytes())
