@@ -25,12 +25,13 @@ from .trust import followed
 # A file system that gives no file a second name.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NONE_LEFT = (errno.EMFILE, errno.ENFILE)  # the process, or the system, may open no more files
 
 
 def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
     """The operating system's refusal in a sentence."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in _FULL:
         remedy = "the disk or the quota is full: free space or write elsewhere; nothing was left under this name"
     elif error.errno in NONE_LEFT:
         remedy = "close some, or raise the limit (ulimit -n)"
@@ -106,7 +107,9 @@ class Output:
         try:
             _core.write_file(str(self.temp), offset, tensor.data_ptr(), tensor.numel() * tensor.element_size())
         except StorageError as error:
-            raise StorageError(f"{self.final}: cannot be written: {error}; nothing was left under this name") from error
+            said = str(error).rpartition(": ")[2]  # the system's words
+            code = next((code for code in _FULL if os.strerror(code) == said), errno.EIO)
+            raise refused(self.final, "written", OSError(code, said)) from error
 
     def resize(self, size: int) -> None:
         """Gives the file exactly ``size`` bytes; what was not written reads as zeros."""
