@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import stat
+import subprocess
 import threading
 import time
 
@@ -385,6 +386,24 @@ def test_links_of_others_are_not_followed_where_everybody_writes(tmp_path):
         with replacing(shared / path) as output:
             output.write(content)
         assert (home / "profile").read_bytes() == content
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_only_read_is_refused_first(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(StorageError, match="file: cannot be written: Permission denied; check the permissions"):
+        check_place(tmp_path / "file")
+
+
+@root
+def test_a_file_system_that_is_only_read_is_refused_first(tmp_path):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=4k", "none", tmp_path]).returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        with pytest.raises(StorageError, match="file: cannot be written: Permission denied; check the permissions"):
+            check_place(tmp_path / "file")
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
 
 
 def test_links_lead_where_they_did(tmp_path, monkeypatch):

@@ -107,7 +107,7 @@ class Output:
         try:
             _core.write_file(str(self.temp), offset, tensor.data_ptr(), tensor.numel() * tensor.element_size())
         except StorageError as error:
-            said = str(error).rpartition(": ")[2]  # the system's words
+            said = str(error).partition(str(self.temp))[2].partition(": ")[2].partition(";")[0]  # the system's words
             code = next((code for code in _FULL if os.strerror(code) == said), errno.EIO)
             raise refused(self.final, "written", OSError(code, said)) from error
 
@@ -128,6 +128,8 @@ def check_place(path: str | Path) -> None:
     with writing(path):
         if not final.parent.is_dir():
             raise StorageError(f"{path}: cannot be written: No such file or directory; make the folder {final.parent} first")
+        if not os.access(final.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _file_place(path: str | Path) -> Path:

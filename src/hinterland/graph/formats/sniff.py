@@ -82,8 +82,8 @@ def sniff(path: str, by_name: str | None) -> str:
             return kind
         start = head[:8].hex(" ")
         raise FormatError(
-            f"{path}: the content (it begins with {start}) is of no graph format that is read here; `hinterland convert --help` "
-            "lists them"
+            f"{path}: the content (it begins with {start}) is of no graph format that is read here; "
+            "`hinterland convert --help` lists them"
         )
     if kind not in (by_name, "edges", None):
         raise FormatError(
