@@ -251,7 +251,8 @@ def replacing_all(
 
 @contextmanager
 def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> Iterator[Path]:
-    """``with replacing_folder(path, replaceable) as temp``: the folder appears under ``path`` whole, or not at all.
+    """``with replacing_folder(path, replaceable) as temp``: the folder appears under ``path`` whole, or not at all, with the
+    permissions of the one that it replaces.
 
     What is written to ``temp``, a folder beside it, is there under ``path`` at the end. After any error it is removed, and
     what was there before stays. ``replaceable`` says whether a folder that is there may be replaced; an empty one always may.
