@@ -171,6 +171,15 @@ def test_a_file_can_be_replaced_by_itself(tmp_path):
     assert os.listdir(tmp_path) == ["a.npy"]
 
 
+def test_a_file_that_is_replaced_after_it_was_opened(tmp_path):
+    values = save(tmp_path / "a.npy", (50, 6), "f8")
+    opened = hl.open_table(tmp_path / "a.npy")
+    transpose(tmp_path / "a.npy", tmp_path / "a.npy")
+    with pytest.raises(FormatError, match="another table than when it was opened; open it again"):
+        opened.place()
+    assert same(hl.open_table(tmp_path / "a.npy").place(), values)
+
+
 @pytest.mark.parametrize("kind", ["safetensors", "raw", "empty", "torch"])
 def test_what_is_no_npy_is_left_as_it_is(tmp_path, kind):
     path = tmp_path / "a"
