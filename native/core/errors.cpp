@@ -16,6 +16,21 @@ void raise(const char* name, const char* message) {
   PyErr_SetObject(type.ptr(), text.ptr());
 }
 
+const char* remedy(int code) {
+  switch (code) {
+    case EMFILE:
+    case ENFILE: return "; close some, or raise the limit (ulimit -n)";
+    case ENOENT: return "; check the path";
+    case EACCES:
+    case EPERM:
+    case EROFS: return "; check the permissions";
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return "; the disk or the quota is full: free space or write elsewhere";
+    default: return "";
+  }
+}
+
 void translate(const std::exception_ptr& error, void*) {
   try {
     std::rethrow_exception(error);
@@ -32,10 +47,7 @@ void translate(const std::exception_ptr& error, void*) {
 
 }  // namespace
 
-void throw_errno(const std::string& what, int code) {
-  const bool too_many = code == EMFILE || code == ENFILE;
-  throw StorageError(what + ": " + std::strerror(code) + (too_many ? "; close some, or raise the limit (ulimit -n)" : ""));
-}
+void throw_errno(const std::string& what, int code) { throw StorageError(what + ": " + std::strerror(code) + remedy(code)); }
 
 void register_errors() { nanobind::register_exception_translator(translate, nullptr); }
 

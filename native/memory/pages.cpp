@@ -18,11 +18,12 @@ namespace hinterland::native {
 namespace {
 
 constexpr uintptr_t kHugePage = 2 << 20;
+constexpr const char* kRemedy = "; release some memory, or raise the process's limit (ulimit -v)";
 
 void* mapped(void* at, int64_t bytes, int protection, int flags, int fd) {
   void* const address = ::mmap(at, bytes, protection, flags, fd, 0);
   if (address == MAP_FAILED) {
-    throw OutOfMemory("the system refused to map " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+    throw OutOfMemory("the system refused to map " + std::to_string(bytes) + " bytes: " + std::strerror(errno) + kRemedy);
   }
   return address;
 }
@@ -69,7 +70,8 @@ int shared_pages(int64_t bytes) {
   if (::ftruncate(fd, bytes) != 0) {
     const int code = errno;
     ::close(fd);
-    throw OutOfMemory("the system refused " + std::to_string(bytes) + " bytes of shared memory: " + std::strerror(code));
+    throw OutOfMemory("the system refused " + std::to_string(bytes) + " bytes of shared memory: " + std::strerror(code) +
+                      kRemedy);
   }
   return fd;
 }

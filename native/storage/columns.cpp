@@ -1,7 +1,6 @@
 #include "storage/columns.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include "core/errors.hpp"
 #include "core/thresholds.hpp"
 #include "storage/descriptor.hpp"
+#include "storage/file.hpp"
 #include "storage/team.hpp"
 
 namespace hinterland::native {
@@ -19,14 +19,12 @@ namespace hinterland::native {
 namespace {
 
 void read_all(const Descriptor& file, const std::string& path, char* to, int64_t bytes, int64_t offset) {
-  for (int64_t done = 0; done < bytes;) {
-    const ssize_t got = ::pread(file.get(), to + done, bytes - done, offset + done);
-    if (got < 0 && errno == EINTR) continue;
-    const std::string at = " at offset " + std::to_string(offset + done);
-    if (got < 0) throw_errno("cannot read " + path + at, errno);
-    if (got == 0) throw FormatError(path + ": truncated: the file ends" + at + ", within a column");
-    done += got;
-  }
+  int error = 0;
+  const int64_t got = read_fully(file, to, bytes, offset, error);
+  if (got == bytes) return;
+  const std::string at = " at offset " + std::to_string(offset + got);
+  if (error) throw_errno("cannot read " + path + at, error);
+  throw FormatError(path + ": truncated: the file ends" + at + ", within a column");
 }
 
 // Elements of `count` columns of `rows`, one column after the other, to rows. In squares, whose lines a core's cache holds.

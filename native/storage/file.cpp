@@ -21,23 +21,20 @@ namespace {
 // 4 MiB reached 2.6); and what one checksum covers.
 constexpr int64_t kBlock = kChecksumBlock;
 
-// Up to `bytes` bytes; fewer only at the end of the file or on an error, which is returned through `error`.
-int64_t read_fully(int fd, char* to, int64_t bytes, int64_t offset, int& error) {
+}  // namespace
+
+int64_t read_fully(const Descriptor& file, char* to, int64_t bytes, int64_t offset, int& error) {
   int64_t done = 0;
   error = 0;
   while (done < bytes) {
-    const ssize_t got = ::pread(fd, to + done, bytes - done, offset + done);
+    const ssize_t got = ::pread(file.get(), to + done, bytes - done, offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) error = errno;
     if (got <= 0) break;
     done += got;
-    // A direct read that ends off a block's edge has met the end of the file; going on would only be refused.
-    if (done % kDirectAlign != 0 && done < bytes) break;
   }
   return done;
 }
-
-}  // namespace
 
 void read_file(const std::filesystem::path& file, int64_t offset, void* to, int64_t bytes, int threads,
                std::span<const uint64_t> sums) {
@@ -76,8 +73,8 @@ void read_file(const Descriptor& buffered, const Descriptor& direct, const std::
     const int64_t aligned = (needed + kDirectAlign - 1) / kDirectAlign * kDirectAlign;
     int error = 0;
     int64_t got = -1;
-    if (direct.open()) got = read_fully(direct.get(), bounce.get(), aligned, at, error);
-    if (got < needed) got = read_fully(buffered.get(), bounce.get(), needed, at, error);
+    if (direct.open()) got = read_fully(direct, bounce.get(), aligned, at, error);
+    if (got < needed) got = read_fully(buffered, bounce.get(), needed, at, error);
     if (got < needed) {
       if (error) throw_errno("cannot read " + path + " at offset " + std::to_string(at + got), error);
       throw FormatError(path + ": the file shrank while it was read, at offset " + std::to_string(at + got));

@@ -10,6 +10,10 @@
 
 namespace hinterland::native {
 
+// Reads up to `bytes` bytes and returns how many: fewer only at the end of the file or on an error, which `error` is then. A
+// direct read past the end is refused off a block's edge, and has read all that there is.
+int64_t read_fully(const Descriptor& file, char* to, int64_t bytes, int64_t offset, int& error);
+
 // Reads `bytes` bytes at `offset` of `path` into `to`. Uses direct I/O where the file system offers it, so that a table
 // larger than half the memory does not push itself out of it through the page cache. FormatError where the file is too short.
 // With `sums`, one for each kChecksumBlock bytes of the whole file, every block that is touched is read whole and has to match

@@ -107,6 +107,16 @@ def test_an_error_of_ours_ends_with_1_and_a_sentence(here, arguments, words):
     assert error.splitlines()[-1].startswith("hinterland: ")
 
 
+def test_probe_measures_no_disk_that_is_not_there(here, tmp_path):
+    (tmp_path / "file").touch()
+    for name in ("missing", "file"):
+        status, out, err = here("probe", "--disk-path", tmp_path / name)
+        assert status == 1 and not out and f"{name}: no folder is there; name one" in err
+    status, out, err = here("probe", "--html", tmp_path / "missing" / "page.html")
+    assert status == 1 and not out and "make the folder" in err
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_probe_prints_one_json_object_and_keeps_it(environment, tmp_path):
     page = tmp_path / "machine.html"
     found = hinterland(environment, "probe", "--json", "--html", str(page), "--disk-path", str(tmp_path))

@@ -58,7 +58,11 @@ def test_writes_are_asked_for(bench, tmp_path) -> None:
 
 def test_what_cannot_be_measured_is_a_sentence(bench, tmp_path) -> None:
     (tmp_path / "small.bin").write_bytes(b"little")
-    for path, found in (("missing", "No such file"), ("small.bin", "take a larger file"), (".", "take a larger file")):
+    for path, found in (
+        ("missing", "No such file or directory; check the path"),
+        ("small.bin", "take a larger file"),
+        (".", "this is a folder"),
+    ):
         status, out, err = bench(tmp_path / path, *SMALL)
         assert status == 1 and not out and found in err and "Traceback" not in err
     status, _, err = bench(tmp_path / "small.bin", "--engine", "magic")
@@ -68,6 +72,11 @@ def test_what_cannot_be_measured_is_a_sentence(bench, tmp_path) -> None:
 def test_help(bench) -> None:
     status, out, _ = bench("--help")
     assert status == 0 and "--writes" in out and "LOST" in out
+
+
+def test_cufile_is_asked_of_what_is_there(storage, tmp_path) -> None:
+    status, out, err = storage("cufile", tmp_path / "missing")
+    assert status == 1 and not out and "missing: cannot be read: No such file or directory; check the path" in err
 
 
 def test_cufile_says_what_is_missing(storage, tmp_path) -> None:

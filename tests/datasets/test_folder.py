@@ -221,7 +221,7 @@ def test_a_full_disk_leaves_nothing(tmp_path):
     assert len(lines) == 3, ran.stderr
     for line in lines:
         assert line.startswith(f"{tmp_path}/d/") and "cannot be written" in line and "/.d." not in line
-        assert "nothing was left under this name" in line
+        assert "free space or write elsewhere; nothing was left under this name" in line
     assert os.listdir(tmp_path) == []
 
 

@@ -61,7 +61,7 @@ def test_a_table_and_a_picture(command, file, tmp_path):
         (["--fanout", "15,many"], "fanout '15,many' is no row of whole numbers; write for example 15,10,5"),
         (["--fanout", "15,-2"], "fanout -2"),
         (["--seeds", "5000"], "5,000 seeds cannot be drawn from the"),
-        (["--seeds", "0"], "0 seeds cannot be drawn"),
+        (["--seeds", "0"], "vertices that have neighbours; use 1 to as many"),
         (["--seeds", "/no/such/seeds.txt"], "/no/such/seeds.txt"),
         (["--plot", "hits.txt"], "hits.txt cannot be plotted: its name ends in none of .pdf, .png, .svg"),
         (["--plot", "/no/such/folder/hits.png"], "/no/such/folder/hits.png"),

@@ -78,12 +78,6 @@ def test_a_wrong_field_is_named(change, words):
         Machine.from_json(data)
 
 
-def test_a_file_that_was_written_before_helped_gathers_were_measured_is_read():
-    data = json.loads(json.dumps(a_machine().to_json()))
-    del data["helped"]
-    assert Machine.from_json(data) == a_machine(helped=())
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),

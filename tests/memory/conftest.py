@@ -56,7 +56,7 @@ def emulation(tmp_path_factory):
 
 
 @pytest.fixture
-def driver(monkeypatch):
+def driver(monkeypatch, tmp_path):
     """A virtual machine with a GPU of 1 MiB, as far as the allocator can tell; the list holds what it asked of CUDA."""
     calls, sizes = [], {}
 
@@ -81,6 +81,7 @@ def driver(monkeypatch):
         monkeypatch.setattr(allocator.cuda, name, call)
     monkeypatch.setattr(devices, "cuda_available", lambda: True)
     monkeypatch.setattr(allocator, "captures", lambda: False)
+    monkeypatch.setenv("HINTERLAND_CACHE_DIR", str(tmp_path))  # what the user measured is of another machine
     monkeypatch.setattr(devices, "_lacking", lambda: "")
     monkeypatch.setattr(devices, "as_device", torch.device)
     has(monkeypatch, "CONCURRENT_MANAGED_ACCESS")

@@ -455,3 +455,22 @@ def test_the_driver_refuses_half_way(driver, mapping, step, monkeypatch, nothing
         memory.allocate(100_000, mapping)
     assert driver == (["allocate", "free"] if mapping == "managed" else [])
     assert _open_files() == files
+
+
+_LIMITED = """
+import resource
+from hinterland import UnifiedTensor
+from hinterland.runtime.errors import OutOfMemory
+UnifiedTensor.empty(1)
+used = int(open("/proc/self/statm").read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 20), resource.RLIM_INFINITY))
+try:
+    UnifiedTensor.empty(64 << 20, placement="pageable")
+except OutOfMemory as error:
+    print(error)
+"""
+
+
+def test_the_limit_of_a_process_is_named():
+    said = forked.run("-c", _LIMITED, check=True).stdout
+    assert "the system refused to map 268435456 bytes: Cannot allocate memory; release some memory, or raise" in said

@@ -222,6 +222,7 @@ def test_what_is_refused():
         (lambda: RowTable(float8, dtype=torch.float32, scales=torch.ones(7), device="cpu"), r"\[7\] scales for \[8\] rows"),
         (lambda: RowTable([table, table], device="cpu")(torch.zeros(3, 2, dtype=torch.int64)), r"are \[2, ...\]"),
         (lambda: RowTable(table, device="cpu")(torch.zeros(3)), "int32 or int64"),
+        (lambda: RowTable(table, device="cpu")(torch.tensor([1]).to_sparse()), "rows has the layout"),
         (lambda: RowTable(table, device="cpu").write(torch.tensor([1]), torch.zeros(1, 3)), "values are"),
         (lambda: copy.deepcopy(RowTable(table, device="cpu")), "not copied"),
         (lambda: torch.ops.hinterland.row_table_flush(torch.zeros(1), 1 << 40), "is gone"),

@@ -116,7 +116,7 @@ def test_transfer_writes_pages_of_which_no_two_are_alike(tmp_path):
 
 
 def test_transfer_says_what_failed(tmp_path):
-    with pytest.raises(StorageError, match=r"cannot open .*missing: No such file"):
+    with pytest.raises(StorageError, match=r"cannot open .*missing: No such file or directory; check the path"):
         _core.transfer_file(str(tmp_path / "missing"), 0, 4 << 20, 1, True, False)
     (tmp_path / "short").write_bytes(b"1")
     with pytest.raises(StorageError, match="ended early"):
@@ -139,6 +139,7 @@ def test_probe_measures_once(tmp_path, quick, monkeypatch):
     assert hinterland.probe() == first and first.kind == hinterland.machine.machine_kind()
 
     other = tmp_path / "elsewhere"
+    other.mkdir()
     moved = hinterland.probe(disk_path=other)  # only the disk is measured
     assert moved.disk is not None and moved.disk.path == str(other) and moved.cpu == first.cpu
     assert hinterland.machine.load() == moved

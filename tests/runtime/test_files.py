@@ -7,10 +7,13 @@ import os
 import random
 import shutil
 import signal
+import stat
+import subprocess
 import threading
 import time
 
 import pytest
+import torch
 
 from hinterland.runtime import files, temp_files
 from hinterland.runtime.errors import ConfigError, StorageError
@@ -77,6 +80,52 @@ def write_both(tmp_path):
     with replacing_folder(tmp_path / "folder", lambda folder: True) as temp:
         for name in ("first", "whole"):
             (temp / name).write_text("b")
+
+
+def modes(folder):
+    return {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400, 0o640, 0o666])
+def test_what_is_replaced_keeps_its_permissions(tmp_path, mode):
+    for umask in (0o022, 0o077):
+        (tmp_path / "file").touch()
+        (tmp_path / "file").chmod(mode)
+        before = os.umask(umask)
+        try:
+            with replacing(tmp_path / "file") as output:
+                output.write_tensor(torch.arange(9), 0)  # by its name, also where nobody may write to what it replaces
+                output.resize(72)
+                assert all(now & ~(mode | 0o600) == 0 for now in modes(tmp_path))
+        finally:
+            os.umask(before)
+        assert modes(tmp_path) == {mode} and (tmp_path / "file").stat().st_size == 72
+
+
+def test_a_folder_that_is_replaced_keeps_its_permissions(tmp_path):
+    (tmp_path / "folder").mkdir(mode=0o750)
+    with replacing_folder(tmp_path / "folder", lambda folder: True) as temp:
+        (temp / "first").touch()
+        assert all(now & 0o007 == 0 for now in modes(tmp_path))
+    assert modes(tmp_path) == {0o750} and os.listdir(tmp_path / "folder") == ["first"]
+
+
+def test_who_could_not_read_a_file_cannot_read_what_replaces_it(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    (tmp_path / "file").chmod(0o664)
+    if os.geteuid() == 0:
+        os.chown(tmp_path / "file", 1234, 1235)
+        with replacing(tmp_path / "file"):
+            pass
+        assert ((tmp_path / "file").stat().st_uid, (tmp_path / "file").stat().st_gid) == (1234, 1235)
+
+    def refuse(*given):
+        raise PermissionError(errno.EPERM, "not yours")
+
+    monkeypatch.setattr(os, "chown", refuse)  # as to a user that is not in the file's group
+    with replacing(tmp_path / "file"):
+        pass
+    assert modes(tmp_path) == {0o644}
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
@@ -337,6 +386,24 @@ def test_links_of_others_are_not_followed_where_everybody_writes(tmp_path):
         with replacing(shared / path) as output:
             output.write(content)
         assert (home / "profile").read_bytes() == content
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_is_only_read_is_refused_first(tmp_path):
+    tmp_path.chmod(0o555)
+    with pytest.raises(StorageError, match="file: cannot be written: Permission denied; check the permissions"):
+        check_place(tmp_path / "file")
+
+
+@root
+def test_a_file_system_that_is_only_read_is_refused_first(tmp_path):
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "ro,size=4k", "none", tmp_path]).returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        with pytest.raises(StorageError, match="file: cannot be written: Permission denied; check the permissions"):
+            check_place(tmp_path / "file")
+    finally:
+        subprocess.run(["umount", tmp_path], check=True)
 
 
 def test_links_lead_where_they_did(tmp_path, monkeypatch):

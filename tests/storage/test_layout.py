@@ -406,7 +406,7 @@ def test_files_that_are_too_short(tmp_path):
         locate(tmp_path / "a.bin", dtype=torch.int64, shape=(13,))
     with pytest.raises(FormatError, match="no whole number of rows of 24 bytes"):
         locate(tmp_path / "a.bin", dtype=torch.int64, shape=(-1, 3))
-    with pytest.raises(FormatError, match="over 2\\^63 - 1"):
+    with pytest.raises(FormatError, match="more elements than 64 bits"):
         header = b"{'descr': '<i8', 'fortran_order': False, 'shape': (99999999999999999999, 0), }\n"
         (tmp_path / "b.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
         locate(tmp_path / "b.npy")

@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 import hinterland as hl
 from hinterland import StorageArray, UnifiedTensor, cli
@@ -72,6 +73,19 @@ def test_what_is_asked_for_is_checked(tmp_path):
     (tmp_path / "a.npy").write_bytes(whole[:-1])
     with pytest.raises(FormatError, match="truncated"):
         UnifiedTensor.from_file(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("shape", [(0, 1 << 70), (1 << 70, 0), (0, 1 << 62, 4), (1 << 40, 0, 1 << 40)])
+def test_an_empty_table_of_more_than_64_bits_count_is_refused(tmp_path, shape):
+    header = repr({"descr": "<f8", "fortran_order": True, "shape": shape}).encode() + b"\n"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    for read in (UnifiedTensor.from_file, StorageArray.open, hl.open_table, load_at):
+        with pytest.raises(FormatError, match="more elements than 64 bits"):
+            read(tmp_path / "a.npy")
+
+
+def load_at(path):
+    return load.locate(path, None, None, 0)
 
 
 def test_what_lies_behind_other_bytes(tmp_path):
@@ -157,6 +171,38 @@ def test_a_file_can_be_replaced_by_itself(tmp_path):
     assert os.listdir(tmp_path) == ["a.npy"]
 
 
+def test_a_file_that_is_replaced_after_it_was_opened(tmp_path):
+    values = save(tmp_path / "a.npy", (50, 6), "f8")
+    opened = hl.open_table(tmp_path / "a.npy")
+    transpose(tmp_path / "a.npy", tmp_path / "a.npy")
+    with pytest.raises(FormatError, match="another table than when it was opened; open it again"):
+        opened.place()
+    assert same(hl.open_table(tmp_path / "a.npy").place(), values)
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "raw", "empty", "torch"])
+def test_what_is_no_npy_is_left_as_it_is(tmp_path, kind):
+    path = tmp_path / "a"
+    if kind == "safetensors":
+        save_file({"data": torch.zeros(3, 4)}, path)
+    elif kind == "torch":
+        torch.save(torch.zeros(3, 4), path)
+    else:
+        path.write_bytes(bytes(48) if kind == "raw" else b"")
+    before = path.read_bytes()
+    with pytest.raises(ConfigError, match="is no .npy file.*StorageArray.open"):
+        transpose(path, path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe"])
+def test_what_is_no_file_is_refused(tmp_path, kind):
+    (tmp_path / "a").mkdir() if kind == "folder" else os.mkfifo(tmp_path / "a")
+    with pytest.raises(StorageError, match="this is"):
+        transpose(tmp_path / "a", tmp_path / "b")
+    assert os.listdir(tmp_path) == ["a"]
+
+
 def test_the_command(tmp_path, command_line):
     save(tmp_path / "a.npy", (50, 6), "f8")
     command = (cli.main, "hinterland", "storage", "transpose", tmp_path / "a.npy")
@@ -182,7 +228,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 transpose({str(tmp_path / "a.npy")!r}, {str(tmp_path / "b.npy")!r})
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert StorageError.__name__ in done.stderr and "cannot be written" in done.stderr
+    assert StorageError.__name__ in done.stderr and "File too large; the disk or the quota is full" in done.stderr
     assert os.listdir(tmp_path) == ["a.npy"]
 
 

@@ -319,7 +319,7 @@ def test_a_file_that_nobody_may_write(small_disk: Path) -> None:
     x = table(small_disk / "x.npy", rows=100)
     with open(small_disk / "x.npy", "rb") as held:
         subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-        with pytest.raises(StorageError, match=r"cannot open .*x\.npy: Read-only file system"):
+        with pytest.raises(StorageError, match=r"cannot open .*x\.npy: Read-only file system; check the permissions"):
             hl.StorageArray.open(small_disk / "x.npy", "r+")
         with pytest.raises(StorageError, match="Read-only file system"):
             hl.StorageArray.create(small_disk / "y.npy", (3,))

@@ -300,7 +300,7 @@ class Cuda:
         for name in ("register", "unregister", "is_pinned"):
             monkeypatch.setattr(existing.cuda, name, getattr(self, name))
         monkeypatch.setattr(existing.devices, "cuda_available", lambda: True)
-        monkeypatch.setattr(memory.allocator, "capturing", lambda: False)
+        monkeypatch.setattr(memory.allocator, "captures", lambda: False)
 
     def register(self, address, nbytes, writable=True):
         if self.refuses or any(address < begin + size and begin < address + nbytes for begin, size in self.held.items()):
@@ -660,8 +660,19 @@ def test_a_tensor_that_has_moved_is_told():
     source = torch.zeros(1000, 4)
     table = UnifiedTensor.over(source)
     source.share_memory_()
-    with pytest.raises(ConfigError, match="lies elsewhere since"):
-        table[torch.tensor([1])]
+    for use in (
+        lambda: table[torch.tensor([1])],
+        lambda: table[1],
+        lambda: table[:2],
+        lambda: table + 1,
+        lambda: torch.sum(table),
+        lambda: np.asarray(table),
+        lambda: torch.from_dlpack(table),
+        lambda: copy.deepcopy(table),
+        lambda: table.view(4000),
+    ):
+        with pytest.raises(ConfigError, match="lies elsewhere since"):
+            use()[0]
 
 
 def test_a_view_begins_where_its_elements_may():

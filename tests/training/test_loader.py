@@ -148,6 +148,12 @@ def test_bad_options():
             loader(shuffle=True, seed=seed)
 
 
+def test_more_host_threads_than_there_are_cores():
+    features = torch.randn(VERTICES, 1000)
+    for batch in loader(features=hl.UnifiedTensor.from_tensor(features), host_threads=1 << 40):
+        assert torch.equal(batch.x, features[batch.sample.node])
+
+
 def tensors_alive():
     gc.collect()
     return sum(type(thing) is torch.Tensor for thing in gc.get_objects())

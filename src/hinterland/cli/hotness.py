@@ -84,7 +84,9 @@ def _seeds(graph: Graph, seeds: str | None, seed: int) -> torch.Tensor:
     candidates = graph.to_original(graph.degrees().cpu()).nonzero()[:, 0]
     count = max(1, round(_SEEDS_SHARE * graph.num_vertices)) if seeds is None else int(seeds)
     if not 1 <= count <= len(candidates):
-        raise ConfigError(f"{count:,} seeds cannot be drawn from the {len(candidates):,} vertices that have neighbours")
+        raise ConfigError(
+            f"{count:,} seeds cannot be drawn from the {len(candidates):,} vertices that have neighbours; use 1 to as many"
+        )
     return shuffled(candidates, seed, 0)[:count]
 
 

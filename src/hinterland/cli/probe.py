@@ -33,8 +33,10 @@ def probe(
     """Measure this machine, or show what was measured before. Planners read the result."""
     from ..probe.measure import probe as run_probe
     from ..probe.page import page
-    from ..runtime.files import replacing
+    from ..runtime.files import check_place, replacing
 
+    if html:
+        check_place(html)
     if old_limit is not None:
         print(f"{old_words.LIMIT_OPTION} is called --managed-limit now", file=sys.stderr)
     with warnings.catch_warnings():

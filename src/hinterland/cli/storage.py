@@ -80,7 +80,10 @@ def cufile(
 ) -> None:
     """Say whether cuFile could move data straight between this disk and a GPU (PCIe peer to peer), and if not, why."""
     from ..probe.cufile import detect
+    from ..runtime.files import opening
 
+    with opening(path, "read"):
+        path.stat()
     found = detect(path)
     if json:
         emit(found.to_json(), True, "")

@@ -185,9 +185,6 @@ class Machine(Repr):
 attributes(Machine)
 
 
-_LATER = {"helped"}  # fields that files of before have not
-
-
 def _decode(kind: Any, value: Any, where: str) -> Any:
     """``value`` as the annotated type ``kind``; ``where`` names it in an error."""
     origin, args = typing.get_origin(kind), typing.get_args(kind)
@@ -197,7 +194,6 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
     if isinstance(kind, type) and dataclasses.is_dataclass(kind) and isinstance(value, dict):
         hints = typing.get_type_hints(kind)
         names = {f.name for f in dataclasses.fields(kind)}
-        names -= _LATER - set(value)
         if names != set(value):
             odd = ", ".join(sorted(names ^ set(value)))
             raise FormatError(f"{where}: fields missing or unknown: {odd}; run hinterland probe --refresh")

@@ -121,6 +121,22 @@ def check_size(path: str, size: int, stored: StoredTensor) -> StoredTensor:
             f"{path}: truncated: {stored.dtype} of shape {stored.shape} needs {stored.nbytes} bytes from offset "
             f"{stored.offset} on, but the file holds {size} bytes"
         )
+    return check_shape(path, stored)
+
+
+def countable(shape: Sequence[int]) -> bool:
+    """Whether 64 bits count the bytes of a tensor of this shape. Of empty ones too: torch counts what lies between their rows.
+    16 bytes are the widest element."""
+    return math.prod(max(n, 1) for n in shape) <= arguments.MOST // 16
+
+
+def check_shape(path: str, stored: StoredTensor) -> StoredTensor:
+    """Refuses a shape that no tensor has."""
+    if not countable(stored.shape):
+        raise FormatError(
+            f"{path}: shape {arguments.repr_of(stored.shape)} has more elements than 64 bits count the bytes of; correct the "
+            "shape, or write the file again if it says so itself"
+        )
     return stored
 
 

@@ -144,7 +144,9 @@ class RowTable(torch.nn.Module):
 
 
 def _tensor(name: str, value: Any) -> Any:
-    return value if isinstance(value, torch.Tensor) else arguments.dense(name, value)  # which refuses it in a sentence
+    if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+        return value
+    return arguments.dense(name, value)  # which refuses it in a sentence
 
 
 def _each(value: Any) -> list[Any]:

@@ -69,9 +69,12 @@ def probe(
 
 def _folder(path: str | Path) -> Path:
     try:
-        return Path(arguments.path("disk_path", path)).resolve()
+        folder = Path(arguments.path("disk_path", path)).resolve()
     except (OSError, RuntimeError) as error:  # a loop of links is the latter to Python 3.11 and 3.12
         raise StorageError(f"{path}: cannot be reached: {error}; name a folder whose disk is to be measured") from error
+    if not folder.is_dir():
+        raise StorageError(f"{path}: no folder is there; name one whose disk is to be measured")
+    return folder
 
 
 def _measure(full: bool, folder: Path, say: Callable[[str], None]) -> Machine:

@@ -11,10 +11,10 @@ import torch
 
 from .. import _core
 from ..runtime.engine import warn_of_threads
-from ..runtime.errors import ConfigError, StorageError
+from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..storage.cache import StorageCache
-from ..storage.layout import Extent, Layout
+from ..storage.layout import Extent, Layout, size_of
 from ..storage.roofline import Roofline
 from ..table import StorageArray
 
@@ -135,10 +135,7 @@ def under_way(path: str | os.PathLike[str], *, engine: str = "auto", seed: int =
 
 
 def _blocks_of(path: str | os.PathLike[str], device: _core.BlockDevice | None, block_bytes: int) -> int:
-    try:
-        size = device.bytes if device else os.stat(path).st_size if not os.path.isdir(path) else 0
-    except OSError as error:
-        raise StorageError(f"cannot read {path}: {error.strerror}") from error
+    size = device.bytes if device else size_of(os.fspath(path))[0]
     if size < 2 * block_bytes:
         raise ConfigError(f"{path} holds {size} bytes, no two blocks of {block_bytes}; take a larger file")
     return size // block_bytes

@@ -95,7 +95,7 @@ def open_table(path: str) -> FileTable:
         if magic == b"ORC" or _is_named_csv(path):
             return ArrowFile(path, arrow_copy(path, magic == b"ORC"))
     if not head:
-        raise ConfigError(f"{path} is empty; it is no Arrow, Parquet or ORC file")
+        raise ConfigError(f"{path} is empty; it is no Arrow, Parquet or ORC file; write it again, or name another")
     raise ConfigError(f"{path}: no Arrow, Parquet, ORC or .csv file, by its first bytes {head!r}; convert it to one")
 
 

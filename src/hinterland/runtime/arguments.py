@@ -205,6 +205,8 @@ def _is_tensor(value: object) -> TypeGuard[torch.Tensor]:
 def _range(least: int, most: int) -> str:
     if least == -MOST - 1 and most == MOST:
         return " of 64 bits"
+    if most > 2**64:  # any
+        return ""
     if most == MOST:
         return f" from {least} on"
     return f" from {least} to {'2^64 - 1' if most == 2**64 - 1 else most}"

@@ -97,7 +97,7 @@ def as_device(device: torch.device | str | int | None = None) -> torch.device:
     try:
         device = torch.device(device)
     except (RuntimeError, TypeError, ValueError) as error:  # a number names a GPU, and torch refuses it where there is none
-        reason = str(error).splitlines()[0]
+        reason = str(error).splitlines()[0].rstrip(".:")
         raise DeviceError(f"device {repr_of(device)} cannot be used here: {reason}; use cpu or cuda") from error
     if device.type == "cuda":
         require_cuda(f"device {device}")

@@ -25,12 +25,13 @@ from .trust import followed
 # A file system that gives no file a second name.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK)
 
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NONE_LEFT = (errno.EMFILE, errno.ENFILE)  # the process, or the system, may open no more files
 
 
 def refused(path: str | Path, doing: str, error: OSError) -> StorageError:
     """The operating system's refusal in a sentence."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if error.errno in _FULL:
         remedy = "the disk or the quota is full: free space or write elsewhere; nothing was left under this name"
     elif error.errno in NONE_LEFT:
         remedy = "close some, or raise the limit (ulimit -n)"
@@ -106,7 +107,9 @@ class Output:
         try:
             _core.write_file(str(self.temp), offset, tensor.data_ptr(), tensor.numel() * tensor.element_size())
         except StorageError as error:
-            raise StorageError(f"{self.final}: cannot be written: {error}; nothing was left under this name") from error
+            said = str(error).partition(str(self.temp))[2].partition(": ")[2].partition(";")[0]  # the system's words
+            code = next((code for code in _FULL if os.strerror(code) == said), errno.EIO)
+            raise refused(self.final, "written", OSError(code, said)) from error
 
     def resize(self, size: int) -> None:
         """Gives the file exactly ``size`` bytes; what was not written reads as zeros."""
@@ -125,6 +128,8 @@ def check_place(path: str | Path) -> None:
     with writing(path):
         if not final.parent.is_dir():
             raise StorageError(f"{path}: cannot be written: No such file or directory; make the folder {final.parent} first")
+        if not os.access(final.parent, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _file_place(path: str | Path) -> Path:
@@ -159,20 +164,23 @@ class replacing:
 
     Args:
         path: the file. Links are followed, but for those of other users in folders where everybody may write.
-        mode: the permissions of a new file, of which the process's umask takes away.
+        mode: the permissions, of which the process's umask takes away. None: those of the file that is replaced, or 0o666 of
+            a new one.
         new: the file must not be there, neither before nor at the end. The text is a remedy, which ends the refusal.
     """
 
-    def __init__(self, path: str | Path, mode: int = 0o666, new: str | None = None) -> None:
+    def __init__(self, path: str | Path, mode: int | None = None, new: str | None = None) -> None:
         self._final, self._mode, self._new = _file_place(path), mode, new
         self._temp: Path | None = None
         self._file: Any = None
+        self._before: os.stat_result | None = None  # of the file whose permissions are kept
 
     def __enter__(self) -> Output:
         try:
             self._require_nothing_there()
             with writing(self._final), deferred():
-                self._temp, handle = temp_files.file_beside(self._final, self._mode)
+                self._before = _found(self._final) if self._mode is None else None
+                self._temp, handle = temp_files.file_beside(self._final, _meanwhile(self._before, self._mode or 0o666))
                 self._file = os.fdopen(handle, "w+b", buffering=0)
         except BaseException:
             self._discard()
@@ -184,6 +192,7 @@ class replacing:
             if kind is None:
                 assert self._temp is not None
                 with writing(self._final):
+                    _keep_permissions(self._before, self._temp)
                     os.fsync(self._file.fileno())
                     self._appear(self._temp)
                     _sync_folder(self._final.parent)
@@ -242,7 +251,8 @@ def replacing_all(
 
 @contextmanager
 def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> Iterator[Path]:
-    """``with replacing_folder(path, replaceable) as temp``: the folder appears under ``path`` whole, or not at all.
+    """``with replacing_folder(path, replaceable) as temp``: the folder appears under ``path`` whole, or not at all, with the
+    permissions of the one that it replaces.
 
     What is written to ``temp``, a folder beside it, is there under ``path`` at the end. After any error it is removed, and
     what was there before stays. ``replaceable`` says whether a folder that is there may be replaced; an empty one always may.
@@ -259,7 +269,8 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
     lock: int | None = None
     try:
         with writing(path), deferred():
-            temp, lock = temp_files.folder_beside(final)
+            before = _found(final)
+            temp, lock = temp_files.folder_beside(final, _meanwhile(before, 0o777))
         try:
             yield temp
         except StorageError as error:
@@ -267,6 +278,7 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
                 raise
             raise StorageError(str(error).replace(str(temp), str(path))) from error
         with writing(path):
+            _keep_permissions(before, temp)
             _sync_folder(temp)
             with deferred():
                 (temp / temp_files.MARK).unlink()
@@ -278,6 +290,33 @@ def replacing_folder(path: str | Path, replaceable: Callable[[Path], bool]) -> I
                 temp_files.remove(temp)
             if lock is not None:
                 os.close(lock)
+
+
+def _found(final: Path) -> os.stat_result | None:
+    """What is there under this name, if something is."""
+    with suppress(FileNotFoundError):
+        return os.stat(final)
+    return None
+
+
+def _meanwhile(before: os.stat_result | None, mode: int) -> int:
+    """The permissions of what is being written: nobody sees it who did not see what it replaces."""
+    return mode if before is None else stat.S_IMODE(before.st_mode) & 0o777 | 0o600 | mode & 0o100
+
+
+def _keep_permissions(before: os.stat_result | None, temp: Path) -> None:
+    """Gives ``temp`` the owner, the group and the permissions of what it replaces, as far as the system lets this process."""
+    if before is None:
+        return
+    mode = stat.S_IMODE(before.st_mode) & 0o777
+    for owner in (before.st_uid, -1):
+        with suppress(OSError):
+            os.chown(temp, owner, before.st_gid)
+            break
+    else:  # another group: it may do what everybody may
+        mode = mode & 0o707 | mode << 3 & 0o070
+    with suppress(OSError):
+        os.chmod(temp, mode)
 
 
 def _put_in_place(temp: Path, final: Path, check: Callable[[Path], None]) -> Path:

@@ -38,6 +38,7 @@ T = TypeVar("T")
 # -v changes no instruction: ptxas then says what a kernel takes, which an entry keeps for `kernels build --report`.
 _FLAGS = {"std": "c++20", "device_as_default_execution_space": True, "ptxas_options": "-v"}
 _MAGIC = b"HLKERN2\n"
+_OTHER_FOLDER = "another folder by HINTERLAND_CACHE_DIR, or by --output of hinterland kernels build"
 # What a text includes, or asks for; and what only a preprocessor could tell, a name that comes from a macro.
 _NAMED = re.compile(r'\b(?:__has_)?include(?:_next)?\s*\(?\s*(["<])([^"<>\n]+)[">]')
 _COMPUTED = re.compile(r'(?:^\s*(?:#|%:)\s*include(?:_next)?\b|\b__has_include(?:_next)?\s*\()\s*(?!["<\s])(.*)', re.MULTILINE)
@@ -319,7 +320,7 @@ def _store(entry: Path, symbols: dict[str, str], cubin: bytes, said: str = "") -
     except StorageError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in NONE_LEFT:
             raise
-        raise StorageError(f"{error}; or set HINTERLAND_CACHE_DIR to a folder with space") from error
+        raise StorageError(f"{error}; or choose {_OTHER_FOLDER}") from error
 
 
 def _check_folder(folder: Path) -> None:
@@ -344,9 +345,7 @@ def _check_folder(folder: Path) -> None:
 def _unusable(folder: Path, doing: str, error: OSError) -> HinterlandError:
     if error.errno in NONE_LEFT:
         return refused(folder, doing, error)
-    return ConfigError(
-        f"the kernel cache {folder} cannot be {doing} ({error.strerror}); set HINTERLAND_CACHE_DIR to a folder that can"
-    )
+    return ConfigError(f"the kernel cache {folder} cannot be {doing} ({error.strerror}); choose {_OTHER_FOLDER}")
 
 
 @contextmanager

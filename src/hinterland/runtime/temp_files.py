@@ -35,13 +35,13 @@ def file_beside(final: Path, mode: int) -> tuple[Path, int]:
             return temp, handle
 
 
-def folder_beside(final: Path) -> tuple[Path, int]:
+def folder_beside(final: Path, mode: int) -> tuple[Path, int]:
     """A folder beside ``final`` with nothing but the mark, and the mark's handle, which holds the lock."""
     _remove_abandoned(final)
     while True:
         temp = name_beside(final, "part")
         _made.add(temp)
-        temp.mkdir()
+        temp.mkdir(mode)
         handle = _locked(temp / MARK, 0o666)
         if handle is not None:
             return temp, handle

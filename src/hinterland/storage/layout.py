@@ -213,9 +213,7 @@ def of_one(path: str, stored: StoredTensor, name: str | None = None, field: str 
     refuse_names(path, name, field)
     if stored.by_columns:
         raise ByColumns(path, stored)
-    if any(n > arguments.MOST for n in stored.shape):
-        raise FormatError(f"{path}: shape {arguments.repr_of(stored.shape)} has a dimension over 2^63 - 1; it is damaged")
-    rows = stored.shape[0]
+    rows = load.check_shape(path, stored).shape[0]
     return Layout(path, stored.dtype, stored.shape, (Extent(rows, stored.offset),) if rows else ())
 
 
@@ -285,11 +283,11 @@ def planned(path: str, shape: int | Sequence[int], dtype: torch.dtype) -> tuple[
     if math.prod(sizes[1:]) * dtype.itemsize > arguments.MOST:
         raise ConfigError(f"{path}: shape={arguments.repr_of(sizes)}: a row is larger than a file can be; use a smaller shape")
     header = _made_header(path, sizes, dtype)
-    layout = of_one(path, StoredTensor(dtype, sizes, len(header)))
-    size = len(header) + layout.nbytes
+    stored = StoredTensor(dtype, sizes, len(header))
+    size = len(header) + stored.nbytes
     if size > arguments.MOST:
         raise StorageError(f"{path}: cannot be written: {size} bytes are more than a file can have; use a smaller shape")
-    return layout, header
+    return of_one(path, stored), header
 
 
 def _made_header(path: str, shape: tuple[int, ...], dtype: torch.dtype) -> bytes:

@@ -12,7 +12,7 @@ from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.files import replacing
 from ..runtime.thresholds import TRANSPOSED_BYTES
-from .layout import Layout, planned
+from .layout import Layout, head_of, planned, size_of
 
 
 def transpose(source: str | os.PathLike[str], output: str | os.PathLike[str]) -> Layout:
@@ -23,10 +23,16 @@ def transpose(source: str | os.PathLike[str], output: str | os.PathLike[str]) ->
         output: as of :func:`.create`. It appears whole, or what was there before stays; it may be ``source``.
 
     Raises:
-        ConfigError: the file is in C order.
+        ConfigError: the file is in C order, or no ``.npy``.
         StorageError, FormatError: the file cannot be read, or the other not be written.
     """
     source, output = arguments.path("the file to read", source), arguments.path("the file to write", output)
+    size_of(source)  # refuses a pipe, which would be waited for
+    if not head_of(source).startswith(load.NUMPY):
+        raise ConfigError(
+            f"{source} is no .npy file, and no other is written again row by row; StorageArray.open reads tables of other "
+            "formats where they lie"
+        )
     stored = load.locate(source, None, None, 0)
     if not stored.by_columns:
         raise ConfigError(f"{source} is in C order already; StorageArray.open and hl.open_table read it where it lies")

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 import torch
 
-from ..memory import transposed
+from ..memory import load, transposed
 from ..memory.load import StoredTensor
+from ..runtime.errors import FormatError
 from ..runtime.repr import Repr
 
 
@@ -54,6 +55,8 @@ class ColumnFile(Repr):
         """Fills ``out``, a contiguous CPU tensor of its shape and type.
 
         Raises:
-            StorageError, FormatError: the file cannot be read, or is shorter than it was.
+            StorageError, FormatError: the file cannot be read, or is another than it was.
         """
+        if load.locate(self.path, None, None, 0) != self.stored:
+            raise FormatError(f"{self.path} holds another table than when it was opened; open it again")
         transposed.read_all(self.path, self.stored, out)

@@ -135,6 +135,7 @@ class HostTable(Table):
 
     def cpu(self) -> torch.Tensor:
         """The table as a CPU tensor: the same memory."""
+        self._buffer.require_there()
         return self._cpu
 
     def cuda(self, device: torch.device | str | int | None = None) -> torch.Tensor:
@@ -145,6 +146,7 @@ class HostTable(Table):
         gpu = devices.as_device("cuda" if device is None else device)
         if gpu.type != "cuda":
             raise ConfigError(f"device {gpu} is no GPU; the CPU's view of the table is ut.cpu()")
+        self._buffer.require_there()
         return self._cuda[gpu.index]
 
     def to(
@@ -278,7 +280,7 @@ class HostTable(Table):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """The same memory as an array, unless ``dtype`` or ``copy`` asks for another."""
         try:
-            held = self._cpu.detach().numpy()
+            held = self.cpu().detach().numpy()
             if not self._buffer.writable:
                 held.flags.writeable = False
         except TypeError:
@@ -295,7 +297,7 @@ class HostTable(Table):
         """The same memory, as the CPU's."""
         if not self._buffer.writable:
             return np.asarray(self).__dlpack__(**options)
-        return self._cpu.detach().__dlpack__(**options)
+        return self.cpu().detach().__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         """The CPU."""
@@ -381,8 +383,7 @@ def shape_of(shape: int | Sequence[int]) -> tuple[int, ...]:
         raise ConfigError(f"a table's shape is made of whole numbers, not {arguments.repr_of(shape)}") from None
     if not sizes or any(n < 0 for n in sizes):
         raise ConfigError(f"a table has at least one dimension and none below 0, not shape {arguments.repr_of(sizes)}")
-    # Empty ones too: torch counts what lies between their rows. 16 bytes are the widest element.
-    if math.prod(max(n, 1) for n in sizes) > arguments.MOST // 16:
+    if not load.countable(sizes):
         raise ConfigError(
             f"shape {arguments.repr_of(sizes)} has more elements than 64 bits count the bytes of; make it smaller"
         )

@@ -212,7 +212,7 @@ class UnifiedTensor(HostTable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Its rows, and where they lie. (Multiprocessing sends the memory itself.)"""
-        held = self._cpu.detach().view(-1)
+        held = self.cpu().detach().view(-1)
         if self._dtype not in _PICKLED:
             held = held.view(torch.uint8)
         return restored, (held, self._dtype, tuple(self.shape), self.placement, self.requires_grad)

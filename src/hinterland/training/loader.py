@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from .. import _core
+from ..machine.cache import cores
 from ..memory.gather_stats import add, require_dict
 from ..runtime import arguments, devices
 from ..runtime.annotations import IfRequested
@@ -332,7 +333,7 @@ class Loader:
 
     def _gather(self, sampled: _Sampled) -> Batch:
         if self.host_threads:
-            _core.set_num_threads(self.host_threads)  # of this stage's thread
+            _core.set_num_threads(min(self.host_threads, cores()))  # of this stage's thread
         sample, waits = sampled.sample, True
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False

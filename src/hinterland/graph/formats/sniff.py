@@ -70,7 +70,7 @@ def sniff(path: str, by_name: str | None) -> str:
         raise StorageError(f"{path}: cannot be read: {path}.col does not exist; check the path")
     head = read_head(path, HEAD_BYTES)
     if not head:
-        raise FormatError(f"{path}: the file is empty")
+        raise FormatError(f"{path}: the file is empty; write it again, or name another")
     kind = _by_content(head, path)
     if kind == "edges" and path.lower().removesuffix(".gz").endswith(_ADJACENCY):
         raise FormatError(
@@ -81,7 +81,10 @@ def sniff(path: str, by_name: str | None) -> str:
         if kind is not None:
             return kind
         start = head[:8].hex(" ")
-        raise FormatError(f"{path}: the content (it begins with {start}) is of no graph format that is read here")
+        raise FormatError(
+            f"{path}: the content (it begins with {start}) is of no graph format that is read here; "
+            "`hinterland convert --help` lists them"
+        )
     if kind not in (by_name, "edges", None):
         raise FormatError(
             f"{path}: its ending says {by_name!r}, but its content {kind!r}; rename it, or say format={kind!r} if the content "
