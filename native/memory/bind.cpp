@@ -18,8 +18,8 @@ namespace nb = nanobind;
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(memory::IndexFault, first, value, table_rows, count, lock);
-HINTERLAND_STRUCT(memory::FaultReport, fault, flag);
+HINTERLAND_STRUCT(memory::IndexFault, first, value, table_rows, count, lock, replay);
+HINTERLAND_STRUCT(memory::FaultReport, fault, flag, replay);
 HINTERLAND_STRUCT(memory::OneRange, base, rows);
 HINTERLAND_STRUCT(memory::DealtRound, memories, count, reciprocal);
 HINTERLAND_STRUCT(memory::SlotMap, slots, slot_bytes);

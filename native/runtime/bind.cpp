@@ -53,6 +53,7 @@ const Binding runtime([](nb::module_& m) {
       },
       nb::arg("stream"), nb::arg("function"), nb::arg("argument"),
       "Queues the call of a C function of one pointer on a stream, without Python; returns the driver's error number.");
+  m.def("capture_id", &capture_id, nb::arg("stream"), "Which capture of a CUDA graph a stream is part of; 0 for none.");
   m.def("cuda_error_name", &error_name, nb::arg("error"));
 });
 

@@ -19,6 +19,7 @@ struct Driver {
   int (*cuLaunchCooperativeKernel)(uintptr_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, uintptr_t,
                                    void**);
   int (*cuLaunchHostFunc)(uintptr_t, void (*)(void*), void*);
+  int (*cuStreamGetCaptureInfo)(uintptr_t, int*, uint64_t*, uintptr_t*, const uintptr_t**, size_t*);
 };
 
 Driver open() {
@@ -35,6 +36,7 @@ Driver open() {
   find(driver.cuLaunchKernel, "cuLaunchKernel");
   find(driver.cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel");
   find(driver.cuLaunchHostFunc, "cuLaunchHostFunc");
+  find(driver.cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2");
   return driver;
 }
 
@@ -72,6 +74,13 @@ int launch_packed(const Launch& kernel, void* params, size_t bytes) {
 
 int call_host(uintptr_t stream, void (*function)(void*), void* argument) {
   return driver().cuLaunchHostFunc(stream, function, argument);
+}
+
+uint64_t capture_id(uintptr_t stream) {
+  int status = 0;  // 1 is active
+  uint64_t id = 0;
+  const int error = driver().cuStreamGetCaptureInfo(stream, &status, &id, nullptr, nullptr, nullptr);
+  return error == 0 && status == 1 ? id : 0;
 }
 
 std::string error_name(int error) {

@@ -34,6 +34,9 @@ int launch_packed(const Launch& kernel, void* params, size_t bytes);
 // which must not call CUDA. The driver's error number.
 int call_host(uintptr_t stream, void (*function)(void*), void* argument);
 
+// Which capture of a CUDA graph a stream is part of: a number of its own in this process, 0 for none.
+uint64_t capture_id(uintptr_t stream);
+
 // What the driver calls one of its error numbers.
 std::string error_name(int error);
 

@@ -2,10 +2,13 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
+#include <limits>
 #include <mutex>
+#include <tuple>
 #include <utility>
 
 #include "bindings.hpp"
@@ -50,39 +53,62 @@ struct TableOfStore {
   }
 };
 
+// What a GatherTask met: what failed, empty if nothing; the position of a bad row number, or -1, and that number; which of its
+// runs it was, from 1 on.
+struct GatherFault {
+  std::string error;
+  int64_t position = -1, value = 0, run = 0;
+};
+
 // A gather whose row numbers are known when a GPU's stream comes to it: a node of a CUDA graph, which the driver's own thread
 // runs (cuLaunchHostFunc). So it must neither call CUDA nor throw.
 struct GatherTask {
+  static constexpr int64_t kNotAsked = std::numeric_limits<int64_t>::min();  // of a row that stays as it is in `out`
+
   const TableOfStore& table;
-  int64_t* numbers;  // [count], negative ones from the end
+  const int64_t* numbers;  // [count]
   int64_t count;
   char* out;
+  bool from_end;  // whether negative ones count from the end, or are none
   std::mutex guard;
-  std::string error;  // of the first run that failed since it was taken
-  int64_t outside = -1;
+  GatherFault fault;                  // the first since it was taken
+  std::vector<int64_t> rows, places;  // that are asked for now
+  int64_t runs = 0;
 
   // Where numbers or pages are bad, rows are zero.
   void run() noexcept {
-    std::string failed;
-    int64_t bad = -1, batch = Expected::kNoBatch;
+    GatherFault met{.run = ++runs};
+    int64_t batch = Expected::kNoBatch;
     try {
-      for (int64_t i = 0; i < count; ++i)
-        if (numbers[i] < 0) numbers[i] += table.rows;
-      bad = first_outside(numbers, count, table.rows);
-      if (bad < 0) {
-        batch = table.begin_batch({numbers, static_cast<size_t>(count)});
-        gather_stored(table.store.cache, table.all(), numbers, count, out, nullptr, batch);
-      } else {
-        failed = "row " + std::to_string(numbers[bad]);
+      met.position = find();
+      if (met.position >= 0) {
+        met.value = numbers[met.position];
+        met.error = "row " + std::to_string(met.value);
+      } else if (const auto asked = static_cast<int64_t>(rows.size()); asked > 0) {
+        batch = table.begin_batch(rows);
+        gather_stored(table.store.cache, table.all(), rows.data(), asked, out, places.data(), batch);
       }
     } catch (const std::exception& thrown) {
-      failed = thrown.what();
+      met.error = thrown.what();
     }
     table.store.cache.expected().end(batch);
-    if (failed.empty()) return;
+    if (met.error.empty()) return;
     std::memset(out, 0, static_cast<size_t>(count * table.row_bytes));
     const std::lock_guard held(guard);
-    if (error.empty()) error = failed, outside = bad;
+    if (fault.error.empty()) fault = met;
+  }
+
+ private:
+  // Fills in `rows` and `places`. The position of the first number that is no row, or -1.
+  int64_t find() {
+    rows.clear(), places.clear();
+    for (int64_t i = 0; i < count; ++i) {
+      if (numbers[i] == kNotAsked) continue;
+      const int64_t row = from_end && numbers[i] < 0 ? numbers[i] + table.rows : numbers[i];
+      if (row < 0 || row >= table.rows) return i;
+      rows.push_back(row), places.push_back(i);
+    }
+    return -1;
   }
 };
 
@@ -245,19 +271,23 @@ void bind_tables(nb::module_& m) {
   nb::class_<GatherTask>(m, "GatherTask", "A gather as a host node of a CUDA graph.")
       .def(
           "__init__",
-          [](GatherTask* self, const TableOfStore& table, uintptr_t numbers, int64_t count, uintptr_t out) {
-            new (self) GatherTask{table, reinterpret_cast<int64_t*>(numbers), count, reinterpret_cast<char*>(out), {}, {}, -1};
+          [](GatherTask* self, const TableOfStore& table, uintptr_t numbers, int64_t count, uintptr_t out, bool from_end) {
+            new (self)
+                GatherTask(table, reinterpret_cast<const int64_t*>(numbers), count, reinterpret_cast<char*>(out), from_end);
           },
-          nb::keep_alive<1, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"), nb::arg("out"))
+          nb::keep_alive<1, 2>(), nb::arg("table"), nb::arg("numbers"), nb::arg("count"), nb::arg("out"), nb::arg("from_end"))
       .def_prop_ro("address", [](const GatherTask& self) { return reinterpret_cast<uintptr_t>(&self); })
       .def_prop_ro_static("function", [](nb::handle) { return reinterpret_cast<uintptr_t>(&run_gather_task); })
       .def(
           "take_error",
           [](GatherTask& self) {
             const std::lock_guard held(self.guard);
-            return std::pair(std::exchange(self.error, {}), std::exchange(self.outside, -1));
+            const GatherFault met = std::exchange(self.fault, {});
+            return std::tuple(met.error, met.position, met.value, met.run);
           },
-          "(What failed since the last call, empty if nothing; the position of a bad row number, or -1.)");
+          "(What failed since the last call, empty if nothing; the position of a bad row number, or -1, and that number; which "
+          "run it was, from 1 on.)");
+  m.attr("NOT_ASKED") = GatherTask::kNotAsked;
 }
 
 }  // namespace

@@ -272,12 +272,6 @@ int64_t StoredRows::position(int64_t row) const {
   return extent.position + (row - extent.first_row) * row_bytes;
 }
 
-int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows) {
-  for (int64_t i = 0; i < count; ++i)
-    if (static_cast<uint64_t>(numbers[i]) >= static_cast<uint64_t>(rows)) return i;
-  return -1;
-}
-
 void gather_stored(PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,
                    const int64_t* places, int64_t batch) {
   visit_rows<false>(cache, table, numbers, count, out, places, batch);

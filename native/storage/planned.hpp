@@ -23,9 +23,6 @@ struct StoredRows {
   int64_t position(int64_t row) const;
 };
 
-// The first of `count` row numbers that is not in [0, rows), or -1.
-int64_t first_outside(const int64_t* numbers, int64_t count, int64_t rows);
-
 // Row numbers[i] to row places[i] of `out`, or to row i without places, for all of them, which are in [0, rows), and which are
 // all or a part of a batch (Expected). StorageError for a page that cannot be read.
 void gather_stored(PageCache& cache, const StoredRows& table, const int64_t* numbers, int64_t count, char* out,

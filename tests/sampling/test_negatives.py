@@ -184,7 +184,7 @@ def test_broken_lists_are_named(device):
         (
             {"positives": torch.tensor([[0, 3], [0, 0]])},
             IndexOutOfRange,
-            "source 3 of positive edge 1 is no vertex: there are 3",
+            r"source 3 of positive edge 1 is no vertex: there are 3, .* \(in batch 0\)",
         ),
         ({"positives": torch.tensor([[-1], [0]])}, IndexOutOfRange, "source -1 of positive edge 0"),
         ({"seed": None}, ConfigError, "seed None is not a whole number"),

@@ -175,8 +175,16 @@ def test_any_small_graph(edges, seeds, fanouts, walks, length, restart, seed):
     ends = torch.tensor(edges, dtype=torch.int64).view(-1, 2)
     graph = hl.from_edges(ends[:, 0], ends[:, 1], num_vertices=8)
     options = {"walks": walks, "length": length, "restart": restart}
-    found = PinSAGESampler(graph, fanouts, seed=seed, device="cpu", **options).sample(seeds, batch=seed)
+    sampler = PinSAGESampler(graph, fanouts, seed=seed, device="cpu", **options)
+    found = sampler.sample(seeds, batch=seed)
     is_by_hand(found, hops_by_hand(graph, seeds, fanouts, seed, seed, **options))
+    # What a CUDA graph captures, which is tested as such in test_captured.py.
+    padded = sampler._padded(sampler._prepared, torch.tensor(seeds, dtype=torch.int64), seed)
+    for name in ("node", "row", "col", "edge", "weight"):
+        wanted, longer = getattr(found, name), getattr(padded, name)
+        assert torch.equal(longer[: len(wanted)], wanted) and (longer[len(wanted) :] == -1).all()
+    assert [int(n) for n in padded.num_sampled_nodes] == found.num_sampled_nodes
+    assert [int(n) for n in padded.num_sampled_edges] == found.num_sampled_edges
 
 
 def test_one_hop_is_the_neighbourhoods(device):
@@ -236,7 +244,7 @@ def test_what_is_refused(options, words):
     with pytest.raises(ConfigError, match=words):
         pinsage_neighbors(options.pop("graph"), options.pop("seeds"), device="cpu", **options)
     for make in (pinsage_neighbors, lambda graph, seeds, device: PinSAGESampler(graph, [2], device=device).sample(seeds)):
-        with pytest.raises(IndexOutOfRange, match="seed 60 at position 1 is no vertex"):
+        with pytest.raises(IndexOutOfRange, match=r"seed 60 at position 1 is no vertex.* \(in batch 0\)"):
             make(ring_with_chords(), [3, 60], device="cpu")
     with pytest.raises(OutOfMemory, match="walks of 3 steps take .*; walk from fewer starts"):
         pinsage_neighbors(ring_with_chords(), [0], walks=2**50, device="cpu")

@@ -196,13 +196,33 @@ def test_a_gather_in_a_graph_is_a_batch(tmp_path):
     table = Table(tmp_path, 100, 4)
     rows = torch.tensor([3, -1, 5])
     out = torch.empty(3, 1024, dtype=torch.int32)
-    task = _core.GatherTask(table.array._table, rows.data_ptr(), 3, out.data_ptr())
+    task = _core.GatherTask(table.array._table, rows.data_ptr(), 3, out.data_ptr(), True)
     run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(task.function)
     table.array.expect([torch.tensor([3, 99, 5]), torch.tensor([7])])
     run(task.address)
-    assert torch.equal(out, table.x[[3, 99, 5]]) and task.take_error() == ("", -1)
+    assert torch.equal(out, table.x[[3, 99, 5]]) and task.take_error() == ("", -1, 0, 0)
     table.gather(torch.tensor([7]))
     assert not table.expects
+
+
+def test_what_a_gather_in_a_graph_asks_for(tmp_path):
+    """Some rows, where others are given by somebody else; and what it tells of a bad number."""
+    table = Table(tmp_path, 100, 4)
+    rows, out = torch.tensor([3, _core.NOT_ASKED, 5]), torch.full((3, 1024), -1, dtype=torch.int32)
+    task = _core.GatherTask(table.array._table, rows.data_ptr(), 3, out.data_ptr(), False)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(task.function)
+    run(task.address)
+    assert torch.equal(out[[0, 2]], table.x[[3, 5]]) and bool((out[1] == -1).all())
+    rows.fill_(_core.NOT_ASKED)
+    before = table.array.stats()
+    run(task.address)
+    assert table.array.stats() == before
+    for bad in (-1, 100, 7):
+        rows.copy_(torch.tensor([3, bad, bad]))
+        run(task.address)
+        assert bad == 7 or not out.any()
+    assert task.take_error() == ("row -1", 1, -1, 3)
+    assert task.take_error()[:2] == ("", -1)
 
 
 def test_what_nothing_is_known_of_gives_way_first(tmp_path):

@@ -18,6 +18,7 @@ from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.training import SparseAdagrad, SparseSGD, UnifiedEmbeddingBag
 
 from ..split import across_boundary
+from .far_rows import FarRows
 
 pytestmark = pytest.mark.gpu
 ROWS, TAKEN = 4000, 3000
@@ -87,12 +88,14 @@ def test_a_bad_row_is_told_once(kind, tmp_path, gpu):
     table, other = table_of(kind, source, tmp_path), hl.UnifiedTensor.from_tensor(source)
     index = torch.arange(300, device=gpu)
     graph, rows = captured(lambda: table[index])
-    for call in (lambda: (other if table.file is None else table)[index], table.synchronize, table.synchronize):
+    calls = (lambda: (other if table.file is None else table)[index], table.synchronize, table.synchronize)
+    for turn, call in enumerate(calls):
         index[7] = ROWS
         graph.replay()
         torch.cuda.synchronize()
         index[7] = 3
-        with pytest.raises(IndexOutOfRange, match=rf"index {ROWS} at position 7 .* {ROWS} rows"):
+        told = rf"index {ROWS} at position 7 .* {ROWS} rows.* \(in replay {1 + 2 * turn} of a CUDA graph\)"
+        with pytest.raises(IndexOutOfRange, match=told):
             call()
         table.synchronize()
         assert not rows[7].any()
@@ -117,8 +120,63 @@ def test_scatters_and_two_graphs_of_a_table(gpu):
     for stream, graph in zip(streams, graphs, strict=True):
         with torch.cuda.stream(stream):
             graph.replay()
-    with pytest.raises(IndexOutOfRange, match=r"10 such positions.*CUDA graph that was replayed"):
+    with pytest.raises(IndexOutOfRange, match=r"10 such positions.*\(in replay 1 of a CUDA graph\)"):
         memory.synchronize()
+
+
+def test_each_graph_counts_its_replays_on_each_of_its_streams(gpu):
+    table = hl.UnifiedTensor.from_tensor(torch.randn(ROWS, 64))
+    here, there = (torch.zeros(100, dtype=torch.int64, device=gpu) for _ in range(2))
+    other = torch.cuda.Stream()
+
+    def both():
+        other.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(other):
+            found = table[there]
+        rows = table[here], table[here]
+        torch.cuda.current_stream().wait_stream(other)
+        return rows, found
+
+    forked, _ = captured(both)
+    forked_again, _ = captured(both)
+    for turn, index in ((1, None), (2, here), (3, there), (4, None), (5, there)):
+        for one in (here, there):
+            one.zero_()
+            if one is index:
+                one[turn] = -ROWS - 1
+        forked.replay()
+        if index is None:
+            memory.synchronize()
+            continue
+        with pytest.raises(IndexOutOfRange, match=rf"index -4001 at position {turn} .*\(in replay {turn} of a CUDA graph\)"):
+            memory.synchronize()
+    forked_again.replay()
+    with pytest.raises(IndexOutOfRange, match=r"position 5 .*\(in replay 1 of a CUDA graph\)"):
+        memory.synchronize()
+
+
+def test_a_file_is_asked_for_what_no_tier_holds(tmp_path, gpu):
+    source = torch.randn(ROWS, 33)
+    np.save(tmp_path / "x.npy", source.numpy())
+    scores = torch.rand(ROWS)
+    file = hl.StorageArray.open(tmp_path / "x.npy", host_budget="1MiB")
+    table = file.tiered(local=300 * 132 + 4 * ROWS, host=900 * 132, scores=scores)
+    order = scores.argsort(descending=True, stable=True).to(gpu)
+    index = torch.zeros(500, dtype=torch.int64, device=gpu)
+    graph, rows = captured(lambda: table[index])
+    asked = []
+    for far in (0, 1, 0):
+        index.copy_(order[torch.randint(1000, (500,), device=gpu)])
+        index[:far] = order[-1]
+        torch.cuda.synchronize()
+        before = file.stats()
+        graph.replay()
+        table.synchronize()
+        after = file.stats()
+        asked.append(after.hits + after.misses - before.hits - before.misses)
+        assert torch.equal(rows.cpu(), source[index.cpu()])
+    assert asked[0] == asked[2] == 0 < asked[1] <= 2
+    table.close()
 
 
 def test_replays_and_gathers_of_a_cached_table_take_turns(tmp_path, gpu):
@@ -190,6 +248,10 @@ def test_compiled(kind, mode, tmp_path, gpu):
     torch._dynamo.reset()
 
 
+def torch_bags(entries, source, offsets, mode):
+    return torch.nn.functional.embedding_bag(entries.cpu(), source, offsets.cpu(), mode=mode, padding_idx=3)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean", "max"])
 def test_bags(mode, gpu):
     source = torch.randn(ROWS, 24)
@@ -199,12 +261,62 @@ def test_bags(mode, gpu):
     for _ in range(3):
         entries.random_(ROWS)
         graph.replay()
-        wanted = torch.nn.functional.embedding_bag(entries.cpu(), source, offsets.cpu(), mode=mode, padding_idx=3)
-        torch.testing.assert_close(bags.cpu(), wanted)
+        torch.testing.assert_close(bags.cpu(), torch_bags(entries, source, offsets, mode))
     entries[9] = -1
     graph.replay()
-    with pytest.raises(IndexOutOfRange, match="index -1 at position 9"):
+    with pytest.raises(IndexOutOfRange, match=r"index -1 at position 9 .*\(in replay 4 of a CUDA graph\)"):
         memory.synchronize()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("kind", ["storage", "stored tiers", "host tiers"])
+def test_bags_of_files(kind, mode, tmp_path, gpu):
+    source = torch.randn(ROWS, 24)
+    table = table_of(kind, source, tmp_path)
+    bag = UnifiedEmbeddingBag.from_pretrained(table, mode=mode, padding_idx=3)
+    entries, offsets = torch.zeros(TAKEN, dtype=torch.int64, device=gpu), torch.arange(0, TAKEN, 7, device=gpu)
+    graph, bags = captured(lambda: bag(entries, offsets), torch.cuda.Stream())
+    for _ in range(3):
+        entries.random_(ROWS)
+        entries[::5] = 3
+        graph.replay()
+        torch.testing.assert_close(bags.cpu(), torch_bags(entries, source, offsets, mode))
+    for wrong in (-1, ROWS):
+        entries[9] = wrong
+        graph.replay()
+        torch.cuda.synchronize()
+        entries[9] = 5
+        with pytest.raises(IndexOutOfRange, match=rf"index {wrong} at position 9 .* 0 to {ROWS - 1} \(in replay \d of a CUDA"):
+            bag(entries, offsets)
+        torch.testing.assert_close(bag(entries, offsets).cpu(), torch_bags(entries, source, offsets, mode))
+    table.close()
+
+
+def test_gradients_of_bags_of_files(tmp_path, gpu):
+    """The backward pass is captured, and the step follows each replay."""
+    source = torch.randn(200, 16)
+    np.save(tmp_path / "x.npy", source.numpy())
+    file = hl.StorageArray.open(tmp_path / "x.npy", "r+")
+    bag = UnifiedEmbeddingBag.from_pretrained(file, freeze=False, mode="sum")
+    theirs = torch.nn.EmbeddingBag.from_pretrained(source.clone(), freeze=False, mode="sum")
+    mine, other = SparseSGD(bag.parameters(), lr=0.1), torch.optim.SGD(theirs.parameters(), lr=0.1)
+    entries = torch.zeros(50, 4, dtype=torch.int64, device=gpu)
+    weights = torch.rand(50, 4, device=gpu, requires_grad=True)
+    torch.ones(1, device=gpu, requires_grad=True).square().sum().backward()  # torch starts its own threads
+    graph, _ = captured(lambda: bag(entries, None, weights).square().sum().backward())
+    for _ in range(2):
+        entries.random_(200)
+        graph.replay()
+        mine.step()
+        factors = weights.detach().cpu().requires_grad_()
+        other.zero_grad()
+        theirs(entries.cpu(), per_sample_weights=factors).square().sum().backward()
+        other.step()
+        torch.testing.assert_close(weights.grad.cpu(), factors.grad)
+        torch.testing.assert_close(file[:], theirs.weight.detach())
+    with pytest.raises(ConfigError, match="the CPU puts rows"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        entries.add_(0)
+        mine.step()
 
 
 @pytest.mark.parametrize("optimizer", [SparseSGD, SparseAdagrad])
@@ -232,12 +344,11 @@ def test_steps_of_bags(optimizer, gpu):
 
 def test_what_a_graph_cannot_do(tmp_path, gpu):
     source = torch.randn(ROWS, 16)
-    np.save(tmp_path / "x.npy", source.numpy())
-    file = hl.StorageArray.open(tmp_path / "x.npy")
-    index, bag = torch.arange(50, device=gpu), UnifiedEmbeddingBag.from_pretrained(file)
+    far = FarRows(source)
+    index, bag = torch.arange(50, device=gpu), UnifiedEmbeddingBag.from_pretrained(far)
     table = hl.UnifiedTensor.from_tensor(source)
     for call, sentence in (
-        (lambda: bag(index.view(5, 10)), "the CPU fetches rows of a StorageArray"),
+        (lambda: bag(index.view(5, 10)), "not gathered in a CUDA graph; gather them before it"),
         (lambda: table.gather(index, stats={}), "stats= cannot be filled while a CUDA graph is captured; leave it out"),
     ):
         with pytest.raises(ConfigError, match=sentence), torch.cuda.graph(torch.cuda.CUDAGraph()):

@@ -248,16 +248,16 @@ HINTERLAND_FN bool pool_piece(const PoolParams& p, int64_t bag, int64_t piece) {
 }
 
 // Reports what is wrong with a bag: entries that are no rows, or the offset that makes it no bag.
-HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, IndexFault& entries, IndexFault& offsets) {
+HINTERLAND_FN void report_bag(const Bags& bags, int64_t bag, const FaultReport& entries, const FaultReport& offsets) {
   if (!bags.valid(bag)) {
     const int64_t begin = bags.begin(bag);
     const bool own = begin < 0 || begin > bags.count || (bag == 0 && begin != 0);  // else it is where the bag ends
-    report_fault(offsets, own ? bag : bag + 1, bags.begin(own ? bag : bag + 1), bags.count);
+    report_fault(*offsets.fault, own ? bag : bag + 1, bags.begin(own ? bag : bag + 1), bags.count, offsets.replay);
     return;
   }
   for (int64_t entry = bags.begin(bag); entry < bags.end(bag); ++entry) {
     const int64_t number = read_index(bags.indices, bags.index_bytes, entry);
-    if (bags.row(entry) == Bags::kOutside) report_fault(entries, entry, number, bags.rows);
+    if (bags.row(entry) == Bags::kOutside) report_fault(*entries.fault, entry, number, bags.rows, entries.replay);
   }
 }
 
@@ -269,7 +269,7 @@ HINTERLAND_FN void pool_bags(const PoolParams& p, int64_t thread, int64_t thread
     if (piece != 0) return;
     const bool valid = p.bags.valid(bag);
     if (!outside && valid) return;
-    report_bag(p.bags, bag, *p.entries.fault, *p.offsets.fault);
+    report_bag(p.bags, bag, p.entries, p.offsets);
     *(valid ? p.entries.flag : p.offsets.flag) = 1;
   });
 }

@@ -22,22 +22,25 @@ struct IndexFault {
   int64_t table_rows = 0;
   int64_t count = 0;
   int64_t lock = 0;
+  int64_t replay = 0;  // of a CUDA graph: the one that met the first of them, from 1 on
 };
 
 // Where a kernel reports them.
 struct FaultReport {
   IndexFault* fault;
-  volatile int64_t* flag;  // a word in host memory, so that the CPU learns of them without asking the GPU
+  volatile int64_t* flag;           // a word in host memory, so that the CPU learns of them without asking the GPU
+  const int64_t* replay = nullptr;  // which one of its CUDA graph is under way; null outside of graphs
 };
 
 // Keeps the lowest position. The lock is seldom taken: only by a thread whose position is lower than all before it.
-HINTERLAND_FN void report_fault(IndexFault& fault, int64_t position, int64_t value, int64_t table_rows) {
+HINTERLAND_FN void report_fault(IndexFault& fault, int64_t position, int64_t value, int64_t table_rows, const int64_t* replay) {
   atomic_add(fault.count, int64_t{1});
   while (position < atomic_load(fault.first)) {
     if (atomic_exchange_acquire(fault.lock, int64_t{1}) != 0) continue;
     if (position < atomic_load(fault.first)) {
       fault.value = value;
       fault.table_rows = table_rows;
+      fault.replay = replay == nullptr ? 0 : *replay;
       atomic_store(fault.first, position);
     }
     atomic_store_release(fault.lock, int64_t{0});
@@ -116,7 +119,7 @@ struct RowCopy {
     return {there, here, is_row, true};
   }
   HINTERLAND_FN void report_outside(int64_t position, IndexFault& fault) const {
-    report_fault(fault, position, index_at(position), placement.size());
+    report_fault(fault, position, index_at(position), placement.size(), report.replay);
   }
 };
 

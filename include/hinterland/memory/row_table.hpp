@@ -111,7 +111,7 @@ HINTERLAND_FN void note_way(const RowTableParams& p, int64_t position, const Row
   }
   if (way.row >= 0) return;
   const int64_t* const own = p.batch.bounds + p.batch.table(position);
-  report_fault(*p.report.fault, position, p.batch.number(position), own[1] - own[0]);
+  report_fault(*p.report.fault, position, p.batch.number(position), own[1] - own[0], p.report.replay);
   if (p.report.flag != nullptr) *p.report.flag = 1;
 }
 

@@ -15,7 +15,7 @@ namespace hinterland::sampling {
 struct NegativeControl {
   TeamControl team;
   int64_t bad_source,
-      full_source;   // the smallest pair whose source is no vertex, and whose source lacks no neighbour; or kNone
+      full_source;   // the smallest pair whose source is no vertex, and that no pair is left for; or kNone
   int64_t bad_list;  // the smallest vertex with a broken list, or kNone
   int64_t left;      // pairs that no try found
 };
@@ -108,11 +108,13 @@ class Absent {
 enum NegativePhase : int64_t { kTryPairs, kCountAbsent, kPickAbsent };
 
 // One phase: tries, and where sources are given what follows when they fail; the count of what is missing in each list; the
-// pairs that tries have left, by these counts. Called by all threads of a team.
+// pairs that tries have left, by these counts. The last two do nothing where none are left: in a CUDA graph they follow in any
+// case. Called by all threads of a team.
 template <class Graph, class Team>
 HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
   const Graph graph(*task.graph);
   const int64_t phase = task.phase, vertices = graph.num_vertices;
+  if (phase != kTryPairs && task.control->left == 0) return;
   team.static_for(phase == kCountAbsent ? vertices : task.count, [&](const auto& ranges) {
     const Draws draws(task.seed, task.batch, Draws::kNegatives);
     graph::StepCounts<> counts;
@@ -153,6 +155,10 @@ HINTERLAND_FN void negative_edges(Team& team, const NegativeParams& task) {
     };
     const auto pick = [&](int64_t i) {
       if (task.target[i] >= 0) return;
+      if (task.absent[vertices] == 0) {
+        atomic_min(task.control->full_source, i);
+        return;
+      }
       const int64_t number = draws.below(task.absent[vertices], static_cast<uint64_t>(i), kNegativeTries);
       int64_t from = 0, until = vertices;  // absent[from] <= number < absent[until]
       while (until - from > 1) {

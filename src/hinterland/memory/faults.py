@@ -17,7 +17,7 @@ from .. import _core
 from ..runtime.arguments import repr_of
 from ..runtime.capture import beside, capturing
 from ..runtime.errors import HinterlandError, IndexOutOfRange
-from ..runtime.params import struct
+from ..runtime.params import Params, struct
 from . import cuda
 
 _IndexFault = struct("memory::IndexFault")
@@ -37,6 +37,16 @@ def out_of_range(first: int, value: int, rows: int, count: int, from_end: bool =
         if rows
         else f"index {repr_of(value)} at position {first}: the table has no rows{more}"
     )
+
+
+def located(error: HinterlandError, *where: str) -> HinterlandError:
+    """``error``, which also says in which batch or replay."""
+    return type(error)(f"{error} (in {', '.join(where)})")
+
+
+def replay(number: int) -> str:
+    """What sentences call a replay; the first is 1."""
+    return f"replay {number} of a CUDA graph"
 
 
 class Deferred(Protocol):
@@ -68,7 +78,14 @@ class FaultWatch:
             self._clear(stream)
             flag = cuda.allocate_word()
         self._word = ctypes.c_int64.from_address(flag)
-        self.report = struct("memory::FaultReport")(fault=self._record, flag=flag)
+        self._report = struct("memory::FaultReport")(fault=self._record, flag=flag)
+
+    @property
+    def report(self) -> Params:
+        """Where a launch that comes now reports; one of a graph also the number of the replay."""
+        if not self.replayed:
+            return self._report
+        return type(self._report)(fault=self._record, flag=self._report.flag, replay=_replays(self._device).data_ptr())
 
     def _clear(self, stream: torch.cuda.Stream) -> None:
         cuda.copy_to_gpu(self._record, _CLEAR, stream)
@@ -89,7 +106,7 @@ class FaultWatch:
                 self._clear(stream)
             self._word.value = 0
         error = self._sentence(met.first, met.value, met.table_rows, met.count)
-        return type(error)(f"{error} (in a CUDA graph that was replayed)") if self.replayed else error
+        return located(error, replay(met.replay)) if self.replayed else error
 
     def check(self) -> None:
         """Raises the fault, if there is one."""
@@ -105,6 +122,23 @@ _watches: dict[tuple[int, int, int, Sentence], FaultWatch] = {}
 _unchecked: dict[int, list[Deferred]] = {}
 _deferring, _taking = threading.Lock(), threading.Lock()
 _REPLAYED = -1  # where other watches have their stream
+_counted: dict[tuple[int, int], tuple[int, torch.Tensor]] = {}  # of each stream the capture that was its last, and its replays
+_kept: list[torch.Tensor] = []  # those of all captures, since nobody knows when the last replay is over
+
+
+def _replays(device: torch.device) -> torch.Tensor:
+    """The number of the replay under way, int64 on the GPU, which the graph that is captured counts. Each stream of a capture
+    has one of its own, ahead of what else is captured there."""
+    stream = torch._C._cuda_getCurrentRawStream(device.index)
+    capture, known = _core.capture_id(stream), _counted.get((device.index, stream))
+    if known is not None and known[0] == capture:
+        return known[1]
+    with torch.inference_mode(False), beside(device):
+        count = torch.zeros((), dtype=torch.int64, device=device)
+    count.add_(1)
+    _kept.append(count)
+    _counted[device.index, stream] = capture, count
+    return count
 
 
 def watch(device: torch.device, stream: int, sentence: Sentence = out_of_range) -> FaultWatch:

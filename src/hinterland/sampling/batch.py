@@ -28,7 +28,7 @@ from ..runtime.params import Params, address, struct
 from ..runtime.thresholds import MOST_AHEAD
 from ..runtime.units import format_bytes
 from ..table.device import reading
-from .replayed import Replayed
+from .replayed import Replayed, in_batch
 
 WEIGHT_KINDS = {getattr(torch, name): kind for name, kind in _core.SAMPLE_WEIGHTS.items() if name != "none"}
 NO_WEIGHTS: tuple[int, float] = (_core.SAMPLE_WEIGHTS["none"], 1.0)  # weight_kind and most_weight of a Relation
@@ -220,7 +220,7 @@ class BatchSampler:
         self.replayed = not self._on_cpu and capturing()
         if self.replayed:  # of the types what sentences need, and no tensor
             sizes, sources = [t.num_vertices for t in types], [r.source for r in relations]
-            self._wrong = Replayed(device, 2, lambda *bad: _wrong(sizes, sources, *bad))
+            self._wrong = Replayed(device, rule.batch, 2, lambda *bad: _wrong(sizes, sources, *bad))
         self._compares = any(
             r.weight_kind != NO_WEIGHTS[0] or r.times is not None or types[r.source].times is not None for r in relations
         )
@@ -437,7 +437,7 @@ class BatchSampler:
         sizes, sources = [t.num_vertices for t in self.types], [r.source for r in self.relations]
         seeds = [t.seeds for t in self.types]
         if error := _wrong(sizes, sources, bad_seed, bad_list, seeds):
-            raise error
+            raise in_batch(error, self.rule.batch)
 
     def _array(self, size: int) -> torch.Tensor:
         return torch.empty(size, dtype=torch.int64, device=self.device)

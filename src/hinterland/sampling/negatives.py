@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import torch
 
 from .. import _core
@@ -10,11 +12,12 @@ from ..graph.prepare import ResidentGraph, graph_of, prepared_for
 from ..graph.traversal import broken_list, kernel_file, runner
 from ..memory.allocator import require_room
 from ..runtime import arguments, devices
-from ..runtime.capture import require_running
-from ..runtime.errors import ConfigError, GraphError, IndexOutOfRange, OutOfMemory
-from ..runtime.params import Params, address, struct
+from ..runtime.capture import capturing
+from ..runtime.errors import ConfigError, GraphError, HinterlandError, IndexOutOfRange, OutOfMemory
+from ..runtime.params import address, struct
 from ..runtime.units import format_bytes
 from .neighbor import integer, numbered_inside, vertices_on
+from .replayed import Replayed, in_batch
 
 KERNELS = kernel_file("sampling/negatives")
 _PARAMS, _CONTROL = struct("sampling::NegativeParams"), struct("sampling::NegativeControl")
@@ -37,7 +40,7 @@ def negative_edges(
     come twice. Up to 64 pairs are tried and looked up in sorted lists by bisection; where all are edges, in a nearly complete
     graph or for a vertex with nearly all others as neighbours, those that are left are counted and one of them is drawn. The
     result depends on the graph, ``seed``, ``batch`` and ``positives`` alone: it is the same on every device, for any number of
-    threads.
+    threads. In a CUDA graph, the sources are those at each replay, and a pair that is not found has the target -1.
 
     Args:
         graph: the graph, in any memory, or what :func:`prepare` made of it with ``algorithms="sampling"``. Its lists must be
@@ -67,7 +70,6 @@ def negative_edges(
             "negative_edges looks edges up in sorted lists, but the neighbours of some vertex do not ascend; pass "
             "compress(graph), whose lists are sorted, or exact=False"
         )
-    require_running("pairs are not drawn, since the CPU counts those that are left,", "draw them outside of it")
     seed, batch = integer("seed", seed), integer("batch", batch)
     prepared = prepared_for(graph, "sampling", None, device)
     place = prepared.device
@@ -87,20 +89,32 @@ def negative_edges(
         if total > 0:
             _draw(prepared, pairs, sources, count, seed, batch, exact)
         order = prepared.order_for(pairs.numel()) if total else None
-        return pairs if order is None else order[pairs]
+        if order is None:
+            return pairs
+        inside = (pairs >= 0) & (pairs < len(order))  # others are told at a later call
+        return torch.where(inside, order[pairs.clamp(0, len(order) - 1)], pairs)
 
 
 def _draw(
     prepared: ResidentGraph, pairs: torch.Tensor, sources: torch.Tensor | None, count: int, seed: int, batch: int, exact: bool
 ) -> None:
     """Fills in ``pairs``, in the graph's own numbers."""
-    vertices, place, total = prepared.graph.num_vertices, prepared.device, pairs.shape[1]
+    graph, place, total = prepared.graph, prepared.device, pairs.shape[1]
+    vertices, drawn = graph.num_vertices, sources is None
     if vertices < 2:
         raise GraphError(f"a graph of {vertices} vertices has no pair of different ones; there is no negative edge")
     absent: torch.Tensor | None = None
+    clear = _CONTROL(bad_source=_NONE, full_source=_NONE, bad_list=_NONE)
+    replayed = None
+    if place.type == "cuda" and capturing():
+        known = weakref.ref(graph)  # who replays it has the graph
+        replayed = Replayed(place, batch, 3, lambda *bad: _wrong(known(), drawn, None, count, *bad))
+        control = replayed.sent(clear).clone()
+    else:
+        control = clear.on(place)
 
-    def run(phase: str, items: int) -> Params:
-        control = _CONTROL(bad_source=_NONE, full_source=_NONE, bad_list=_NONE).on(place)
+    def run(phase: str, items: int) -> None:
+        control[: _CONTROL.bad_source.offset].zero_()  # the barrier counts from 0 on
         params = _PARAMS(
             graph=prepared.out.words,
             phase=_core.NEGATIVE_PHASES[phase],
@@ -116,21 +130,26 @@ def _draw(
             control=control.data_ptr(),
         )
         runner(prepared, _core.negative_edges, KERNELS, items=items)(params)
-        found = _CONTROL.read(control)
-        _check(prepared, sources, count, found)
-        return found
 
-    if run("try", total).left == 0:
-        return
-    absent = torch.zeros(vertices + 1, dtype=torch.int64, device=place)
-    run("count", vertices)
-    absent = torch.cat([absent.new_zeros(1), absent[:-1].cumsum(0)])
-    if int(absent[-1]) == 0:
-        raise GraphError(
-            f"the graph of {vertices} vertices is complete: every pair of different ones is an edge, and there is no negative "
-            "edge; exact=False draws pairs without looking them up"
-        )
-    run("pick", total)
+    def left() -> bool:
+        """Whether pairs are, once all is right. A graph is to count them where more than none is likely: of pairs of which a
+        quarter are edges, one in 2^128 is left by 64 tries."""
+        if replayed is not None:
+            return exact and drawn and 4 * graph.num_edges > vertices**2
+        found = _CONTROL.read(control)
+        if wrong := _wrong(graph, drawn, sources, count, found.bad_source, found.full_source, found.bad_list):
+            raise in_batch(wrong, batch)
+        return bool(found.left)
+
+    run("try", total)
+    if left():
+        absent = torch.zeros(vertices + 1, dtype=torch.int64, device=place)
+        run("count", vertices)
+        absent = torch.cat([absent.new_zeros(1), absent[:-1].cumsum(0)])
+        run("pick", total)
+        left()
+    if replayed is not None:
+        replayed.note(control[_CONTROL.bad_source.offset :].view(torch.int64))
 
 
 def _sources(device: torch.device, positives: torch.Tensor) -> torch.Tensor:
@@ -141,20 +160,37 @@ def _sources(device: torch.device, positives: torch.Tensor) -> torch.Tensor:
     return vertices_on(device, "positives", arguments.dense("positives", positives)[0])
 
 
-def _check(prepared: ResidentGraph, sources: torch.Tensor | None, count: int, control: Params) -> None:
-    graph = prepared.graph
-    if sources is not None and control.bad_source != _NONE:
-        at = control.bad_source // count
-        raise IndexOutOfRange(
-            f"source {int(sources[at])} of positive edge {at} is no vertex: there are {graph.num_vertices}, numbered from 0"
+def _wrong(
+    graph: Graph | None,
+    drawn: bool,
+    sources: torch.Tensor | None,
+    count: int,
+    bad_source: int,
+    full_source: int,
+    bad_list: int,
+) -> HinterlandError | None:
+    """The sentence for what was met on a graph that is still there; ``sources`` are None where they were ``drawn``, or may not
+    be there any more."""
+    if graph is None:
+        return None
+    if bad_source != _NONE:
+        at = bad_source // count
+        named = "the source" if sources is None else f"source {int(sources[at])}"
+        return IndexOutOfRange(f"{named} of positive edge {at} is no vertex: there are {graph.num_vertices}, numbered from 0")
+    if bad_list != _NONE:
+        return broken_list(graph, bad_list)
+    if full_source == _NONE:
+        return None
+    if drawn:
+        return GraphError(
+            f"the graph of {graph.num_vertices} vertices is complete: every pair of different ones is an edge, and there is no "
+            "negative edge; exact=False draws pairs without looking them up"
         )
-    if control.bad_list != _NONE:
-        raise broken_list(graph, control.bad_list)
-    if sources is not None and control.full_source != _NONE:
-        at = control.full_source // count
+    at, named = full_source // count, "the vertex"
+    if sources is not None:
         source = int(sources[at])
-        source = source if graph.original_ids is None else int(graph.original_ids[source])
-        raise GraphError(
-            f"vertex {source}, the source of positive edge {at}, has all other vertices as neighbours, and no negative edge; "
-            "leave it out, or exact=False draws pairs without looking them up"
-        )
+        named = f"vertex {source if graph.original_ids is None else int(graph.original_ids[source])}"
+    return GraphError(
+        f"{named}, the source of positive edge {at}, has all other vertices as neighbours, and no negative edge; "
+        "leave it out, or exact=False draws pairs without looking them up"
+    )

@@ -13,7 +13,7 @@ from ..memory.allocator import require_room
 from ..memory.gather_stats import require_dict, timed
 from ..runtime import devices
 from ..runtime.arguments import whole_number
-from ..runtime.capture import require_running
+from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError
 from ..runtime.thresholds import STEPS_TOGETHER
 from .neighbor import check_fanouts, integer, vertices_on
@@ -120,10 +120,11 @@ class PinSAGESampler:
         return sample
 
     def _sample(self, seeds: torch.Tensor | Sequence[int], batch: int) -> Sample:
-        require_running("how many vertices a hop of walks finds is not known", "pinsage_neighbors gives as many rows as seeds")
         batch, prepared = integer("batch", batch), self._prepared.opened()
         with devices.on(self.device):
             node = vertices_on(self.device, "seeds", seeds)
+            if self.device.type == "cuda" and capturing():
+                return self._padded(prepared, node, batch)
             known, nodes, edges = 0, [len(node)], []
             rows, cols, weights = [], [], []
             for fanout in self.fanouts:
@@ -142,6 +143,35 @@ class PinSAGESampler:
                 edges.append(len(row))
             edge = torch.full((sum(edges),), -1, dtype=torch.int64, device=self.device)
             return Sample(node, torch.cat(rows), torch.cat(cols), edge, nodes, edges, weight=torch.cat(weights))
+
+    def _padded(self, prepared: ResidentGraph, node: torch.Tensor, batch: int) -> Sample:
+        """The same for a graph that is captured: arrays as long as they can become, with -1 behind the sample, and counts that
+        the CPU does not know."""
+        frontier, before, known = len(node), node.new_zeros(()), node.new_full((), len(node))
+        nodes: list[Any] = [len(node)]
+        edges: list[Any] = []
+        rows, cols, weights = [], [], []
+        for fanout in self.fanouts:
+            count = self.walks * self._rule.length if fanout < 0 else fanout
+            # A vertex draws by its number, so walks start from all; of those that are not the last hop's, anywhere.
+            number = torch.arange(len(node), device=self.device)
+            starts = node.masked_fill((number < before) | (number >= known), 0)
+            found, shares = _neighborhoods(prepared, starts, self.walks, count, self._rule, batch)
+            col = before + torch.arange(frontier, device=self.device)
+            at = col.clamp(max=len(node) - 1)
+            found = found[at].masked_fill((col >= known)[:, None], -1).view(-1)
+            room = min(len(found), prepared.graph.num_vertices)
+            node, row, after = _numbered_behind(node, known, found, room)
+            rows.append(row)
+            cols.append(col.repeat_interleave(count))
+            weights.append(shares[at].view(-1))
+            nodes.append(after - known)
+            edges.append((row >= 0).sum())
+            before, known, frontier = known, after, room
+        row, col, weight = torch.cat(rows), torch.cat(cols), torch.cat(weights)
+        there = row >= 0
+        row, col, weight = (_to_front(there, array) for array in (row, col, weight))
+        return Sample(node, row, col, torch.full_like(row, -1), nodes, edges, weight=weight)
 
     def __repr__(self) -> str:
         return f"PinSAGESampler({self.fanouts}, {self.walks} walks of {self._rule.length}, on {self.device}; {self.graph!r})"
@@ -178,6 +208,32 @@ def _numbered(node: torch.Tensor, found: torch.Tensor) -> tuple[torch.Tensor, to
     is_new = first == places[known:]
     numbers = torch.cat([places[:known], known - 1 + is_new.cumsum(0)])
     return torch.cat([node, found[is_new]]), numbers[first]
+
+
+def _numbered_behind(
+    node: torch.Tensor, known: torch.Tensor, found: torch.Tensor, room: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As :func:`_numbered`, of the first ``known`` of ``node`` and those of ``found`` that are not -1; and how many vertices
+    there are then: at most ``room`` more, with -1 behind them. The CPU waits for nothing."""
+    longest = len(node)
+    vertices, order = torch.cat([node, found]).sort(stable=True)
+    places = torch.arange(len(order), device=node.device)
+    goes_on = torch.zeros_like(vertices, dtype=torch.bool)
+    torch.eq(vertices[1:], vertices[:-1], out=goes_on[1:])
+    begin = places.masked_fill(goes_on, 0).cummax(0).values  # of those of the same vertex
+    first = torch.empty_like(order).scatter_(0, order, order[begin])[longest:]
+    is_new = (found >= 0) & (first == places[longest:])
+    new = known - 1 + is_new.cumsum(0)
+    numbers = torch.cat([places[:longest], new])[first].masked_fill(found < 0, -1)
+    more = torch.cat([node, node.new_full((room + 1,), -1)])
+    more.scatter_(0, new.masked_fill(~is_new, longest + room), found)
+    return more[:-1], numbers, known + is_new.sum()
+
+
+def _to_front(there: torch.Tensor, array: torch.Tensor) -> torch.Tensor:
+    """The elements that are ``there``, in their order, with -1 behind them."""
+    place = (there.cumsum(0) - 1).masked_fill(~there, len(there))
+    return array.new_full((len(array) + 1,), -1).scatter_(0, place, array)[:-1]
 
 
 def most_visited(visits: torch.Tensor, own: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,7 +1,7 @@
 """What sampling kernels in CUDA graphs find wrong: the CPU does not wait for a replay, and is told at a later call.
 
-A control block begins with a word for each thing that can be wrong, the smallest number of who has it. After each launch the
-least of them so far come to host memory.
+A control block begins with a word for each thing that can be wrong, the smallest number of who has it. After each launch those
+of the first replay with something wrong come to host memory, and the number of that replay.
 """
 
 from __future__ import annotations
@@ -20,17 +20,23 @@ from ..runtime.params import Params
 _NONE: int = _core.SAMPLE_NONE
 
 
+def in_batch(error: HinterlandError, batch: int, *more: str) -> HinterlandError:
+    """``error``, which also says in which batch, and what is ``more``."""
+    return faults.located(error, f"batch {batch}", *more)
+
+
 class Replayed:
-    """What launches of one graph find wrong, told by ``sentence`` of the control's first ``count`` words. It is there as long
-    as the process, since nobody knows when the last replay is over."""
+    """What launches of one graph find wrong in a batch, told by ``sentence`` of the control's first ``count`` words. It stays
+    as long as the process, since nobody knows when the last replay is over."""
 
     replayed = True
 
-    def __init__(self, device: torch.device, count: int, sentence: Callable[..., HinterlandError | None]) -> None:
-        self._device, self._sentence = device, sentence
+    def __init__(self, device: torch.device, batch: int, count: int, sentence: Callable[..., HinterlandError | None]) -> None:
+        self._device, self._batch, self._sentence = device, batch, sentence
         with torch.inference_mode(False), beside(device):  # they are cleared outside of what may be such a mode now
-            self._worst = torch.full((count,), _NONE, dtype=torch.int64, device=device)
-            self._here = torch.full((count,), _NONE, dtype=torch.int64, pin_memory=True)
+            self._met = torch.full((count + 1,), _NONE, dtype=torch.int64, device=device)  # the replay is the last
+            self._here = torch.full((count + 1,), _NONE, dtype=torch.int64, pin_memory=True)
+            self._replays = torch.zeros(1, dtype=torch.int64, device=device)
         self._words, self._clear = (ctypes.c_int64 * count).from_address(self._here.data_ptr()), [_NONE] * count
         self._sent: list[torch.Tensor] = []
         faults.defer(device, self)
@@ -42,9 +48,11 @@ class Replayed:
         return self._sent[-1]
 
     def note(self, control: torch.Tensor) -> None:
-        """Has the graph compare ``control`` (int64, of which the first are these words) after what was captured so far."""
-        torch.minimum(self._worst, control[: len(self._worst)], out=self._worst)
-        self._here.copy_(self._worst, non_blocking=True)
+        """Has the graph look at ``control`` (int64, of which the first are these words) after what was captured so far."""
+        self._replays.add_(1)
+        now = torch.cat([control[: len(self._clear)], self._replays])
+        torch.where((self._met[:-1] == _NONE).all(), now, self._met, out=self._met)
+        self._here.copy_(self._met, non_blocking=True)
 
     def raised(self) -> bool:
         """Whether a replay found something wrong."""
@@ -55,10 +63,10 @@ class Replayed:
         if not self.raised():
             return
         torch.cuda.synchronize(self._device)
-        found = self._words[:]
+        *found, number = self._here.tolist()
         with beside(self._device):
-            self._worst.fill_(_NONE)
+            self._met.fill_(_NONE)
         self._here.fill_(_NONE)
         error = self._sentence(*found)
         if error is not None:
-            raise error
+            raise in_batch(error, self._batch, faults.replay(number))

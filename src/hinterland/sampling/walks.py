@@ -21,7 +21,7 @@ from ..runtime.params import struct
 from ..runtime.units import format_bytes
 from .batch import NO_WEIGHTS
 from .neighbor import integer, numbered_inside, vertices_on, weights_of
-from .replayed import Replayed
+from .replayed import Replayed, in_batch
 
 KERNELS = kernel_file("sampling/walks")
 _PARAMS, _CONTROL = struct("sampling::WalkParams"), struct("sampling::WalkControl")
@@ -118,7 +118,7 @@ def walks_from(
     clear, replayed = _CONTROL(bad_start=_core.SAMPLE_NONE, bad_list=_core.SAMPLE_NONE), None
     if device.type == "cuda" and capturing():
         known = weakref.ref(internal)  # who replays walks has the graph
-        replayed = Replayed(device, 2, lambda *bad: _wrong(known(), name, first, each, None, *bad))
+        replayed = Replayed(device, batch, 2, lambda *bad: _wrong(known(), name, first, each, None, *bad))
         control = replayed.sent(clear).clone()
     else:
         control = clear.on(device)
@@ -139,7 +139,7 @@ def walks_from(
         found = _CONTROL.read(control)
         wrong = _wrong(internal, name, first, each, given, found.bad_start, found.bad_list)
         if wrong is not None:
-            raise wrong
+            raise in_batch(wrong, batch)
     order = prepared.order_for(walks.numel())
     return walks if order is None else torch.where(walks < 0, walks, order[walks.clamp(min=0)])
 

@@ -13,17 +13,17 @@ from weakref import WeakSet
 import torch
 
 from .. import _core
-from ..memory import TierCount, faults
+from ..memory import TierCount
 from ..runtime import arguments
-from ..runtime.capture import beside, capturing
+from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.files import refused
-from ..runtime.launch import call_host
 from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES, EXPECTED_SHARE, HOST_BUDGET
 from ..storage.cache import StorageCache, StorageStats
 from ..storage.layout import Layout, Volume, is_bare
 from ..storage.volume import MODES, Paths, bare_devices, create, locate
+from .captured import CapturedGathers
 from .pinned import Pinned
 from .placement import Sort
 from .row_arguments import Index, place_rows, row_numbers
@@ -40,10 +40,9 @@ class StorageArray(Table):
     processes meanwhile may or may not be seen.
 
     A gather visits pages in the file's order, each once for all its rows, many at a time. It checks row numbers first, and
-    takes ``max_blocks``, ``check`` and ``sort`` for other tables' sake. While a CUDA graph is captured it becomes a part of
-    that, which reads the row numbers that ``index`` has when it is replayed: the stream waits for a thread of the CPU, and no
-    multiprocessor does. What fails then gives rows of zeros, and the next call on this array, or :meth:`synchronize`, raises.
-    The array stays open as long as the graph is replayed.
+    takes ``max_blocks``, ``check`` and ``sort`` for other tables' sake. In a CUDA graph it reads the row numbers that ``index``
+    has at each replay: the stream waits for a thread of the CPU, and no multiprocessor does. What fails then gives rows of
+    zeros, and the next call on this array, or :meth:`synchronize`, raises. Keep it open as long as the graph is replayed.
 
     Rows that are written may be on any device. Of equal row numbers the last counts, and with a bad one nothing is written.
     They survive the process once ``flush()`` has returned.
@@ -59,7 +58,6 @@ class StorageArray(Table):
     def __init__(self, layout: Layout, mode: str, cache: StorageCache) -> None:
         super().__init__(layout.shape, layout.dtype)
         self._layout, self._mode, self.cache = layout, mode, cache
-        self._tasks: list[tuple[_core.GatherTask, torch.Tensor, torch.Tensor]] = []
         self._pinned: WeakSet[Pinned] = WeakSet()
         self._closing = threading.Lock()
         self._closed = True
@@ -74,6 +72,7 @@ class StorageArray(Table):
             extents.append((rows, self._position + extent.offset))
             rows += extent.rows
         self._table = _core.StoredTable(cache.native, extents or [(0, self._position)], self._rows, self._row_bytes)
+        self._captured = CapturedGathers(self._table, self._rows)
 
     @classmethod
     def open(
@@ -269,32 +268,28 @@ class StorageArray(Table):
                 place_rows(held.to(out.device, non_blocking=True), places[begin : begin + step], out)
             copied[turn % 2].record(torch.cuda.current_stream(out.device))
 
-    def captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
-        """A gather in a captured graph: numbers to pinned memory, a host node, rows to the GPU; zeros if one is bad."""
-        with beside(index.device):  # what the graph has addresses of is ours, and not its
-            numbers = torch.empty(index.numel(), dtype=torch.int64, pin_memory=True)
-            rows = torch.empty(out.shape, dtype=self._dtype, pin_memory=True)
-        task = _core.GatherTask(self._table, numbers.data_ptr(), numbers.numel(), rows.data_ptr())
-        numbers.copy_(index.view(-1), non_blocking=True)
-        call_host(task.function, task.address)
-        out.copy_(rows, non_blocking=True)
-        self._tasks.append((task, numbers, rows))
+    def captured(
+        self,
+        index: torch.Tensor,
+        out: torch.Tensor,
+        max_blocks: int | None = None,
+        *,
+        from_end: bool = True,
+        asked: torch.Tensor | None = None,
+    ) -> None:
+        """As of any table."""
+        self._captured.add(index, out, from_end, asked)
 
     def synchronize(self) -> None:
         """Waits for all GPUs, and raises what gathers in CUDA graphs have met."""
         super().synchronize()
-        if self._tasks:
+        if self._captured:
             torch.cuda.synchronize()
         self.raise_deferred()
 
     def raise_deferred(self) -> None:
         """Raises what gathers in CUDA graphs have met so far."""
-        for task, index, _ in self._tasks:
-            error, at = task.take_error()
-            if at >= 0:
-                raise faults.out_of_range(at, int(index[at]), self._rows, 1)
-            if error:
-                raise StorageError(error)
+        self._captured.raise_deferred()
 
     def require_writable(self) -> None:
         """ConfigError where it was opened for reading."""

@@ -16,7 +16,7 @@ from ..memory import faults
 from ..memory.gather import index_bytes
 from ..runtime import devices
 from ..runtime.arguments import dense
-from ..runtime.capture import require_running
+from ..runtime.capture import capturing, require_running
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
@@ -269,9 +269,9 @@ def joined(gradients: list[Gradient], device: torch.device) -> Gradient:
 class FetchedTable(Placement):
     """Rows of a table that kernels do not reach, copied to the device where they are worked on."""
 
-    def __init__(self, table: Table, numbers: torch.Tensor) -> None:
-        self.rows = table.gather(numbers)
-        super().__init__(self.rows.shape, table.dtype)
+    def __init__(self, rows: torch.Tensor) -> None:
+        self.rows = rows
+        super().__init__(rows.shape, rows.dtype)
 
     @property
     def placement(self) -> str:
@@ -290,12 +290,22 @@ def _in_reach(table: Table, bags: Bags) -> tuple[Placement, Bags]:
     """
     if table.in_reach:
         return table, bags
-    require_running(f"the CPU fetches rows of a {type(table).__name__} before bags are made, which it cannot", "gather rows")
+    if bags.index.is_cuda and capturing():
+        return _captured(table, bags)
     rows = bags.index.to(torch.int64).unique()
     if len(rows) and not 0 <= int(rows[0]) <= int(rows[-1]) < len(table):
         outside = ((bags.index < 0) | (bags.index >= len(table))).nonzero()
         raise row_out_of_range(int(outside[0]), int(bags.index[outside[0]]), len(table), len(outside))
-    return FetchedTable(table, rows), bags.over(rows)
+    return FetchedTable(table.gather(rows)), bags.over(rows)
+
+
+def _captured(table: Table, bags: Bags) -> tuple[Placement, Bags]:
+    """The same in a graph, which does not know how many rows are in bags: a row for each entry, and one for the padding."""
+    device, entries = bags.index.device, bags.index.numel()
+    rows = torch.empty((entries + 1, *table.shape[1:]), dtype=table.dtype, device=device)
+    table.captured(bags.index, rows[:entries], from_end=False)
+    index = torch.arange(entries, device=device).masked_fill_(bags.index == bags.padding, entries)
+    return FetchedTable(rows), dataclasses.replace(bags, index=index, padding=entries)
 
 
 def update(table: Table, state: Table | None, given: Gradient, rate: float, eps: float = 0.0) -> None:
@@ -316,10 +326,11 @@ def update(table: Table, state: Table | None, given: Gradient, rate: float, eps:
     if table.in_reach:
         _step(table, None if state is None else state.tensor_on(given.rows.device), given, rate, eps)
         return
+    require_running(f"the CPU puts rows of a {type(table).__name__} back after a step, which it cannot", "take steps after it")
     keys = given.keys.to(torch.int64)
     rows = keys.unique()
     rows = rows[rows < len(table)]
-    here, sums = FetchedTable(table, rows), None if state is None else state.gather(rows)
+    here, sums = FetchedTable(table.gather(rows)), None if state is None else state.gather(rows)
     _step(here, sums, dataclasses.replace(given, keys=torch.searchsorted(rows, keys)), rate, eps)
     table.scatter_(rows, here.rows)
     if state is not None and sums is not None:

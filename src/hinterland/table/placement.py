@@ -77,8 +77,21 @@ class Placement(Repr, ABC):
             )
         return False
 
-    def captured(self, index: torch.Tensor, out: torch.Tensor) -> None:
-        """Copies the rows at ``index`` to ``out`` as a part of the CUDA graph that is captured, both on its GPU."""
+    def captured(
+        self,
+        index: torch.Tensor,
+        out: torch.Tensor,
+        max_blocks: int | None = None,
+        *,
+        from_end: bool = True,
+        asked: torch.Tensor | None = None,
+    ) -> None:
+        """Copies the rows at ``index`` to ``out`` as a part of the CUDA graph that is captured, both on its GPU.
+
+        Args:
+            from_end: whether negative row numbers count from the end, or are bad.
+            asked: bool ``[n]``: for which of the numbers; of others ``out`` gets any row. None is all.
+        """
         raise ConfigError(f"rows of a {type(self).__name__} are not gathered in a CUDA graph; gather them before it")
 
     def raise_deferred(self) -> None:

@@ -54,8 +54,7 @@ class TieredStorage(TieredTensor):
         tiers = self._tiers
         tiers.require_open()
         if index.is_cuda and capturing():
-            self._captured(index, out, max_blocks)
-            return
+            return self.captured(index, out, max_blocks)
         tiers.whole.raise_deferred()
         rows = row_numbers(index, self._rows)
         near = tiers.near(index.device)
@@ -68,19 +67,29 @@ class TieredStorage(TieredTensor):
         if len(away):
             tiers.whole.fetch(rows[away], flat, away)
 
-    def _captured(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None) -> None:
-        """A gather in the graph that is captured. How many rows lie in memory is not known, so the file is asked for as many as
-        there are: in place of those that it need not give, for one of the others again. It says which numbers are bad."""
+    def captured(
+        self,
+        index: torch.Tensor,
+        out: torch.Tensor,
+        max_blocks: int | None = None,
+        *,
+        from_end: bool = True,
+        asked: torch.Tensor | None = None,
+    ) -> None:
+        """As of any table. The file is asked for the rows that memory does not hold, and says which numbers are bad."""
         tiers = self._tiers
+        tiers.require_open()
         flat, near = out.view(index.numel(), *self._row_shape), tiers.near(index.device)
         given = index.view(-1).to(torch.int64)
         rows, wrong = resolved(given, self._rows)
+        if not from_end:
+            wrong = wrong | (given < 0)
         at = tiers.places_on_gpu(rows.masked_fill(wrong, 0)) - near.first
         away = wrong | (at < 0)
         fetched, kept = torch.empty_like(flat), as_words(flat)
         if len(rows):
-            again = rows.masked_fill(~away | wrong, 0).amax()
-            tiers.whole.captured(torch.where(away, given, again), fetched)
+            asked = away if asked is None else away & asked.view(-1)
+            tiers.whole.captured(given, fetched, from_end=from_end, asked=asked)
         if near.rows:
             copy_rows(near.table, near.rows, self._row_bytes, flat, at.clamp_(min=0), max_blocks=max_blocks)
         kept.copy_(torch.where(away[:, None], fetched.view(-1).view(kept.dtype).view_as(kept), kept))
