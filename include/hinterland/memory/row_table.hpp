@@ -22,6 +22,7 @@ enum class RowUse {
   kWrite,    // `values` to the slots of their rows, or to the tables
   kThrough,  // after it: what is in slots to the tables
   kFlush,    // the positions are slots: rows that are ahead of their tables go there
+  kRefresh,  // likewise: the others come from there
 };
 
 struct RowTableParams {
@@ -69,11 +70,13 @@ struct RowWay {
 template <RowUse kUse>
 HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position) {
   RowWay way{nullptr, nullptr, nullptr, -1};
-  if constexpr (kUse == RowUse::kFlush) {
+  if constexpr (kUse == RowUse::kFlush || kUse == RowUse::kRefresh) {
+    constexpr bool kHome = kUse == RowUse::kFlush;
     way.row = p.clock.row_of[position];
-    if (way.row < 0 || !Clock::bit_of(p.clock.written, position)) return way;
-    way.from = p.in_slot(position);
-    way.to = p.in_table(way.row);
+    const bool ahead = p.clock.written != nullptr && Clock::bit_of(p.clock.written, position);
+    if (way.row < 0 || ahead != kHome) return way;
+    way.from = kHome ? p.in_slot(position) : p.in_table(way.row);
+    way.to = kHome ? p.in_table(way.row) : p.in_slot(position);
     return way;
   }
   const int64_t row = way.row = p.row(position);
@@ -102,7 +105,7 @@ HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position) {
 // Once for each position, beside moving its row.
 template <RowUse kUse>
 HINTERLAND_FN void note_way(const RowTableParams& p, int64_t position, const RowWay& way) {
-  if constexpr (kUse == RowUse::kFlush || kUse == RowUse::kThrough) return;
+  if constexpr (kUse == RowUse::kThrough || kUse == RowUse::kFlush || kUse == RowUse::kRefresh) return;
   const int32_t slot = way.row < 0 ? Clock::kNoSlot : p.slot_of(way.row);
   if constexpr (kUse == RowUse::kResolve) static_cast<int32_t*>(p.out)[position] = slot;
   if constexpr (kUse == RowUse::kWrite) {
@@ -177,7 +180,8 @@ HINTERLAND_FN void move_rows(const RowTableParams& p, int64_t thread, int64_t th
     for (int k = 0; k < kInFlight; ++k, walk.next()) {
       position[k] = walk.turn < p.batch.count && walk.place < units ? walk.turn : -1;
       way[k] = position[k] < 0 ? RowWay{nullptr, nullptr, nullptr, -1} : way_of<kUse>(p, position[k]);
-      const char* const table = kUse == RowUse::kGather || kUse == RowUse::kResolve ? way[k].from : way[k].to;
+      constexpr bool kFromTable = kUse == RowUse::kGather || kUse == RowUse::kResolve || kUse == RowUse::kRefresh;
+      const char* const table = kFromTable ? way[k].from : way[k].to;
       const int64_t head = cut.shifted ? head_units(reinterpret_cast<uintptr_t>(table), 16) : 0;
       at[k] = shifted_unit(walk.place, head, units) * 16;
       if (position[k] >= 0 && walk.place == 0) note_way<kUse>(p, position[k], way[k]);
