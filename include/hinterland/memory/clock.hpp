@@ -67,19 +67,8 @@ struct Clock {
     return static_cast<int32_t>(stdlib::numeric_limits<int32_t>::min() + position);
   }
 
-  // What one position asks for: step 1. `row` is -1 where it names none.
-  HINTERLAND_FN void ask(int64_t row, int64_t position) const {
-    if (row < 0) return;
-    const int32_t seen = atomic_load(slots[row]);
-    if (seen >= 0) {
-      const int32_t at = lru() ? log.place_of[seen] : seen;
-      uint32_t& word = marked[at / kSlotsInWord];
-      const uint32_t bit = 1u << at % kSlotsInWord;
-      if ((atomic_load(word) & bit) == 0) atomic_or(word, bit);
-    } else if (seen == kNoSlot || claim_of(position) < seen) {
-      atomic_min(slots[row], claim_of(position));
-    }
-  }
+  // Where a slot's bits are.
+  HINTERLAND_FN int32_t bit_at(int32_t slot) const { return lru() ? log.place_of[slot] : slot; }
 
   HINTERLAND_FN static bool bit_of(uint32_t* words, int64_t slot) {
     return (atomic_load(words[slot / kSlotsInWord]) >> slot % kSlotsInWord & 1) != 0;
@@ -275,6 +264,25 @@ struct Admission {
     return found;
   }
 
+  // What positions from `from` on ask for: step 1.
+  HINTERLAND_FN void ask(int64_t from) const {
+    const Found some = look_up(from, batch.count);
+    int32_t at[kAsksAhead];
+    bool marked[kAsksAhead];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) at[k] = some.slot[k] < 0 ? -1 : clock.bit_at(some.slot[k]);
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) marked[k] = at[k] >= 0 && Clock::bit_of(clock.marked, at[k]);
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int32_t seen = some.slot[k], claim = Clock::claim_of(some.position[k]);
+      if (at[k] >= 0 && !marked[k])
+        atomic_or(clock.marked[at[k] / Clock::kSlotsInWord], 1u << at[k] % Clock::kSlotsInWord);
+      else if (some.row[k] >= 0 && at[k] < 0 && (seen == Clock::kNoSlot || claim < seen))
+        atomic_min(clock.slots[some.row[k]], claim);
+    }
+  }
+
   HINTERLAND_FN void count_claims(int64_t chunk) const {
     int64_t found = 0;
     for (int64_t from = asked.begin(chunk); from < asked.end(chunk); from += kStride) {
@@ -404,7 +412,11 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
   const Admission admission(clock, batch);
   const int64_t asked = admission.asked.count, lap = admission.lap.count;
 
-  for_each(team, batch.count, [&](int64_t position) { clock.ask(batch.row(position, clock.rows), position); });
+  team.static_for(ceil_div(batch.count, Admission::kStride), [&](const auto& ranges) {
+    ranges([&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) admission.ask(i * Admission::kStride);
+    });
+  });
 
   team.dynamic_for(asked + lap, [&](const auto& items) {
     items([&](int64_t item) { item < asked ? admission.count_claims(item) : admission.count_slots(item - asked); });

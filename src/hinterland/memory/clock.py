@@ -22,14 +22,14 @@ from .allocator import allocate, padded
 from .gather import _IN_LINE, _THREADS, _UNITS, RowCopy, index_bytes, pieces_per_block, row_cut
 from .plan import cut_rows
 
-_ADMIT = "admit_kernel"
+_ADMIT = {lru: f"admit_kernel<{str(lru).lower()}>" for lru in (False, True)}
 _FILL = {
     (unit, chunks): f"fill_slots_kernel<{unit}, {str(chunks).lower()}>"
     for chunks in (False, True)
     for unit in (_UNITS[:-1] if chunks else _UNITS)
 }
 _Ring, _AdmitParams, _FillParams = struct("memory::Clock"), struct("memory::AdmitParams"), struct("memory::FillParams")
-KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()), separate_module=True)
+KERNELS = KernelFile("memory/clock.cu", (*_ADMIT.values(), *_FILL.values()), separate_module=True)
 _BLOCK = _core.ADMIT_THREADS
 _CONTROL_BYTES = _core.CLOCK_HAND_AT  # of the team's control block, before the hand
 _STATE_BYTES = padded(_core.CLOCK_STATE_BYTES)
@@ -229,8 +229,9 @@ class Clock:
         self._state[:_CONTROL_BYTES].zero_()
         blocks = 2 * (devices.sm_count(self.device) if max_blocks is None else max(1, max_blocks))
         needed = 1 + max(admit.batch.count, self._lap) // _BLOCK
-        grid = min(resident_blocks(KERNELS, _ADMIT, self.device, _BLOCK), blocks, needed)
-        launch(KERNELS, _ADMIT, self.device, grid, _BLOCK, admit, cooperative=True)
+        kernel = _ADMIT[self.log.numel() > 0]
+        grid = min(resident_blocks(KERNELS, kernel, self.device, _BLOCK), blocks, needed)
+        launch(KERNELS, kernel, self.device, grid, _BLOCK, admit, cooperative=True)
 
     def _fill_on_gpu(self, fill: Params, room: int, max_blocks: int | None) -> None:
         """Copies the rows of the filled slots, at most ``room``, over the link."""
