@@ -225,6 +225,16 @@ HINTERLAND_FN uint32_t fill_slots(const Clock& clock, const ClockBatch& batch, c
   return 0;
 }
 
+// body(i) for each i of [0, count), by all lanes of a warp together.
+template <class Team, class Body>
+HINTERLAND_FN void for_each_warp(Team& team, int64_t count, const Body& body) {
+  team.static_for(count, [&](const auto& ranges) {
+    ranges([&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) body(i);
+    });
+  });
+}
+
 // Who admits a batch: steps 2 and 3 for chunks of its positions, and of the hand's lap. Lanes of a warp call these together.
 struct Admission {
   Clock clock;
@@ -380,26 +390,49 @@ struct Admission {
     if (batch.left != nullptr) batch.left[claim] = left;
   }
 
-  // Puts the i-th slot of `moved` that left its place to the place `end + i`. Where all move up it only notes that, below 0:
-  // slots may still be in their way.
-  HINTERLAND_FN void append(int64_t i, int64_t moved, int64_t end, bool move_up) const {
+  // Puts slots that left their places, from the `from`-th of `moved` on, to the places from `end` on. Where all move up it only
+  // notes that, below 0: other slots may still be there.
+  HINTERLAND_FN void append(int64_t from, int64_t moved, int64_t end, bool move_up) const {
     const Log& log = clock.log;
-    const int64_t place = end + i, in_word = place % Clock::kSlotsInWord;
-    const int32_t slot = log.slot_at[batch.moved[i]];
-    log.place_of[slot] = static_cast<int32_t>(move_up ? -1 - place : place);
-    if (move_up) return;
-    log.slot_at[place] = slot;
-    if (i == 0 || in_word == 0) clock.used[place / Clock::kSlotsInWord] |= Clock::bits(in_word, moved - i);
+    int32_t slot[kAsksAhead];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int64_t i = from + k * Warp::kWidth + Warp::lane();
+      slot[k] = i < moved ? log.slot_at[batch.moved[i]] : Clock::kNoSlot;
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      if (slot[k] < 0) continue;
+      const int64_t i = from + k * Warp::kWidth + Warp::lane(), place = end + i, in_word = place % Clock::kSlotsInWord;
+      log.place_of[slot[k]] = static_cast<int32_t>(move_up ? -1 - place : place);
+      if (move_up) continue;
+      log.slot_at[place] = slot[k];
+      if (i == 0 || in_word == 0) clock.used[place / Clock::kSlotsInWord] |= Clock::bits(in_word, moved - i);
+    }
+  }
+
+  HINTERLAND_FN void move_up(int64_t from) const {
+    const Log& log = clock.log;
+    int64_t place[kAsksAhead];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int64_t slot = from + k * Warp::kWidth + Warp::lane();
+      place[k] = slot < clock.capacity ? log.place_of[slot] : -1;
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) place[k] = place[k] < 0 ? -1 - place[k] : clock.moved_up(place[k]);
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int64_t slot = from + k * Warp::kWidth + Warp::lane();
+      if (slot >= clock.capacity) continue;
+      log.place_of[slot] = static_cast<int32_t>(place[k]);
+      log.slot_at[place[k]] = static_cast<int32_t>(slot);
+    }
   }
 
   template <class Team>
   HINTERLAND_FN void move_up(Team& team) const {
-    const Log& log = clock.log;
-    for_each(team, clock.capacity, [&](int64_t slot) {
-      const int64_t before = log.place_of[slot], place = before < 0 ? -1 - before : clock.moved_up(before);
-      log.place_of[slot] = static_cast<int32_t>(place);
-      log.slot_at[place] = static_cast<int32_t>(slot);
-    });
+    for_each_warp(team, ceil_div(clock.capacity, kStride), [&](int64_t i) { move_up(i * kStride); });
     for_each(team, clock.words(),
              [&](int64_t word) { clock.used[word] = Clock::bits(0, clock.capacity - word * Clock::kSlotsInWord); });
   }
@@ -412,11 +445,7 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
   const Admission admission(clock, batch);
   const int64_t asked = admission.asked.count, lap = admission.lap.count;
 
-  team.static_for(ceil_div(batch.count, Admission::kStride), [&](const auto& ranges) {
-    ranges([&](int64_t first, int64_t last) {
-      for (int64_t i = first; i < last; ++i) admission.ask(i * Admission::kStride);
-    });
-  });
+  for_each_warp(team, ceil_div(batch.count, Admission::kStride), [&](int64_t i) { admission.ask(i * Admission::kStride); });
 
   team.dynamic_for(asked + lap, [&](const auto& items) {
     items([&](int64_t item) { item < asked ? admission.count_claims(item) : admission.count_slots(item - asked); });
@@ -447,9 +476,11 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
       clock.hand->at = clock.hand->following;
     clock.hand->admitted = admitted;
   });
-  for_each(team, max_of(admitted, moved), [&](int64_t i) {
-    if (i < moved) admission.append(i, moved, end, move_up);
-    if (i < admitted) admission.give(i);
+  const int64_t appends = ceil_div(moved, Admission::kStride);
+  for_each_warp(team, appends + ceil_div<int64_t>(admitted, Warp::kWidth), [&](int64_t i) {
+    const int64_t claim = (i - appends) * Warp::kWidth + Warp::lane();
+    if (i < appends) admission.append(i * Admission::kStride, moved, end, move_up);
+    if (i >= appends && claim < admitted) admission.give(claim);
   });
   if (move_up) admission.move_up(team);
 }

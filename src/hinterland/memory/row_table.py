@@ -11,7 +11,7 @@ from .. import _core
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
-from ..runtime.launch import launch
+from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, address, struct
 from ..runtime.turns import Turns
 from . import faults
@@ -155,7 +155,10 @@ class RowSlots:
         watched = faults.watch(self.device, torch._C._cuda_getCurrentRawStream(self.device.index))
         params.report = watched.report
         steps, pieces = self._pieces
-        blocks = devices.sm_count(self.device) if self.clock.plan.capacity else 2 * devices.quarter(self.device)
+        kernel = KERNELS.instances[way]
+        # Rows in slots take all of the GPU, and those that cross the link a quarter.
+        slots = self.clock.plan.capacity > 0
+        blocks = resident_blocks(KERNELS, kernel, self.device, _THREADS) if slots else 2 * devices.quarter(self.device)
         grid = min(blocks, -(-params.batch.count * steps // pieces))
-        launch(KERNELS, KERNELS.instances[way], self.device, grid, _THREADS, params)
+        launch(KERNELS, kernel, self.device, grid, _THREADS, params)
         faults.defer(self.device, watched)
