@@ -164,10 +164,11 @@ struct ClockBatch {
 
   HINTERLAND_FN int64_t number(int64_t position) const { return read_index(indices, index_bytes, position); }
   HINTERLAND_FN int64_t table(int64_t position) const { return static_cast<uint32_t>(position) / static_cast<uint32_t>(each); }
-  HINTERLAND_FN int64_t row(int64_t position, int64_t rows) const {
-    if (bounds == nullptr) return resolve_index(number(position), rows);
+  // The row that a position's number is; -1: none.
+  HINTERLAND_FN int64_t row(int64_t number, int64_t position, int64_t rows) const {
+    if (bounds == nullptr) return resolve_index(number, rows);
     const int64_t* const own = bounds + table(position);
-    const int64_t row = resolve_index(number(position), own[1] - own[0]);
+    const int64_t row = resolve_index(number, own[1] - own[0]);
     return row < 0 ? -1 : own[0] + row;
   }
 };
@@ -263,11 +264,15 @@ struct Admission {
   };
   HINTERLAND_FN Found look_up(int64_t from, int64_t end) const {
     Found found;
+    int64_t number[kAsksAhead];
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k) {
       found.position[k] = from + k * Warp::kWidth + Warp::lane();
-      found.row[k] = found.position[k] < end ? batch.row(found.position[k], clock.rows) : -1;
+      number[k] = batch.number(min_of(found.position[k], end - 1));
     }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k)
+      found.row[k] = found.position[k] < end ? batch.row(number[k], found.position[k], clock.rows) : -1;
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k)
       found.slot[k] = found.row[k] < 0 ? Clock::kNoSlot : atomic_load(clock.slots[found.row[k]]);

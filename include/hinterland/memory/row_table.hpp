@@ -37,7 +37,6 @@ struct RowTableParams {
   RowCut cut;           // of a GPU
   FaultReport report;   // the CPU's has no flag
 
-  HINTERLAND_FN int64_t row(int64_t position) const { return batch.row(position, clock.rows); }
   HINTERLAND_FN int32_t place(int64_t position) const {
     return clock.capacity == 0 ? ClockBatch::kElsewhere : batch.places[position];
   }
@@ -59,15 +58,27 @@ struct RowWay {
   int32_t claim;  // or to the new slot of the claim of this number; below 0: none
 };
 
-// The row at a position, or in a slot; -1: none.
+// What is asked for at a position: two reads that wait for nothing.
 template <RowUse kUse>
-HINTERLAND_FN int64_t row_at(const RowTableParams& p, int64_t position) {
-  if constexpr (kUse == RowUse::kFlush || kUse == RowUse::kRefresh) return p.clock.row_of[position];
-  return p.row(position);
-}
+struct Asked {
+  static constexpr bool kOfSlots = kUse == RowUse::kFlush || kUse == RowUse::kRefresh;
+
+  int64_t number;  // of a row in its table, or in a slot the row
+  int32_t place;
+
+  HINTERLAND_FN Asked(const RowTableParams& p, int64_t position)
+      : number(kOfSlots ? p.clock.row_of[position] : p.batch.number(position)),
+        place(kOfSlots || kUse == RowUse::kThrough ? ClockBatch::kElsewhere : p.place(position)) {}
+  HINTERLAND_FN Asked() = default;
+
+  // -1: none.
+  HINTERLAND_FN int64_t row(const RowTableParams& p, int64_t position) const {
+    return kOfSlots ? number : p.batch.row(number, position, p.clock.rows);
+  }
+};
 
 template <RowUse kUse>
-HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position, int64_t row) {
+HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position, int64_t row, int32_t place) {
   RowWay way{nullptr, nullptr, -1};
   if (row < 0) return way;
   if constexpr (kUse == RowUse::kFlush || kUse == RowUse::kRefresh) {
@@ -83,7 +94,6 @@ HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position, int64_t r
     if (slot >= 0) way.from = p.in_slot(slot), way.to = p.in_table(p.batch.table(position), row);
     return way;
   }
-  const int32_t place = p.place(position);
   way.claim = ClockBatch::kClaim - place;
   if constexpr (kUse == RowUse::kGather) {
     way.from = place >= 0 ? p.in_slot(place) : p.in_table(p.batch.table(position), row);
@@ -101,10 +111,9 @@ HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position, int64_t r
 
 // Once for each position, beside moving its row.
 template <RowUse kUse>
-HINTERLAND_FN void note_way(const RowTableParams& p, int64_t position, int64_t row) {
+HINTERLAND_FN void note_way(const RowTableParams& p, int64_t position, int64_t row, int32_t place) {
   if constexpr (kUse == RowUse::kThrough || kUse == RowUse::kFlush || kUse == RowUse::kRefresh) return;
   if constexpr (kUse == RowUse::kResolve || kUse == RowUse::kWrite) {
-    const int32_t place = row < 0 ? ClockBatch::kElsewhere : p.place(position);
     const int32_t slot = row < 0 || place >= 0 ? place : p.slot_of(row);
     if constexpr (kUse == RowUse::kResolve) static_cast<int32_t*>(p.out)[position] = slot;
     if (kUse == RowUse::kWrite && slot >= 0 && p.clock.written != nullptr)
@@ -162,11 +171,12 @@ HINTERLAND_FN float scale_of(const RowTableParams& p, int64_t row) {
 // One row: the CPU's share.
 template <RowUse kUse, class T, class Out>
 HINTERLAND_FN void move_row(const RowTableParams& p, int64_t position) {
-  const int64_t row = row_at<kUse>(p, position);
-  const RowWay way = way_of<kUse>(p, position, row);
+  const Asked<kUse> asked(p, position);
+  const int64_t row = asked.row(p, position);
+  const RowWay way = way_of<kUse>(p, position, row, asked.place);
   Out* const out = output_of<kUse, T, Out>(p, position);
   const float scale = scale_of<T, Out>(p, row);
-  note_way<kUse>(p, position, row);
+  note_way<kUse>(p, position, row, asked.place);
   if (way.to == nullptr && way.claim < 0 && out == nullptr) return;
   for (int64_t at = 0; at < p.row_bytes; at += 16) {
     const Unit16 unit = unit_at(way.from, at);
@@ -187,16 +197,26 @@ HINTERLAND_FN void move_rows(const RowTableParams& p, int64_t thread, int64_t th
     int32_t position[kInFlight], unit[kInFlight];  // fewer than Clock::kMost
     Unit16 value[kInFlight];
     float scale[kInFlight];
+    Asked<kUse> asked[kInFlight];
+    HINTERLAND_UNROLLED
     for (int k = 0; k < kInFlight; ++k, walk.next()) {
-      position[k] = walk.turn < p.batch.count && walk.place < units ? static_cast<int32_t>(walk.turn) : -1;
-      const int64_t row = position[k] < 0 ? -1 : row_at<kUse>(p, position[k]);
-      way[k] = way_of<kUse>(p, position[k], row);
+      position[k] = walk.turn < p.batch.count ? static_cast<int32_t>(walk.turn) : -1;
+      unit[k] = static_cast<int32_t>(walk.place);
+      asked[k] = Asked<kUse>(p, min_of(walk.turn, p.batch.count - 1));
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) {
+      const int64_t place = unit[k];
+      if (place >= units) position[k] = -1;
+      const int64_t row = position[k] < 0 ? -1 : asked[k].row(p, position[k]);
+      way[k] = way_of<kUse>(p, position[k], row, asked[k].place);
       scale[k] = scale_of<T, Out>(p, row);
       const char* const table = kFromTable ? way[k].from : way[k].to;
       const int64_t head = cut.shifted ? head_units(reinterpret_cast<uintptr_t>(table), 16) : 0;
-      unit[k] = static_cast<int32_t>(shifted_unit(walk.place, head, units));
-      if (position[k] >= 0 && walk.place == 0) note_way<kUse>(p, position[k], row);
+      unit[k] = static_cast<int32_t>(shifted_unit(place, head, units));
+      if (position[k] >= 0 && place == 0) note_way<kUse>(p, position[k], row, asked[k].place);
     }
+    HINTERLAND_UNROLLED
     for (int k = 0; k < kInFlight; ++k) value[k] = unit_at(way[k].from, int64_t{16} * unit[k]);
     HINTERLAND_UNROLLED
     for (int k = 0; k < kInFlight; ++k) {
