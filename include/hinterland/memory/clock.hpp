@@ -18,7 +18,7 @@
 // slot is left is dropped: that row is read from the host's memory.
 //
 // With such a list, of all slots by when they were last asked for, the same steps are LRU: the n-th claim gets the n-th unmarked
-// slot of the list, and what was marked or filled goes to its end (Log). Bits are then of places in the list.
+// slot of the list, and what was marked or filled goes to its end (SlotLog). Bits are then of places in the list.
 #pragma once
 
 #include "hinterland/core/grid.hpp"
@@ -35,7 +35,7 @@ struct ClockHand {
 
 // Of LRU: slots by when they were last asked for, each at one place. What a batch asks for or fills leaves its place empty, and
 // goes behind the last one, so that a batch costs what it names, and two bits a place. Where places run out, all move up.
-struct Log {
+struct SlotLog {
   int64_t places;     // more than slots, at most Clock::kMost; 0: CLOCK
   int32_t* slot_at;   // [places], of those that are taken
   int32_t* place_of;  // [capacity]
@@ -53,7 +53,7 @@ struct Clock {
   uint32_t* marked;  // [words()]: the same of those that the batch at hand asked for; 0 between batches
   ClockHand* hand;
   uint32_t* written;  // a bit for each slot whose row is ahead of its table; null where none can be
-  Log log;            // `hand->at` is the first place behind the last slot
+  SlotLog log;        // `hand->at` is the first place behind the last slot
 
   static constexpr int32_t kNoSlot = -1;
   static constexpr int64_t kSlotsInWord = 32;
@@ -398,7 +398,7 @@ struct Admission {
   // Puts slots that left their places, from the `from`-th of `moved` on, to the places from `end` on. Where all move up it only
   // notes that, below 0: other slots may still be there.
   HINTERLAND_FN void append(int64_t from, int64_t moved, int64_t end, bool move_up) const {
-    const Log& log = clock.log;
+    const SlotLog& log = clock.log;
     int32_t slot[kAsksAhead];
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k) {
@@ -417,7 +417,7 @@ struct Admission {
   }
 
   HINTERLAND_FN void move_up(int64_t from) const {
-    const Log& log = clock.log;
+    const SlotLog& log = clock.log;
     int64_t place[kAsksAhead];
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k) {

@@ -60,16 +60,16 @@ struct RowWay {
 
 // What is asked for at a position: two reads that wait for nothing.
 template <RowUse kUse>
-struct Asked {
+struct AskedRow {
   static constexpr bool kOfSlots = kUse == RowUse::kFlush || kUse == RowUse::kRefresh;
 
   int64_t number;  // of a row in its table, or in a slot the row
   int32_t place;
 
-  HINTERLAND_FN Asked(const RowTableParams& p, int64_t position)
+  HINTERLAND_FN AskedRow(const RowTableParams& p, int64_t position)
       : number(kOfSlots ? p.clock.row_of[position] : p.batch.number(position)),
         place(kOfSlots || kUse == RowUse::kThrough ? ClockBatch::kElsewhere : p.place(position)) {}
-  HINTERLAND_FN Asked() = default;
+  HINTERLAND_FN AskedRow() = default;
 
   // -1: none.
   HINTERLAND_FN int64_t row(const RowTableParams& p, int64_t position) const {
@@ -171,7 +171,7 @@ HINTERLAND_FN float scale_of(const RowTableParams& p, int64_t row) {
 // One row: the CPU's share.
 template <RowUse kUse, class T, class Out>
 HINTERLAND_FN void move_row(const RowTableParams& p, int64_t position) {
-  const Asked<kUse> asked(p, position);
+  const AskedRow<kUse> asked(p, position);
   const int64_t row = asked.row(p, position);
   const RowWay way = way_of<kUse>(p, position, row, asked.place);
   Out* const out = output_of<kUse, T, Out>(p, position);
@@ -197,12 +197,12 @@ HINTERLAND_FN void move_rows(const RowTableParams& p, int64_t thread, int64_t th
     int32_t position[kInFlight], unit[kInFlight];  // fewer than Clock::kMost
     Unit16 value[kInFlight];
     float scale[kInFlight];
-    Asked<kUse> asked[kInFlight];
+    AskedRow<kUse> asked[kInFlight];
     HINTERLAND_UNROLLED
     for (int k = 0; k < kInFlight; ++k, walk.next()) {
       position[k] = walk.turn < p.batch.count ? static_cast<int32_t>(walk.turn) : -1;
       unit[k] = static_cast<int32_t>(walk.place);
-      asked[k] = Asked<kUse>(p, min_of(walk.turn, p.batch.count - 1));
+      asked[k] = AskedRow<kUse>(p, min_of(walk.turn, p.batch.count - 1));
     }
     HINTERLAND_UNROLLED
     for (int k = 0; k < kInFlight; ++k) {
