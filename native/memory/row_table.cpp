@@ -20,6 +20,7 @@ FoundFault move_all(memory::RowTableParams p) {
 
 FoundFault serve_rows(const memory::RowTableParams& p, int64_t way) {
   if (way == 3) return move_all<RowUse::kFlush>(p);
+  if (way == 4) return move_all<RowUse::kRefresh>(p);
   if (p.clock.capacity > 0) {
     ThreadTeam team;
     admit(team, p.clock, p.batch);
@@ -31,10 +32,10 @@ FoundFault serve_rows(const memory::RowTableParams& p, int64_t way) {
       if (p.clock.written == nullptr) move_all<RowUse::kThrough>(p);
       return fault;
     }
-    case 4: return move_all<RowUse::kGather>(p);
-    case 5: return move_all<RowUse::kGather, Float8, Bfloat16>(p);
-    case 6: return move_all<RowUse::kGather, Float8, Float16>(p);
-    case 7: return move_all<RowUse::kGather, Float8, float>(p);
+    case 5: return move_all<RowUse::kGather>(p);
+    case 6: return move_all<RowUse::kGather, Float8, Bfloat16>(p);
+    case 7: return move_all<RowUse::kGather, Float8, Float16>(p);
+    case 8: return move_all<RowUse::kGather, Float8, float>(p);
     default: return move_all<RowUse::kGather, Bfloat16, float>(p);
   }
 }

@@ -25,8 +25,8 @@ struct World {
   std::vector<int64_t> bounds{0}, row_of;
   std::vector<Unit16> memory, truth, slots;  // truth: by the rows' numbers; in memory the last table comes first
   std::vector<char*> memories;
-  std::vector<int32_t> slot_of, order;
-  std::vector<uint32_t> used, marked, written;
+  std::vector<int32_t> slot_of, slot_at, place_of;
+  std::vector<uint32_t> used, marked, written, before;
   ClockHand hand{};
   IndexFault fault{};
   RowTableParams p{};
@@ -40,18 +40,17 @@ struct World {
       for (int64_t i = 0; i < units; ++i) truth[row * units + i] = {random(), random()};
       std::memcpy(home(row), bytes(truth, row), units * 16);
     }
-    slot_of.assign(rows, -1), row_of.assign(capacity, -1), order.resize(2 * capacity);
-    used.resize(capacity / 32 + 1), marked = written = used;
-    std::iota(order.begin(), order.begin() + capacity, 0);
-    p.clock = {rows,
-               capacity,
-               slot_of.data(),
-               row_of.data(),
-               used.data(),
-               marked.data(),
-               &hand,
-               random() % 2 != 0 ? order.data() : nullptr,
-               back ? written.data() : nullptr};
+    slot_of.assign(rows, -1), row_of.assign(capacity, -1), slot_at.resize(2 * capacity), place_of.resize(capacity);
+    used.resize(capacity / 16 + 1), marked = written = before = used;
+    std::iota(place_of.begin(), place_of.end(), 0);
+    std::copy(place_of.begin(), place_of.end(), slot_at.begin());
+    p.clock = {
+        rows, capacity, slot_of.data(), row_of.data(), used.data(), marked.data(), &hand, back ? written.data() : nullptr, {}};
+    if (capacity > 0 && random() % 2 != 0) {
+      p.clock.log = {2 * capacity, slot_at.data(), place_of.data(), before.data()};
+      for (int64_t place = 0; place < capacity; ++place) used[place / 32] |= 1u << place % 32;
+      hand.at = capacity;
+    }
     p.tables = {memories.data(), bounds.data(), static_cast<int64_t>(memories.size())};
     p.slots = bytes(slots, 0), p.row_bytes = units * 16, p.report = {&fault, nullptr};
     const int64_t lanes = std::min<int64_t>(std::bit_ceil(static_cast<uint64_t>(units)), 32);
@@ -90,12 +89,12 @@ struct World {
   bool batch() {
     const int64_t each = 1 + random() % 60, count = each * static_cast<int64_t>(memories.size());
     const std::vector<int64_t> indices = numbers(each, kUse == RowUse::kWrite);
-    std::vector<int64_t> filled(count), claimed(count), left(count), sums(3 * Chunks::kMost);
+    std::vector<int64_t> filled(count), claimed(count), left(count), moved(count), sums(3 * Chunks::kMost);
     std::vector<int32_t> places(count), resolved(count, -7);
     std::vector<Unit16> packed(count * units);
     for (Unit16& unit : packed) unit = {random(), random()};
-    p.batch = {indices.data(), 8,           count,         filled.data(), claimed.data(),
-               sums.data(),    left.data(), places.data(), bounds.data(), each};
+    p.batch = {indices.data(), 8,   count, filled.data(), claimed.data(), sums.data(), moved.data(), left.data(), places.data(),
+               bounds.data(),  each};
     p.values = bytes(packed, 0);
     p.out = kUse == RowUse::kResolve ? static_cast<void*>(resolved.data()) : packed.data();
     fault = {};
@@ -123,6 +122,21 @@ struct World {
     return fault.count == bad;
   }
 
+  // Others write to all rows but those that are ahead.
+  bool refreshed() {
+    for (int64_t row = 0; row < rows; ++row) {
+      const int64_t slot = slot_of[row];
+      if (slot >= 0 && (written[slot / 32] >> slot % 32 & 1) != 0) continue;
+      for (int64_t i = 0; i < units; ++i) truth[row * units + i] = {random(), random()};
+      std::memcpy(home(row), bytes(truth, row), units * 16);
+    }
+    p.batch.count = capacity;
+    pass<RowUse::kRefresh>();
+    for (int64_t slot = 0; slot < capacity; ++slot)
+      if (row_of[slot] >= 0 && !holds(bytes(slots, slot), row_of[slot])) return false;
+    return true;
+  }
+
   bool flushed() {
     if (back && capacity > 0) {
       p.batch.count = capacity;
@@ -142,6 +156,7 @@ bool agrees(unsigned seed) {
     if (kind == 0 && !world.batch<RowUse::kGather>()) return false;
     if (kind == 1 && !world.batch<RowUse::kResolve>()) return false;
     if (kind == 2 && !world.batch<RowUse::kWrite>()) return false;
+    if (world.random() % 4 == 0 && !world.refreshed()) return false;
     if ((world.random() % 4 == 0 || !world.back) && !world.flushed()) return false;
   }
   return world.flushed();

@@ -13,7 +13,7 @@ import hinterland as hl
 from hinterland.nn import RowTable
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 
-from ..table.test_cached import Ring
+from ..table.test_cached import Ring, state
 from ..together import by_threads
 
 FLOAT8 = torch.float8_e4m3fn
@@ -90,7 +90,8 @@ def check_batches(device, rows, units, slots, eviction, write, batches, seed):
         numbers = (first + local).flatten()
         if capacity and size:
             model.admit(numbers.tolist())
-            assert table._rows.clock.row_of.tolist() == model.row_of
+            kept, order, _ = state(table._rows.clock)
+            assert kept == model.row_of and order == (model.used if eviction == "clock" else model.order)
         if kind == "resolve":
             assert found.tolist() == [model.row_of.index(n) if n in model.row_of else -1 for n in numbers.tolist()]
             held = as_bytes(table.buffer)[found[found >= 0].long()]
@@ -179,7 +180,7 @@ def test_bad_rows(device, slots):
 def test_operators_are_torchs(device):
     table = RowTable(host(device, torch.randn(40, 4)), 8, device=device)
     rows = torch.randint(0, 40, (6,), device=device)
-    takes = {"gather": [rows], "resolve": [rows], "write": [rows, torch.ones(6, 4, device=device)], "flush": []}
+    takes = {"gather": [rows], "resolve": [rows], "write": [rows, torch.ones(6, 4, device=device)], "flush": [], "refresh": []}
     for name, others in takes.items():
         operator = getattr(torch.ops.hinterland, f"row_table_{name}").default
         torch.library.opcheck(operator, (table.token, *others, table._number))
@@ -302,6 +303,66 @@ def test_streams_take_turns(gpu):
             found.append((table(asked.to(gpu)), truth[asked], on_gpu, values))
     torch.cuda.synchronize()
     assert all(torch.equal(ours.cpu(), want) for ours, want, *_ in found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("slots", [0, 700])
+@pytest.mark.parametrize("eviction", ["clock", "lru"])
+def test_replays_and_calls_take_turns(gpu, slots, eviction):
+    truth = torch.randn(5000, 64)
+    table = RowTable(host(gpu, truth), slots, device=gpu, eviction=eviction)
+    streams, graph = [torch.cuda.Stream(), torch.cuda.Stream()], torch.cuda.CUDAGraph()
+    rows, values, asked = torch.arange(600, device=gpu), torch.randn(600, 64, device=gpu), torch.arange(900, device=gpu)
+    with torch.cuda.graph(graph, stream=streams[0]):
+        table.write(rows, values)
+        replayed = table(asked)
+    found = []
+    for step in range(60):
+        new, index, others = torch.randn(600, 64), torch.randperm(5000)[:600], torch.randint(0, 5000, (900,))
+        truth[index] = new
+        with torch.cuda.stream(streams[step % 2]):
+            if step % 2:
+                table.write(index.to(gpu), new.to(gpu))
+                found.append((table(others.to(gpu)), truth[others]))
+            else:
+                rows.copy_(index), values.copy_(new), asked.copy_(others)
+                graph.replay()
+                found.append((replayed.clone(), truth[others]))
+    torch.cuda.synchronize()
+    assert all(torch.equal(ours.cpu(), want) for ours, want in found)
+
+
+@pytest.mark.gpu
+def test_a_gpu_keeps_what_the_cpu_keeps_by_lru(gpu):
+    """Many chunks of places, and moves up."""
+    truth = torch.randn(200_000, 4)
+    ours, theirs = (RowTable(host(on, truth), 90_001, device=on, eviction="lru") for on in (gpu, torch.device("cpu")))
+    for size in (50_000, 1, 700, 200_000, 90_001, 30_000, 30_000, 60_000, 5, 150_000):
+        rows = (torch.rand(size) ** 2 * len(truth)).long()
+        assert torch.equal(ours(rows.to(gpu)).cpu(), theirs(rows))
+        assert state(ours._rows.clock) == state(theirs._rows.clock)
+
+
+@pytest.mark.parametrize("eviction", ["clock", "lru"])
+@pytest.mark.parametrize("write", ["back", "through"])
+def test_what_others_write_is_there_after_a_refresh(device, eviction, write):
+    """Rows keep their slots, and those that are ahead of their table stay."""
+    truth = torch.randn(2, 50, 36)
+    tables = [host(device, part) for part in truth]
+    table = RowTable(tables, 60, device=device, eviction=eviction, write=write)
+    table.refresh()
+    rows = torch.arange(40).repeat(2, 1).to(device)
+    slots = table.resolve(rows[:, :30])
+    table.write(rows[:, 20:25], torch.ones(2, 5, 36, device=device))
+    for part in tables:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        part.cpu().fill_(2)
+    assert table(rows[:, :1]).cpu().ne(2).all()
+    table.refresh()
+    assert torch.equal(table.resolve(rows[:, :30]), slots)
+    found = table(rows).cpu()
+    assert found[:, 20:25].eq(1 if write == "back" else 2).all() and found[:, :20].eq(2).all() and found[:, 25:].eq(2).all()
 
 
 @pytest.mark.parametrize("slots", [0, 1, 5])

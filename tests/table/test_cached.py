@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -56,18 +57,24 @@ def fresh(rows: int, row_bytes: int, placement: str = "host") -> tuple[torch.Ten
     return source, hl.UnifiedTensor.from_tensor(source, placement=placement)
 
 
-def state(ring: Clock) -> tuple[list[int], list[bool], int]:
-    """The rows of the slots, their bits and the hand; everything that is kept between batches must agree."""
+def state(ring: Clock) -> tuple[list[int], list[Any], int]:
+    """The rows of the slots, their bits, or of LRU their order, and the hand; what is kept between batches must agree."""
     capacity, words = ring.plan.capacity, ring.plan.words
     rows = ring.row_of.tolist()
     slots = ring.slots.tolist()
     assert sorted(row for row in rows if row >= 0) == [row for row, slot in enumerate(slots) if slot >= 0]
     assert all(rows[slot] == row for row, slot in enumerate(slots) if slot >= 0)
     assert all(slot == -1 for slot in slots if slot < 0)  # no claim is left
-    bits = ring._bits.view(torch.int32).tolist()
+    bits, hand = ring._bits.view(torch.int32).tolist(), int(ring._state[clock._CONTROL_BYTES :].view(torch.int64)[0])
     assert not any(bits[words : 2 * words])  # and no mark
+    if ring.log.numel():
+        slot_at, place_of, taken, marked, _ = (part.tolist() for part in ring._log_parts())
+        order = sorted(range(capacity), key=lambda slot: place_of[slot])
+        places = [at for at in range(len(slot_at)) if taken[at // 32] >> at % 32 & 1]
+        assert [slot_at[at] for at in places] == order and sorted(place_of) == places and not any(marked)
+        return rows, order, hand
     used = [bool(bits[slot // 32] >> slot % 32 & 1) for slot in range(capacity)]
-    return rows, used, int(ring._state[clock._CONTROL_BYTES :].view(torch.int64)[0])
+    return rows, used, hand
 
 
 @pytest.fixture(scope="session")
@@ -198,8 +205,9 @@ def test_the_gpus_launches_thread_by_thread(emulation, lanes, row_bytes, rows, c
     assert found[0][1] == min(plan.capacity, first)
 
 
+@pytest.mark.parametrize("lru", [False, True])
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_any_number_of_threads_keeps_the_same(threads):
+def test_any_number_of_threads_keeps_the_same(threads, lru):
     """Batches and rings of several chunks, which threads share."""
     plan = SlotPlan(200_000, 0, 90_001)
     generator = torch.Generator().manual_seed(5)
@@ -208,7 +216,7 @@ def test_any_number_of_threads_keeps_the_same(threads):
     for count in (threads, 1):
         _core.set_num_threads(count)
         try:
-            ring = Clock(plan, CPU)
+            ring = Clock(plan, CPU, lru)
             for _ in range(6):
                 ring.admit((torch.rand(40_000, generator=generator) ** 3 * plan.rows).long())
         finally:
@@ -218,12 +226,13 @@ def test_any_number_of_threads_keeps_the_same(threads):
     assert kept[0] == kept[1]
 
 
-def test_lanes_share_chunks_as_threads_do(lanes, monkeypatch):
+@pytest.mark.parametrize("lru", [False, True])
+def test_lanes_share_chunks_as_threads_do(lanes, monkeypatch, lru):
     """Batches and rings of more than one chunk each."""
     plan = SlotPlan(90_000, 0, 40_000)
     generator = torch.Generator().manual_seed(7)
     batches = [(torch.rand(5000, generator=generator) ** 2 * plan.rows).long() for _ in range(14)]
-    by_threads, by_lanes = Clock(plan, CPU), Clock(plan, CPU)
+    by_threads, by_lanes = Clock(plan, CPU, lru), Clock(plan, CPU, lru)
     for index in batches:
         by_threads.admit(index)
     monkeypatch.setattr(_core, "admit_rows", lanes)

@@ -18,8 +18,7 @@
 // slot is left is dropped: that row is read from the host's memory.
 //
 // With such a list, of all slots by when they were last asked for, the same steps are LRU: the n-th claim gets the n-th unmarked
-// slot of the list, and what was marked or filled goes to its end. A batch then costs a pass over the list, 8 bytes a slot, where
-// CLOCK reads two bits.
+// slot of the list, and what was marked or filled goes to its end (SlotLog). Bits are then of places in the list.
 #pragma once
 
 #include "hinterland/core/grid.hpp"
@@ -34,41 +33,42 @@ struct ClockHand {
   int64_t admitted;   // rows that the last batch took in
 };
 
-// A ring of slots.
+// Of LRU: slots by when they were last asked for, each at one place. What a batch asks for or fills leaves its place empty, and
+// goes behind the last one, so that a batch costs what it names, and two bits a place. Where places run out, all move up.
+struct SlotLog {
+  int64_t places;     // more than slots, at most Clock::kMost; 0: CLOCK
+  int32_t* slot_at;   // [places], of those that are taken
+  int32_t* place_of;  // [capacity]
+  uint32_t* before;   // [words()]: where all move up, slots that stay in places before those of each word
+};
+
+// A ring of slots, or with a log the slots in their order there.
 struct Clock {
   int64_t rows;
   int64_t capacity;  // slots, at most kMost
   int32_t* slots;    // [rows]: each row's slot or kNoSlot; during a batch also claims, which are below that
   int64_t* row_of;   // [capacity]: the row in each slot, or -1
-  uint32_t* used;    // [words()]: a bit for each slot, set where its row was asked for since the hand passed
-  uint32_t* marked;  // [words()]: the same for the batch at hand; 0 between batches
+  uint32_t* used;    // [words()]: a bit for each slot, set where its row was asked for since the hand passed; or for each
+                     // place of a log, set where a slot is
+  uint32_t* marked;  // [words()]: the same of those that the batch at hand asked for; 0 between batches
   ClockHand* hand;
-  int32_t* order;     // [2, capacity]: of LRU, slots by when they were last asked for; `hand->at` is the list in use. Else null
-  uint32_t* written;  // [words()]: a bit for each slot whose row is ahead of its table; null where none can be
+  uint32_t* written;  // a bit for each slot whose row is ahead of its table; null where none can be
+  SlotLog log;        // `hand->at` is the first place behind the last slot
 
   static constexpr int32_t kNoSlot = -1;
   static constexpr int64_t kSlotsInWord = 32;
   static constexpr int64_t kMost = stdlib::numeric_limits<int32_t>::max() - 1;  // slots, and positions of a batch
 
-  HINTERLAND_FN int64_t words() const { return ceil_div(capacity, kSlotsInWord); }
+  HINTERLAND_FN bool lru() const { return log.places > 0; }
+  HINTERLAND_FN int64_t words() const { return ceil_div(lru() ? log.places : capacity, kSlotsInWord); }
 
   // The lowest position has the lowest claim. A batch has at most kMost positions, so claims stay below kNoSlot.
   HINTERLAND_FN static int32_t claim_of(int64_t position) {
     return static_cast<int32_t>(stdlib::numeric_limits<int32_t>::min() + position);
   }
 
-  // What one position asks for: step 1. `row` is -1 where it names none.
-  HINTERLAND_FN void ask(int64_t row, int64_t position) const {
-    if (row < 0) return;
-    const int32_t seen = atomic_load(slots[row]);
-    if (seen >= 0) {
-      uint32_t& word = marked[seen / kSlotsInWord];
-      const uint32_t bit = 1u << seen % kSlotsInWord;
-      if ((atomic_load(word) & bit) == 0) atomic_or(word, bit);
-    } else if (seen == kNoSlot || claim_of(position) < seen) {
-      atomic_min(slots[row], claim_of(position));
-    }
-  }
+  // Where a slot's bits are.
+  HINTERLAND_FN int32_t bit_at(int32_t slot) const { return lru() ? log.place_of[slot] : slot; }
 
   HINTERLAND_FN static bool bit_of(uint32_t* words, int64_t slot) {
     return (atomic_load(words[slot / kSlotsInWord]) >> slot % kSlotsInWord & 1) != 0;
@@ -77,11 +77,17 @@ struct Clock {
   // Slots that the hand passes together, one word's, in the order of its way.
   struct Run {
     int64_t word;
-    uint32_t all, clear, set;  // those whose rows must not stay are `clear` or `set`, by their bits
+    uint32_t all, clear, set;  // those whose rows must not stay are `clear` or `set`, by their bits; of a log `set` is marked
   };
 
-  // The lap has words() + 1 runs: the hand's own word is the first run from the hand on, and the last one up to it.
+  // The lap has words() + 1 runs: the hand's own word is the first run from the hand on, and the last one up to it. Of a log it
+  // has those words that slots are in.
+  HINTERLAND_FN int64_t runs() const { return lru() ? ceil_div(hand->at, kSlotsInWord) : words() + 1; }
   HINTERLAND_FN Run run(int64_t i) const {
+    if (lru()) {
+      const uint32_t all = atomic_load(used[i]), asked = atomic_load(marked[i]);
+      return {i, all, all & ~asked, all & asked};
+    }
     const int64_t count = words(), at = hand->at, word = (at / kSlotsInWord + i) % count;
     const int64_t within = min_of(capacity - word * kSlotsInWord, kSlotsInWord);
     const uint32_t before = (1u << at % kSlotsInWord) - 1;
@@ -114,6 +120,18 @@ struct Clock {
     slots[row] = static_cast<int32_t>(slot);
     return ahead ? before : -1;
   }
+
+  // The place to which a slot of the log goes that stays where all move up.
+  HINTERLAND_FN int64_t moved_up(int64_t place) const {
+    const int64_t word = place / kSlotsInWord;
+    return log.before[word] + stdlib::popcount(used[word] & ((1u << place % kSlotsInWord) - 1));
+  }
+
+  // The first `count` bits of a word from bit `first` on, or as many as there are.
+  HINTERLAND_FN static uint32_t bits(int64_t first, int64_t count) {
+    if (count <= 0) return 0;
+    return Warp::kAll >> (kSlotsInWord - min_of(count, kSlotsInWord - first)) << first;
+  }
 };
 
 // Items cut into chunks of the same size, so that each chunk's place in a sum over all of them is a short sum over chunks.
@@ -136,6 +154,7 @@ struct ClockBatch {
   int64_t* filled;        // [min(count, capacity)]: the slots that get new rows, in the order of the claims
   int64_t* claimed;       // the same: those rows
   int64_t* sums;          // [3, Chunks::kMost]: claims, clear slots and set ones of each chunk
+  int64_t* moved;         // of a log, as filled: places that are left for the end; else null
   int64_t* left;          // as filled: what Clock::give() returned; or null
   int32_t* places;        // [count]: the slot in which each row lies, kElsewhere, or for the n-th claim kClaim - n; or null
   const int64_t* bounds;  // of several tables, whose rows are numbered through: the first of each, and how many in all; or null
@@ -145,10 +164,11 @@ struct ClockBatch {
 
   HINTERLAND_FN int64_t number(int64_t position) const { return read_index(indices, index_bytes, position); }
   HINTERLAND_FN int64_t table(int64_t position) const { return static_cast<uint32_t>(position) / static_cast<uint32_t>(each); }
-  HINTERLAND_FN int64_t row(int64_t position, int64_t rows) const {
-    if (bounds == nullptr) return resolve_index(number(position), rows);
+  // The row that a position's number is; -1: none.
+  HINTERLAND_FN int64_t row(int64_t number, int64_t position, int64_t rows) const {
+    if (bounds == nullptr) return resolve_index(number, rows);
     const int64_t* const own = bounds + table(position);
-    const int64_t row = resolve_index(number(position), own[1] - own[0]);
+    const int64_t row = resolve_index(number, own[1] - own[0]);
     return row < 0 ? -1 : own[0] + row;
   }
 };
@@ -206,6 +226,16 @@ HINTERLAND_FN uint32_t fill_slots(const Clock& clock, const ClockBatch& batch, c
   return 0;
 }
 
+// body(i) for each i of [0, count), by all lanes of a warp together.
+template <class Team, class Body>
+HINTERLAND_FN void for_each_warp(Team& team, int64_t count, const Body& body) {
+  team.static_for(count, [&](const auto& ranges) {
+    ranges([&](int64_t first, int64_t last) {
+      for (int64_t i = first; i < last; ++i) body(i);
+    });
+  });
+}
+
 // Who admits a batch: steps 2 and 3 for chunks of its positions, and of the hand's lap. Lanes of a warp call these together.
 struct Admission {
   Clock clock;
@@ -217,7 +247,7 @@ struct Admission {
       : clock(clock),
         batch(batch),
         asked(batch.count),
-        lap(clock.order == nullptr ? clock.words() + 1 : clock.capacity),
+        lap(clock.runs()),
         claims(batch.sums),
         clear(claims + Chunks::kMost),
         set(clear + Chunks::kMost) {}
@@ -234,15 +264,38 @@ struct Admission {
   };
   HINTERLAND_FN Found look_up(int64_t from, int64_t end) const {
     Found found;
+    int64_t number[kAsksAhead];
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k) {
       found.position[k] = from + k * Warp::kWidth + Warp::lane();
-      found.row[k] = found.position[k] < end ? batch.row(found.position[k], clock.rows) : -1;
+      number[k] = batch.number(min_of(found.position[k], end - 1));
     }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k)
+      found.row[k] = found.position[k] < end ? batch.row(number[k], found.position[k], clock.rows) : -1;
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k)
       found.slot[k] = found.row[k] < 0 ? Clock::kNoSlot : atomic_load(clock.slots[found.row[k]]);
     return found;
+  }
+
+  // What positions from `from` on ask for: step 1.
+  HINTERLAND_FN void ask(int64_t from) const {
+    const Found some = look_up(from, batch.count);
+    int32_t at[kAsksAhead];
+    bool marked[kAsksAhead];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) at[k] = some.slot[k] < 0 ? -1 : clock.bit_at(some.slot[k]);
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) marked[k] = at[k] >= 0 && Clock::bit_of(clock.marked, at[k]);
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int32_t seen = some.slot[k], claim = Clock::claim_of(some.position[k]);
+      if (at[k] >= 0 && !marked[k])
+        atomic_or(clock.marked[at[k] / Clock::kSlotsInWord], 1u << at[k] % Clock::kSlotsInWord);
+      else if (some.row[k] >= 0 && at[k] < 0 && (seen == Clock::kNoSlot || claim < seen))
+        atomic_min(clock.slots[some.row[k]], claim);
+    }
   }
 
   HINTERLAND_FN void count_claims(int64_t chunk) const {
@@ -256,33 +309,9 @@ struct Admission {
     if (Warp::lane() == 0) claims[chunk] = found;
   }
 
-  // The same of slots in the list of LRU: which there are, and whether they are unmarked.
-  struct Listed {
-    int32_t slot[kAsksAhead];
-    bool free[kAsksAhead];
-  };
-  HINTERLAND_FN int32_t* list(int64_t which) const { return clock.order + which * clock.capacity; }
-  HINTERLAND_FN Listed unmarked(int64_t from, int64_t end) const {
-    const int32_t* const now = list(clock.hand->at);
-    Listed found;
-    HINTERLAND_UNROLLED
-    for (int k = 0; k < kAsksAhead; ++k) {
-      const int64_t i = from + k * Warp::kWidth + Warp::lane();
-      found.slot[k] = i < end ? now[i] : -1;
-    }
-    HINTERLAND_UNROLLED
-    for (int k = 0; k < kAsksAhead; ++k) found.free[k] = found.slot[k] >= 0 && !Clock::bit_of(clock.marked, found.slot[k]);
-    return found;
-  }
-
   HINTERLAND_FN void count_slots(int64_t chunk) const {
     int64_t first = 0, second = 0;
-    for (int64_t from = lap.begin(chunk); clock.order != nullptr && from < lap.end(chunk); from += kStride) {
-      const Listed some = unmarked(from, lap.end(chunk));
-      HINTERLAND_UNROLLED
-      for (int k = 0; k < kAsksAhead; ++k) first += some.free[k] ? 1 : 0;
-    }
-    for (int64_t i = lap.begin(chunk) + Warp::lane(); clock.order == nullptr && i < lap.end(chunk); i += Warp::kWidth) {
+    for (int64_t i = lap.begin(chunk) + Warp::lane(); i < lap.end(chunk); i += Warp::kWidth) {
       const Clock::Run run = clock.run(i);
       first += stdlib::popcount(run.clear);
       second += stdlib::popcount(run.set);
@@ -331,24 +360,86 @@ struct Admission {
     }
   }
 
-  // The same of LRU, and the other list: `room` unmarked slots without those that are filled, and then what was asked for now.
-  HINTERLAND_FN void renew_order(int64_t chunk, int64_t admitted, int64_t room) const {
-    int32_t* const next = list(1 - clock.hand->at);
-    int64_t at = sum_of_chunks(clear, chunk);
-    for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += kStride) {
-      const Listed some = unmarked(from, lap.end(chunk));
-      HINTERLAND_UNROLLED
-      for (int k = 0; k < kAsksAhead; ++k) {
-        const bool free = some.free[k];
-        const uint32_t votes = Warp::ballot(free);
-        const int64_t before = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));  // unmarked slots
-        if (free && before < admitted) batch.filled[before] = some.slot[k];
-        const int64_t stay = max_of(before - admitted, int64_t{0});  // of them
-        const int64_t i = from + k * Warp::kWidth + Warp::lane();
-        if (some.slot[k] >= 0) next[free && before >= admitted ? stay : room - admitted + i - stay] = some.slot[k];
-        at += stdlib::popcount(votes);
+  // The same of a log: the first unmarked slots are filled, and with those that were asked for they leave their places.
+  HINTERLAND_FN void leave_places(int64_t chunk, int64_t admitted, bool move_up) const {
+    int64_t at = sum_of_chunks(clear, chunk), later = sum_of_chunks(set, chunk);
+    for (int64_t from = lap.begin(chunk); from < lap.end(chunk); from += Warp::kWidth) {
+      const int64_t i = from + Warp::lane();
+      const Clock::Run run = i < lap.end(chunk) ? clock.run(i) : Clock::Run{};
+      const int64_t in_clear = stdlib::popcount(run.clear), in_set = stdlib::popcount(run.set);
+      int64_t unmarked = at + Warp::exclusive_sum(in_clear), asked = later + Warp::exclusive_sum(in_set);  // before this one
+      if (move_up && i < lap.end(chunk)) clock.log.before[i] = static_cast<uint32_t>(max_of(unmarked - admitted, int64_t{0}));
+      uint32_t left = 0;
+      for (uint32_t bits = unmarked < admitted ? run.all : run.set; bits != 0; bits &= bits - 1) {
+        const uint32_t bit = bits & ~(bits - 1);
+        const bool fills = (run.clear & bit) != 0;
+        if (fills && unmarked >= admitted) continue;
+        const int64_t place = i * Clock::kSlotsInWord + stdlib::countr_zero(bits);
+        batch.moved[asked + min_of(unmarked, admitted)] = place;
+        if (fills) batch.filled[unmarked] = place;
+        (fills ? unmarked : asked) += 1;
+        left |= bit;
       }
+      if (left != 0) clock.used[i] = run.all & ~left;
+      if (run.set != 0) clock.marked[i] = 0;
+      at += Warp::sum(in_clear);
+      later += Warp::sum(in_set);
     }
+  }
+
+  // Step 4 for the n-th claim.
+  HINTERLAND_FN void give(int64_t claim) const {
+    int64_t& slot = batch.filled[claim];
+    if (clock.lru()) slot = clock.log.slot_at[slot];
+    const int64_t left = clock.give(slot, batch.claimed[claim]);
+    if (batch.left != nullptr) batch.left[claim] = left;
+  }
+
+  // Puts slots that left their places, from the `from`-th of `moved` on, to the places from `end` on. Where all move up it only
+  // notes that, below 0: other slots may still be there.
+  HINTERLAND_FN void append(int64_t from, int64_t moved, int64_t end, bool move_up) const {
+    const SlotLog& log = clock.log;
+    int32_t slot[kAsksAhead];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int64_t i = from + k * Warp::kWidth + Warp::lane();
+      slot[k] = i < moved ? log.slot_at[batch.moved[i]] : Clock::kNoSlot;
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      if (slot[k] < 0) continue;
+      const int64_t i = from + k * Warp::kWidth + Warp::lane(), place = end + i, in_word = place % Clock::kSlotsInWord;
+      log.place_of[slot[k]] = static_cast<int32_t>(move_up ? -1 - place : place);
+      if (move_up) continue;
+      log.slot_at[place] = slot[k];
+      if (i == 0 || in_word == 0) clock.used[place / Clock::kSlotsInWord] |= Clock::bits(in_word, moved - i);
+    }
+  }
+
+  HINTERLAND_FN void move_up(int64_t from) const {
+    const SlotLog& log = clock.log;
+    int64_t place[kAsksAhead];
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int64_t slot = from + k * Warp::kWidth + Warp::lane();
+      place[k] = slot < clock.capacity ? log.place_of[slot] : -1;
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) place[k] = place[k] < 0 ? -1 - place[k] : clock.moved_up(place[k]);
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kAsksAhead; ++k) {
+      const int64_t slot = from + k * Warp::kWidth + Warp::lane();
+      if (slot >= clock.capacity) continue;
+      log.place_of[slot] = static_cast<int32_t>(place[k]);
+      log.slot_at[place[k]] = static_cast<int32_t>(slot);
+    }
+  }
+
+  template <class Team>
+  HINTERLAND_FN void move_up(Team& team) const {
+    for_each_warp(team, ceil_div(clock.capacity, kStride), [&](int64_t i) { move_up(i * kStride); });
+    for_each(team, clock.words(),
+             [&](int64_t word) { clock.used[word] = Clock::bits(0, clock.capacity - word * Clock::kSlotsInWord); });
   }
 };
 
@@ -359,38 +450,44 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
   const Admission admission(clock, batch);
   const int64_t asked = admission.asked.count, lap = admission.lap.count;
 
-  for_each(team, batch.count, [&](int64_t position) { clock.ask(batch.row(position, clock.rows), position); });
+  for_each_warp(team, ceil_div(batch.count, Admission::kStride), [&](int64_t i) { admission.ask(i * Admission::kStride); });
 
   team.dynamic_for(asked + lap, [&](const auto& items) {
     items([&](int64_t item) { item < asked ? admission.count_claims(item) : admission.count_slots(item - asked); });
   });
 
-  const int64_t first_lap = sum_of_chunks(admission.clear, lap), room = first_lap + sum_of_chunks(admission.set, lap);
+  const int64_t first_lap = sum_of_chunks(admission.clear, lap), second_lap = sum_of_chunks(admission.set, lap);
+  const int64_t room = clock.lru() ? first_lap : first_lap + second_lap;
   const int64_t admitted = min_of(sum_of_chunks(admission.claims, asked), room);
+  const int64_t moved = clock.lru() ? admitted + second_lap : 0, last = clock.hand->at;
+  const bool move_up = clock.lru() && last + moved > clock.log.places;
 
   team.dynamic_for(asked + lap, [&](const auto& items) {
     items([&](int64_t item) {
       if (item < asked)
         admission.number_claims(item, admitted);
-      else if (clock.order != nullptr)
-        admission.renew_order(item - asked, admitted, room);
+      else if (clock.lru())
+        admission.leave_places(item - asked, admitted, move_up);
       else
         admission.turn_hand(item - asked, admitted, first_lap);
     });
   });
 
+  const int64_t end = move_up ? clock.capacity - moved : last;
   team.single([&] {
-    if (clock.order != nullptr)
-      clock.hand->at ^= 1;
+    if (clock.lru())
+      clock.hand->at = end + moved;
     else if (admitted > 0)
       clock.hand->at = clock.hand->following;
     clock.hand->admitted = admitted;
   });
-  if (clock.order != nullptr) for_each(team, clock.words(), [&](int64_t word) { clock.marked[word] = 0; });
-  for_each(team, admitted, [&](int64_t i) {
-    const int64_t left = clock.give(batch.filled[i], batch.claimed[i]);
-    if (batch.left != nullptr) batch.left[i] = left;
+  const int64_t appends = ceil_div(moved, Admission::kStride);
+  for_each_warp(team, appends + ceil_div<int64_t>(admitted, Warp::kWidth), [&](int64_t i) {
+    const int64_t claim = (i - appends) * Warp::kWidth + Warp::lane();
+    if (i < appends) admission.append(i * Admission::kStride, moved, end, move_up);
+    if (i >= appends && claim < admitted) admission.give(claim);
   });
+  if (move_up) admission.move_up(team);
 }
 
 }  // namespace hinterland::memory

@@ -22,6 +22,7 @@ enum class RowUse {
   kWrite,    // `values` to the slots of their rows, or to the tables
   kThrough,  // after it: what is in slots to the tables
   kFlush,    // the positions are slots: rows that are ahead of their tables go there
+  kRefresh,  // likewise: the others come from there
 };
 
 struct RowTableParams {
@@ -36,7 +37,6 @@ struct RowTableParams {
   RowCut cut;           // of a GPU
   FaultReport report;   // the CPU's has no flag
 
-  HINTERLAND_FN int64_t row(int64_t position) const { return batch.row(position, clock.rows); }
   HINTERLAND_FN int32_t place(int64_t position) const {
     return clock.capacity == 0 ? ClockBatch::kElsewhere : batch.places[position];
   }
@@ -51,44 +51,54 @@ struct RowTableParams {
   }
 };
 
-// The way of one position's row. Any of its ends may be null: then nothing is read, or written there.
+// The way of one position's row. Either end may be null: then nothing is read, or written there.
 struct RowWay {
   const char* from;
-  char* to;      // beside the output
-  char* behind;  // where the row goes that was at `to`
-  int64_t row;   // -1: none
+  char* to;       // beside the output
+  int32_t claim;  // or to the new slot of the claim of this number; below 0: none
+};
 
-  // To the new slot of the n-th claim.
-  HINTERLAND_FN void take_slot(const RowTableParams& p, int64_t claim) {
-    to = p.in_slot(p.batch.filled[claim]);
-    const int64_t left = p.batch.left[claim];
-    if (left >= 0) behind = p.in_table(left);
+// What is asked for at a position: two reads that wait for nothing.
+template <RowUse kUse>
+struct AskedRow {
+  static constexpr bool kOfSlots = kUse == RowUse::kFlush || kUse == RowUse::kRefresh;
+
+  int64_t number;  // of a row in its table, or in a slot the row
+  int32_t place;
+
+  HINTERLAND_FN AskedRow(const RowTableParams& p, int64_t position)
+      : number(kOfSlots ? p.clock.row_of[position] : p.batch.number(position)),
+        place(kOfSlots || kUse == RowUse::kThrough ? ClockBatch::kElsewhere : p.place(position)) {}
+  HINTERLAND_FN AskedRow() = default;
+
+  // -1: none.
+  HINTERLAND_FN int64_t row(const RowTableParams& p, int64_t position) const {
+    return kOfSlots ? number : p.batch.row(number, position, p.clock.rows);
   }
 };
 
 template <RowUse kUse>
-HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position) {
-  RowWay way{nullptr, nullptr, nullptr, -1};
-  if constexpr (kUse == RowUse::kFlush) {
-    way.row = p.clock.row_of[position];
-    if (way.row < 0 || !Clock::bit_of(p.clock.written, position)) return way;
-    way.from = p.in_slot(position);
-    way.to = p.in_table(way.row);
+HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position, int64_t row, int32_t place) {
+  RowWay way{nullptr, nullptr, -1};
+  if (row < 0) return way;
+  if constexpr (kUse == RowUse::kFlush || kUse == RowUse::kRefresh) {
+    constexpr bool kHome = kUse == RowUse::kFlush;
+    const bool ahead = p.clock.written != nullptr && Clock::bit_of(p.clock.written, position);
+    if (ahead != kHome) return way;
+    way.from = kHome ? p.in_slot(position) : p.in_table(row);
+    way.to = kHome ? p.in_table(row) : p.in_slot(position);
     return way;
   }
-  const int64_t row = way.row = p.row(position);
-  if (row < 0) return way;
   if constexpr (kUse == RowUse::kThrough) {
     const int32_t slot = p.slot_of(row);
     if (slot >= 0) way.from = p.in_slot(slot), way.to = p.in_table(p.batch.table(position), row);
     return way;
   }
-  const int32_t place = p.place(position);
-  if (place <= ClockBatch::kClaim) way.take_slot(p, ClockBatch::kClaim - place);
+  way.claim = ClockBatch::kClaim - place;
   if constexpr (kUse == RowUse::kGather) {
     way.from = place >= 0 ? p.in_slot(place) : p.in_table(p.batch.table(position), row);
   } else if constexpr (kUse == RowUse::kResolve) {
-    if (way.to != nullptr) way.from = p.in_table(p.batch.table(position), row);
+    if (way.claim >= 0) way.from = p.in_table(p.batch.table(position), row);
   } else {
     // A row that is new in this batch is the first position's that names it.
     if (place == ClockBatch::kElsewhere && p.slot_of(row) >= 0) return way;
@@ -101,30 +111,37 @@ HINTERLAND_FN RowWay way_of(const RowTableParams& p, int64_t position) {
 
 // Once for each position, beside moving its row.
 template <RowUse kUse>
-HINTERLAND_FN void note_way(const RowTableParams& p, int64_t position, const RowWay& way) {
-  if constexpr (kUse == RowUse::kFlush || kUse == RowUse::kThrough) return;
-  const int32_t slot = way.row < 0 ? Clock::kNoSlot : p.slot_of(way.row);
-  if constexpr (kUse == RowUse::kResolve) static_cast<int32_t*>(p.out)[position] = slot;
-  if constexpr (kUse == RowUse::kWrite) {
-    if (slot >= 0 && p.clock.written != nullptr)
+HINTERLAND_FN void note_way(const RowTableParams& p, int64_t position, int64_t row, int32_t place) {
+  if constexpr (kUse == RowUse::kThrough || kUse == RowUse::kFlush || kUse == RowUse::kRefresh) return;
+  if constexpr (kUse == RowUse::kResolve || kUse == RowUse::kWrite) {
+    const int32_t slot = row < 0 || place >= 0 ? place : p.slot_of(row);
+    if constexpr (kUse == RowUse::kResolve) static_cast<int32_t*>(p.out)[position] = slot;
+    if (kUse == RowUse::kWrite && slot >= 0 && p.clock.written != nullptr)
       atomic_or(p.clock.written[slot / Clock::kSlotsInWord], 1u << slot % Clock::kSlotsInWord);
   }
-  if (way.row >= 0) return;
+  if (row >= 0) return;
   const int64_t* const own = p.batch.bounds + p.batch.table(position);
   report_fault(*p.report.fault, position, p.batch.number(position), own[1] - own[0], p.report.replay);
   if (p.report.flag != nullptr) *p.report.flag = 1;
 }
 
-// The unit of a row that is `at` bytes from its beginning, on its way.
-HINTERLAND_FN Unit16 take_unit(const RowWay& way, int64_t at) {
-  if (way.behind != nullptr) *reinterpret_cast<Unit16*>(way.behind + at) = *reinterpret_cast<const Unit16*>(way.to + at);
-  return way.from == nullptr ? Unit16{} : *reinterpret_cast<const Unit16*>(way.from + at);
+HINTERLAND_FN Unit16 unit_at(const char* row, int64_t at) {
+  return row == nullptr ? Unit16{} : *reinterpret_cast<const Unit16*>(row + at);
+}
+
+// Where the unit of a row goes beside the output that is `at` bytes from its beginning, after what was there went to its table.
+HINTERLAND_FN char* clear_end(const RowTableParams& p, const RowWay& way, int64_t at) {
+  if (way.claim < 0) return way.to;
+  char* const to = p.in_slot(p.batch.filled[way.claim]);
+  const int64_t left = p.batch.left[way.claim];
+  if (left >= 0) *reinterpret_cast<Unit16*>(p.in_table(left) + at) = unit_at(to, at);
+  return to;
 }
 
 // The same unit where it is to be; `out`: of a gather, as elements of type Out.
 template <class T, class Out>
-HINTERLAND_FN void put_unit(const RowWay& way, const Unit16& unit, int64_t at, float scale, Out* out) {
-  if (way.to != nullptr) *reinterpret_cast<Unit16*>(way.to + at) = unit;
+HINTERLAND_FN void put_unit(char* to, const Unit16& unit, int64_t at, float scale, Out* out) {
+  if (to != nullptr) *reinterpret_cast<Unit16*>(to + at) = unit;
   if (out == nullptr) return;
   if constexpr (stdlib::is_same_v<T, Out>) {
     *reinterpret_cast<Unit16*>(out + at / sizeof(T)) = unit;
@@ -154,41 +171,59 @@ HINTERLAND_FN float scale_of(const RowTableParams& p, int64_t row) {
 // One row: the CPU's share.
 template <RowUse kUse, class T, class Out>
 HINTERLAND_FN void move_row(const RowTableParams& p, int64_t position) {
-  const RowWay way = way_of<kUse>(p, position);
+  const AskedRow<kUse> asked(p, position);
+  const int64_t row = asked.row(p, position);
+  const RowWay way = way_of<kUse>(p, position, row, asked.place);
   Out* const out = output_of<kUse, T, Out>(p, position);
-  const float scale = scale_of<T, Out>(p, way.row);
-  note_way<kUse>(p, position, way);
-  if (way.to == nullptr && out == nullptr) return;
-  for (int64_t at = 0; at < p.row_bytes; at += 16) put_unit<T, Out>(way, take_unit(way, at), at, scale, out);
+  const float scale = scale_of<T, Out>(p, row);
+  note_way<kUse>(p, position, row, asked.place);
+  if (way.to == nullptr && way.claim < 0 && out == nullptr) return;
+  for (int64_t at = 0; at < p.row_bytes; at += 16) {
+    const Unit16 unit = unit_at(way.from, at);
+    put_unit<T, Out>(clear_end(p, way, at), unit, at, scale, out);
+  }
 }
 
 // The share of thread `thread` of `threads` (both counted in whole warps) of a GPU, kInFlight pieces at a time. Threads need not
 // run in step.
 template <RowUse kUse, class T, class Out>
 HINTERLAND_FN void move_rows(const RowTableParams& p, int64_t thread, int64_t threads) {
+  constexpr bool kFromTable = kUse == RowUse::kGather || kUse == RowUse::kResolve || kUse == RowUse::kRefresh;
   const RowCut cut = p.cut;
   const int64_t units = p.row_bytes / 16, groups = kWarpLanes / cut.lanes, batch = groups * kInFlight;
   for (int64_t base = thread / kWarpLanes * batch; base < p.batch.count * cut.steps; base += threads / kWarpLanes * batch) {
     PieceWalk walk(cut, base, thread);
     RowWay way[kInFlight];
-    int64_t position[kInFlight], at[kInFlight];
+    int32_t position[kInFlight], unit[kInFlight];  // fewer than Clock::kMost
     Unit16 value[kInFlight];
     float scale[kInFlight];
+    AskedRow<kUse> asked[kInFlight];
+    HINTERLAND_UNROLLED
     for (int k = 0; k < kInFlight; ++k, walk.next()) {
-      position[k] = walk.turn < p.batch.count && walk.place < units ? walk.turn : -1;
-      way[k] = position[k] < 0 ? RowWay{nullptr, nullptr, nullptr, -1} : way_of<kUse>(p, position[k]);
-      const char* const table = kUse == RowUse::kGather || kUse == RowUse::kResolve ? way[k].from : way[k].to;
-      const int64_t head = cut.shifted ? head_units(reinterpret_cast<uintptr_t>(table), 16) : 0;
-      at[k] = shifted_unit(walk.place, head, units) * 16;
-      if (position[k] >= 0 && walk.place == 0) note_way<kUse>(p, position[k], way[k]);
-    }
-    for (int k = 0; k < kInFlight; ++k) {
-      value[k] = take_unit(way[k], at[k]);
-      scale[k] = scale_of<T, Out>(p, way[k].row);
+      position[k] = walk.turn < p.batch.count ? static_cast<int32_t>(walk.turn) : -1;
+      unit[k] = static_cast<int32_t>(walk.place);
+      asked[k] = AskedRow<kUse>(p, min_of(walk.turn, p.batch.count - 1));
     }
     HINTERLAND_UNROLLED
     for (int k = 0; k < kInFlight; ++k) {
-      if (position[k] >= 0) put_unit<T, Out>(way[k], value[k], at[k], scale[k], output_of<kUse, T, Out>(p, position[k]));
+      const int64_t place = unit[k];
+      if (place >= units) position[k] = -1;
+      const int64_t row = position[k] < 0 ? -1 : asked[k].row(p, position[k]);
+      way[k] = way_of<kUse>(p, position[k], row, asked[k].place);
+      scale[k] = scale_of<T, Out>(p, row);
+      const char* const table = kFromTable ? way[k].from : way[k].to;
+      const int64_t head = cut.shifted ? head_units(reinterpret_cast<uintptr_t>(table), 16) : 0;
+      unit[k] = static_cast<int32_t>(shifted_unit(place, head, units));
+      if (position[k] >= 0 && place == 0) note_way<kUse>(p, position[k], row, asked[k].place);
+    }
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) value[k] = unit_at(way[k].from, int64_t{16} * unit[k]);
+    HINTERLAND_UNROLLED
+    for (int k = 0; k < kInFlight; ++k) {
+      if (position[k] < 0) continue;
+      const int64_t at = int64_t{16} * unit[k];
+      char* const to = clear_end(p, way[k], at);
+      put_unit<T, Out>(to, value[k], at, scale[k], output_of<kUse, T, Out>(p, position[k]));
     }
   }
 }

@@ -3,7 +3,10 @@
 
 namespace hinterland::memory {
 
+// kLru: there is a log. Without, what it takes of registers is CLOCK's.
+template <bool kLru>
 __global__ void __launch_bounds__(kAdmitThreads, 2) admit_kernel(AdmitParams p) {
+  if constexpr (!kLru) p.clock.log.places = 0;
   GridTeam team(p.control);
   admit(team, p.clock, p.batch);
 }

@@ -15,24 +15,26 @@ from ..runtime.jit import KernelFile
 from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, struct
 from ..runtime.repr import Repr
+from ..runtime.thresholds import LOG_PLACES
 from ..runtime.units import format_bytes
 from . import faults
 from .allocator import allocate, padded
 from .gather import _IN_LINE, _THREADS, _UNITS, RowCopy, index_bytes, pieces_per_block, row_cut
 from .plan import cut_rows
 
-_ADMIT = "admit_kernel"
+_ADMIT = {lru: f"admit_kernel<{str(lru).lower()}>" for lru in (False, True)}
 _FILL = {
     (unit, chunks): f"fill_slots_kernel<{unit}, {str(chunks).lower()}>"
     for chunks in (False, True)
     for unit in (_UNITS[:-1] if chunks else _UNITS)
 }
 _Ring, _AdmitParams, _FillParams = struct("memory::Clock"), struct("memory::AdmitParams"), struct("memory::FillParams")
-KERNELS = KernelFile("memory/clock.cu", (_ADMIT, *_FILL.values()), separate_module=True)
+KERNELS = KernelFile("memory/clock.cu", (*_ADMIT.values(), *_FILL.values()), separate_module=True)
 _BLOCK = _core.ADMIT_THREADS
 _CONTROL_BYTES = _core.CLOCK_HAND_AT  # of the team's control block, before the hand
 _STATE_BYTES = padded(_core.CLOCK_STATE_BYTES)
 _MOST = _core.CLOCK_MOST  # positions of a batch that may claim a slot, and slots
+_IN_WORD = _core.CLOCK_SLOTS_IN_WORD
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,7 +70,7 @@ class SlotPlan(Explained, Repr):
     @property
     def words(self) -> int:
         """How many words hold one bit of each slot; there are two such arrays."""
-        return -(-self.capacity // _core.CLOCK_SLOTS_IN_WORD)
+        return -(-self.capacity // _IN_WORD)
 
     @property
     def state_offset(self) -> int:
@@ -127,7 +129,7 @@ class Clock:
 
     def __init__(self, plan: SlotPlan, device: torch.device, lru: bool = False, written: bool = False) -> None:
         self.plan, self.device = plan, device
-        self.order = torch.empty(2 * plan.capacity * lru, dtype=torch.int32, device=device)
+        self.log = torch.empty(_log_words(plan.capacity) * lru, dtype=torch.int32, device=device)
         self.written = torch.empty(plan.words * written, dtype=torch.int32, device=device)
         self.block = _block(plan.held_bytes, device)
         self.slots = self.block[plan.map_offset :][: 4 * plan.rows].view(torch.int32)  # [rows], negative without a slot
@@ -139,7 +141,11 @@ class Clock:
             rows=plan.rows, capacity=plan.capacity, slots=self.slots.data_ptr(), row_of=self.row_of.data_ptr()
         )
         ring.used, ring.marked, ring.hand = used, used + 4 * plan.words, hand
-        ring.order, ring.written = (part.data_ptr() if part.numel() else 0 for part in (self.order, self.written))
+        ring.written = self.written.data_ptr() if self.written.numel() else 0
+        if self.log.numel():
+            slot_at, place_of, *bits = self._log_parts()
+            ring.used, ring.marked, ring.log.before = (part.data_ptr() for part in bits)
+            ring.log.places, ring.log.slot_at, ring.log.place_of = len(slot_at), slot_at.data_ptr(), place_of.data_ptr()
         self._lap = plan.capacity if lru else plan.words
         copy = RowCopy(packed=self.block.data_ptr(), indices=ring.row_of, index_bytes=8, row_bytes=plan.row_bytes)
         copy.placement.rows = plan.rows
@@ -155,7 +161,21 @@ class Clock:
         self._bits.zero_()
         self._state.zero_()
         self.written.zero_()
-        torch.arange(len(self.order), out=self.order).remainder_(max(1, self.plan.capacity))
+        if not self.log.numel():
+            return
+        slot_at, place_of, used, marked, _ = self._log_parts()
+        count = self.plan.capacity
+        torch.arange(count, out=place_of)
+        slot_at[:count] = place_of
+        whole, rest = divmod(count, _IN_WORD)
+        used.zero_(), marked.zero_()
+        used[:whole], used[whole : whole + 1] = -1, (1 << rest) - 1
+        self._state[_CONTROL_BYTES:].view(torch.int64)[0] = count
+
+    def _log_parts(self) -> tuple[torch.Tensor, ...]:
+        """Of LRU: the slots at places, the places of slots, and for words of places two of bits and one of numbers."""
+        places = _log_places(self.plan.capacity)
+        return self.log.split([places, self.plan.capacity, *3 * [-(-places // _IN_WORD)]])
 
     def holds(self, rows: torch.Tensor) -> torch.Tensor:
         """Which of ``rows`` (int64, from 0 on) have slots: bool, of the same shape."""
@@ -191,12 +211,14 @@ class Clock:
     def batch(self, index: torch.Tensor, count: int) -> Params:
         """What admits the first ``count`` row numbers of ``index``, with its scratch memory."""
         room = min(count, self.plan.capacity)
-        scratch = torch.empty(3 * room + _core.CLOCK_SUMS, dtype=torch.int64, device=self.device)
+        lists = 3 + (self.log.numel() > 0)
+        scratch = torch.empty(lists * room + _core.CLOCK_SUMS, dtype=torch.int64, device=self.device)
         admit = _AdmitParams.from_buffer_copy(self._admit)
         admit.keeps = scratch
         batch, parts = admit.batch, scratch.data_ptr()
         batch.indices, batch.index_bytes, batch.count = index.data_ptr(), index_bytes(index), count
-        batch.filled, batch.claimed, batch.left, batch.sums = (parts + 8 * room * i for i in range(4))
+        batch.filled, batch.claimed, batch.left, batch.moved = (parts + 8 * room * i for i in range(4))
+        batch.sums = parts + 8 * room * lists
         return admit
 
     def give_slots(self, admit: Params, max_blocks: int | None = None) -> None:
@@ -207,8 +229,9 @@ class Clock:
         self._state[:_CONTROL_BYTES].zero_()
         blocks = 2 * (devices.sm_count(self.device) if max_blocks is None else max(1, max_blocks))
         needed = 1 + max(admit.batch.count, self._lap) // _BLOCK
-        grid = min(resident_blocks(KERNELS, _ADMIT, self.device, _BLOCK), blocks, needed)
-        launch(KERNELS, _ADMIT, self.device, grid, _BLOCK, admit, cooperative=True)
+        kernel = _ADMIT[self.log.numel() > 0]
+        grid = min(resident_blocks(KERNELS, kernel, self.device, _BLOCK), blocks, needed)
+        launch(KERNELS, kernel, self.device, grid, _BLOCK, admit, cooperative=True)
 
     def _fill_on_gpu(self, fill: Params, room: int, max_blocks: int | None) -> None:
         """Copies the rows of the filled slots, at most ``room``, over the link."""
@@ -220,6 +243,14 @@ class Clock:
         blocks = devices.quarter(device) if max_blocks is None else max(1, max_blocks)
         grid = min(blocks, -(-room * cut.steps // pieces_per_block(cut)))
         launch(KERNELS, _FILL[cut.unit, cut.chunks], device, grid, _THREADS, fill)
+
+
+def _log_places(slots: int) -> int:
+    return min(LOG_PLACES * slots, _MOST)
+
+
+def _log_words(slots: int) -> int:
+    return (places := _log_places(slots)) + slots + 3 * -(-places // _IN_WORD)
 
 
 def _block(nbytes: int, device: torch.device) -> torch.Tensor:

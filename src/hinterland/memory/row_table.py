@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import accumulate
 
 import torch
 
 from .. import _core
 from ..runtime import devices
-from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError
 from ..runtime.jit import KernelFile
-from ..runtime.launch import launch
+from ..runtime.launch import launch, resident_blocks
 from ..runtime.params import Params, address, struct
+from ..runtime.turns import Turns
 from . import faults
 from .clock import Clock, SlotPlan
 from .gather import index_bytes, row_cut
@@ -24,10 +22,11 @@ from .plan import cut_rows
 _ELEMENTS = {
     torch.float8_e4m3fn: "Float8", torch.bfloat16: "Bfloat16", torch.float16: "Float16", torch.float32: "float"
 }  # fmt: skip
-RESOLVE, WRITE, _THROUGH, _FLUSH, GATHER = range(5)  # in the order of the kernels
+RESOLVE, WRITE, _THROUGH, _FLUSH, _REFRESH, GATHER = range(6)  # in the order of the kernels
 # What a gather computes: the type of rows, and of the output. All others copy.
 WIDENED = [*((torch.float8_e4m3fn, out) for out in list(_ELEMENTS)[1:]), (torch.bfloat16, torch.float32)]
-_COPIED = [f"row_table_kernel<RowUse::k{use}, Unit16, Unit16>" for use in ("Resolve", "Write", "Through", "Flush", "Gather")]
+_USES = "Resolve", "Write", "Through", "Flush", "Refresh", "Gather"
+_COPIED = [f"row_table_kernel<RowUse::k{use}, Unit16, Unit16>" for use in _USES]
 _WIDENED = [f"row_table_kernel<RowUse::kGather, {_ELEMENTS[row]}, {_ELEMENTS[out]}>" for row, out in WIDENED]
 KERNELS = KernelFile("memory/row_table.cu", (*_COPIED, *_WIDENED), separate_module=True)
 _RowTableParams = struct("memory::RowTableParams")
@@ -49,7 +48,7 @@ class RowSlots:
     """Rows of some tables in host memory, and slots in the memory of one device for those asked for lately
     (include/hinterland/memory/row_table.hpp).
 
-    Calls take turns, on whatever streams of the GPU they are; those in a graph that is captured are ordered by who replays it.
+    Calls take turns, on whatever streams of the GPU they are, and at each replay those of a graph.
 
     Args:
         tables: addresses of the tables and their numbers of rows, which all have ``row_bytes``.
@@ -89,14 +88,13 @@ class RowSlots:
             len(tables),
         )
         params.scales, params.cut = address(scales), row_cut(cut)
-        self._lock = threading.Lock()
+        self._turns = Turns(device)
         self._pieces = cut.steps, _THREADS // cut.lanes * _core.IN_FLIGHT
-        self._done = None if device.type == "cpu" else torch.cuda.current_stream(device).record_event()
 
     @property
     def held(self) -> int:
         """Bytes on the device, scales that were there not counted."""
-        return sum(part.nbytes for part in (self.clock.block, self.clock.order, self.clock.written, self._base, self._bounds))
+        return sum(part.nbytes for part in (self.clock.block, self.clock.log, self.clock.written, self._base, self._bounds))
 
     def move(self, way: int, rows: torch.Tensor, out: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
         """Gathers, resolves or writes a batch: row numbers ``[tables, n]``, contiguous on the device."""
@@ -107,7 +105,7 @@ class RowSlots:
             faults.raise_deferred(self.device.index)
         if rows.numel() == 0:
             return
-        with self._alone():
+        with self._turns.take(self.clock.block):
             params, admit = self._batch(rows)
             params.out, params.values = address(out), address(values)
             if not rows.is_cuda:
@@ -123,11 +121,20 @@ class RowSlots:
         """Has the tables hold what was written."""
         if not self.clock.written.numel():
             return
-        with self._alone():
-            params = _RowTableParams.from_buffer_copy(self._params)
-            params.batch.count = self.clock.plan.capacity
-            (self._on_cpu if self.device.type == "cpu" else self._launch)(_FLUSH, params)
+        with self._turns.take(self.clock.block):
+            self._move_slots(_FLUSH)
             self.clock.written.zero_()
+
+    def refresh(self) -> None:
+        """Has the slots hold what the tables hold, but for rows that are ahead of them."""
+        if self.clock.plan.capacity:
+            with self._turns.take(self.clock.block):
+                self._move_slots(_REFRESH)
+
+    def _move_slots(self, way: int) -> None:
+        params = _RowTableParams.from_buffer_copy(self._params)
+        params.batch.count = self.clock.plan.capacity
+        (self._on_cpu if self.device.type == "cpu" else self._launch)(way, params)
 
     def _batch(self, rows: torch.Tensor) -> tuple[Params, Params]:
         """What moves a batch, and what admits it."""
@@ -148,22 +155,10 @@ class RowSlots:
         watched = faults.watch(self.device, torch._C._cuda_getCurrentRawStream(self.device.index))
         params.report = watched.report
         steps, pieces = self._pieces
-        blocks = devices.sm_count(self.device) if self.clock.plan.capacity else 2 * devices.quarter(self.device)
+        kernel = KERNELS.instances[way]
+        # Rows in slots take all of the GPU, and those that cross the link a quarter.
+        slots = self.clock.plan.capacity > 0
+        blocks = resident_blocks(KERNELS, kernel, self.device, _THREADS) if slots else 2 * devices.quarter(self.device)
         grid = min(blocks, -(-params.batch.count * steps // pieces))
-        launch(KERNELS, KERNELS.instances[way], self.device, grid, _THREADS, params)
+        launch(KERNELS, kernel, self.device, grid, _THREADS, params)
         faults.defer(self.device, watched)
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """A with-block after all earlier ones, and before all later ones, unless a graph is being captured."""
-        with self._lock, devices.on(self.device):
-            if self._done is None or capturing():
-                yield
-                return
-            stream = torch.cuda.current_stream(self.device)
-            stream.wait_event(self._done)
-            self.clock.block.record_stream(stream)  # memory that is let go waits for this stream
-            try:
-                yield
-            finally:
-                stream.record_event(self._done)

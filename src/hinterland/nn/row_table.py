@@ -38,9 +38,9 @@ class RowTable(torch.nn.Module):
 
     Args:
         tables: a UnifiedTensor ``[rows, ...]``, or several with rows of one type and shape, of a multiple of 16 bytes.
-        slots: of the buffer. State takes 8 bytes a slot, with ``"lru"`` 16, and 4 for each row of the tables.
+        slots: of the buffer. State takes 8 bytes a slot, with ``"lru"`` 21, and 4 for each row of the tables.
         device: where the buffer and results are; by default the current GPU, or the CPU on a machine without one.
-        eviction: which rows give way: ``"clock"``, or ``"lru"``, those of the oldest batch; it goes through all slots a call.
+        eviction: which rows give way: ``"clock"``, or ``"lru"``, those of the oldest batch.
         write: whether written rows go to their tables at once (``"through"``) or when they leave their slots (``"back"``).
         dtype: of what is gathered: the tables' own; or float32, float16 or bfloat16 of float8_e4m3fn; or float32 of bfloat16.
         scales: float32 of each row of a table, or of each table such a tensor: gathered elements are multiplied with it, in
@@ -139,6 +139,11 @@ class RowTable(torch.nn.Module):
         """Has the tables hold all that was written, for those who read them otherwise; on a GPU when it has come so far."""
         torch.ops.hinterland.row_table_flush(self.token, self._number)
 
+    def refresh(self) -> None:
+        """Has slots hold what the tables hold now, after others wrote to them. Rows keep their slots; those written here since
+        the last ``flush`` stay as they are."""
+        torch.ops.hinterland.row_table_refresh(self.token, self._number)
+
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise ConfigError("a row table is not copied: its slots are one device's; make another over the same tables")
 
@@ -195,6 +200,10 @@ def _flush(token: torch.Tensor, number: int) -> None:
     _of(number)._rows.flush()
 
 
+def _refresh(token: torch.Tensor, number: int) -> None:
+    _of(number)._rows.refresh()
+
+
 def _like_gather(token: torch.Tensor, rows: torch.Tensor, number: int) -> torch.Tensor:
     table = _of(number)
     return rows.new_empty(rows.shape + table._shape, dtype=table.out_dtype)
@@ -210,6 +219,7 @@ for _name, _takes, _gives, _run, _like in (
     ("row_table_resolve", "Tensor rows, int table", "Tensor", _resolve, _like_resolve),
     ("row_table_write", "Tensor rows, Tensor values, int table", "()", _write, lambda *_: None),
     ("row_table_flush", "int table", "()", _flush, lambda *_: None),
+    ("row_table_refresh", "int table", "()", _refresh, lambda *_: None),
 ):
     _library.define(f"{_name}(Tensor(a!) token, {_takes}) -> {_gives}", tags=(torch.Tag.pt2_compliant_tag,))
     _library.impl(_name, _run, "CPU")

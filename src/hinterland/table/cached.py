@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
 import torch
@@ -17,6 +15,7 @@ from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.repr import table_of
 from ..runtime.thresholds import LOAD_BLOCKS
+from ..runtime.turns import Turns
 from .host import HostTable
 from .placement import Sort
 from .row_arguments import Index, as_index
@@ -29,7 +28,7 @@ class CachedTensor(Table):
     A gather on that GPU first gives slots to the rows that have none, in place of rows that were not asked for lately (CLOCK,
     include/hinterland/memory/clock.hpp), and then reads: rows with slots from GPU memory, and those for which no slot was left
     from the UnifiedTensor. Each new row crosses the link once, however often the batch names it. The same gathers one after
-    another keep the same rows, on a GPU and on the CPU. Beside its result a gather takes 16 bytes a row number, and 24 KiB,
+    another keep the same rows, on a GPU and on the CPU. Beside its result a gather takes 24 bytes a row number, and 24 KiB,
     until the GPU is done. Its ``stats`` are of the slots before: there a row without one counts each time that it is named, and
     comes once.
 
@@ -51,11 +50,7 @@ class CachedTensor(Table):
         if device.type == "cuda":
             host.cuda(device)  # refuses memory that no GPU sees
         self._clock: Clock | None = Clock(plan, device)
-        self._lock = threading.RLock()
-        self._done: torch.cuda.Event | None = None
-        if device.type == "cuda":
-            self._done = torch.cuda.Event(external=True)  # graphs wait for it, and record it, at each replay
-            self._done.record(torch.cuda.current_stream(device))
+        self._turns = Turns(device)
 
     @property
     def placement(self) -> str:
@@ -110,7 +105,7 @@ class CachedTensor(Table):
 
     def close(self) -> None:
         """Gives the GPU memory back; the UnifiedTensor stays."""
-        with self._lock:
+        with self._turns.take(None):
             self._clock = None
 
     def __reduce__(self) -> NoReturn:
@@ -128,21 +123,8 @@ class CachedTensor(Table):
             raise ConfigError("this cached table has been closed; make another with ut.cached(...)")
         return self._clock
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """A with-block that runs after all earlier ones, on whatever stream they were, and before all later ones. Nested blocks
-        are one."""
-        with self._lock:
-            if self._done is None or self._clock is None:
-                yield
-                return
-            stream = torch.cuda.current_stream(self._device)
-            stream.wait_event(self._done)
-            self._clock.block.record_stream(stream)  # memory that is let go waits for this stream
-            try:
-                yield
-            finally:
-                stream.record_event(self._done)
+    def _alone(self) -> AbstractContextManager[None]:
+        return self._turns.take(None if self._clock is None else self._clock.block)
 
     def _source(self, index: torch.Tensor) -> int | Params:
         clock, plan = self._open(), self.plan
