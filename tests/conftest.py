@@ -42,6 +42,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
+@pytest.hookimpl(trylast=True)  # what was asked for is known
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where there is no GPU its tests, three of seven, are left out; those that were named alone say why they are skipped."""
     if devices.cuda_available():

@@ -24,15 +24,22 @@ def reads_through_a_cache(source):
     return "hinterland/memory/source.hpp" in read and "hinterland/storage/source.hpp" not in read
 
 
+def leaves_something_out(source):
+    """Whether ThreadSanitizer does not run all of it, for it would call a race what is none."""
+    return any(word in source.read_text() for word in ("__SANITIZE_THREAD__", "kOnce"))
+
+
 @needs_compiler
-@tried_by_threads
-@pytest.mark.parametrize("source", PROGRAMS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "source",
+    [pytest.param(path, marks=() if leaves_something_out(path) else tried_by_threads, id=path.stem) for path in PROGRAMS],
+)
 def test_a_warp_of_lanes_agrees_with_its_oracle(source, tmp_path):
     run(compiled(tmp_path, source, flags=["-O1", *(f"-I{folder}" for folder in (TESTS / "lanes", *INCLUDE))]))
 
 
 @needs_compiler
-@pytest.mark.parametrize("source", filter(reads_through_a_cache, PROGRAMS), ids=lambda path: path.stem)
+@pytest.mark.parametrize("source", list(filter(reads_through_a_cache, PROGRAMS)), ids=lambda path: path.stem)
 def test_a_warp_of_lanes_agrees_with_its_oracle_through_a_cache(source, tmp_path):
     folders = [TESTS / "cached", TESTS / "lanes", *INCLUDE]
     program = compiled(tmp_path, source, flags=["-O1", *(f"-I{folder}" for folder in folders)])
