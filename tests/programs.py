@@ -16,6 +16,8 @@ DEVICES = [f"papers/hinterland_papers/bam/{name}.cpp" for name in ("memory_names
 # Several programs are made of the same sources, which ccache compiles once.
 COMPILER = ["ccache", "g++"] if shutil.which("ccache") else ["g++"]
 
+# What ThreadSanitizer runs for every change, from the same source (tools/sanitized_tests.sh thread).
+tried_by_threads = pytest.mark.nightly
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
 

@@ -28,7 +28,7 @@ step "all cases of the programs in C++, of which every change tries a quarter"
 HINTERLAND_EXAMPLES=nightly .venv/bin/python -m pytest -q -n 2 $(git grep -l 'programs import' -- 'tests/*/test_*.py')
 
 step "tests under AddressSanitizer that go over code again which others reach for every change"
-tools/sanitized_tests.sh address,undefined tests/{table,probe,query} tests/cli/test_convert.py
+tools/sanitized_tests.sh address,undefined tests/{memory,table,probe,query} tests/cli/test_convert.py
 
 step "every kernel for sm_80, sm_90 and sm_100, optimized"
 PYTHONPATH=papers .venv/bin/python -m hinterland_papers kernels build --arch sm_80,sm_90,sm_100 --output build/nightly/kernels 2> /dev/null

@@ -39,7 +39,8 @@ if [ "$sanitizers" = thread ]; then
     look "$@" & running+=($!)
   }
   module=$build/CMakeFiles/_core.dir
-  storage() { printf "$module/native/storage/%s.cpp.o " "$@"; }  # as the module has them
+  storage() { printf "$module/native/storage/%s.cpp.o " "$@"; }  # as the modules have them
+  devices=$(printf "$build/papers/CMakeFiles/_papers.dir/hinterland_papers/bam/%s.cpp.o " memory_namespace faults)
   openmp=(-fopenmp -pthread "$module/tools/openmp_threads.cpp.o")
   threads=(-I include -I native tests/core/race.cpp "${openmp[@]}")
   beside something race -DRACES=true "${threads[@]}"
@@ -52,8 +53,7 @@ if [ "$sanitizers" = thread ]; then
   beside nothing queue -I include -pthread tests/storage/queue.cpp
   beside nothing device -DWRITES=false -I include -pthread tests/storage/device.cpp
   beside nothing source -I include -I papers -pthread tests/storage/source_lanes.cpp
-  served=(-DSERVED -I include -I native -I papers -pthread $(storage request serving)
-    papers/hinterland_papers/bam/{memory_namespace,faults}.cpp)
+  served=(-DSERVED -I include -I native -I papers -pthread $(storage request serving) $devices)
   beside nothing served_queue "${served[@]}" tests/storage/queue.cpp
   beside nothing served_device -DWRITES=false "${served[@]}" tests/storage/device.cpp
   beside nothing serving "${served[@]}" $(storage controller) tests/storage/serving.cpp
@@ -69,8 +69,8 @@ if [ "$sanitizers" = thread ]; then
     beside nothing "$(basename "$program" .cpp)" "${lanes[@]}" "$program"
   done
   for job in "${running[@]}"; do wait "$job"; done
-  # The software cache by eight threads, for 24 s; make nightly goes on for a billion calls.
-  look nothing cache_stress -DMILLISECONDS=8000 -pthread -I include -I papers tests/storage/cache_stress.cpp
+  # The software cache by eight threads, for 9 s; make nightly goes on for a billion calls.
+  look nothing cache_stress -DMILLISECONDS=3000 -pthread -I include -I papers tests/storage/cache_stress.cpp
   runtimes=$(g++ -print-file-name=libtsan.so)
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.
@@ -83,9 +83,9 @@ else
   export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1:log_path=$report
   # Everything that reads files or builds arrays, and test_everything, which has every algorithm on every kind of graph. (The
   # tests of each algorithm go over the same code at several times the length; what only Python tells apart is left out.)
-  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py} memory
-    table/test_{array,cached,embedding,embedding_emulation,pinned,sharded,tiered,tiered_storage,unified}.py
-    probe/test_measure.py query/test_{coded,pinned_columns,other_writers,parquet,texts,unread_columns}.py
+  tests=(graph/{formats,test_{build,changed_arrays,compress,everything,generate,graph,passes,reorder,verify}.py}
+    memory/test_{allocator,assisted,count,gather_stats,load,widths}.py
+    table/test_{array,cached,embedding,pinned,sharded,tiered,tiered_storage,unified}.py query/test_{coded,pinned_columns,other_writers,parquet,texts,unread_columns}.py
     papers/{bam/test_stored.py,emogi/{test_changed_arrays.py,test_ablation.py,traffic}} storage/test_{layout,on_device}.py test_threads.py
     fullgraph/test_{part.py,aggregate.py::test_{columns_one_range_after_another,rows_between_vectors},attention.py::test_long_rows_are_joined_of_pieces})
   chosen=(-k "not test_everything or kronecker")  # one kind of graph is enough for what each algorithm goes through
@@ -94,7 +94,7 @@ fi
 # to standard error: pytest leaves that alone, or what a dying process wrote there would be lost.
 try() {
   "${fixed[@]}" env LD_PRELOAD="$runtimes" PYTHONPATH="$site" "$python" -m pytest -q -o pythonpath= --capture=sys \
-    -n $((cores < 8 ? cores : 8)) --dist worksteal -m "not slow and not unsanitized" "$@" ||
+    -n $((cores < 8 ? cores : 8)) --dist worksteal -m "not slow and not unsanitized and not nightly" "$@" ||
     { cat "$report".* 2> /dev/null; exit 1; }
 }
 if [ $# -gt 0 ]; then

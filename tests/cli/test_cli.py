@@ -288,18 +288,21 @@ def test_a_terminal_gets_a_table(environment):
     assert b"CPU memory" in shown and b"\x1b[1m" in shown
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["info", "GRAPH"], ["info", "GRAPH", "--json"]])
-def test_an_output_that_takes_nothing_is_told(environment, tmp_path, arguments):
-    graph = tmp_path / "g.hl"
+FULL, CLOSED = (">/dev/full", "No space left on device; the result is lost"), (">&-", "standard output is closed")
+
+
+@pytest.mark.parametrize(
+    ("words", "output"), [("--help", FULL), ("--help", CLOSED), ("info {}", FULL), ("info {} --json", CLOSED)]
+)
+def test_an_output_that_takes_nothing_is_told(environment, tmp_path, words, output):
+    (place, reason), graph = output, tmp_path / "g.hl"
     hl.save_graph(hl.generate("grid", rows=2, cols=2), graph)
-    words = " ".join(str(graph) if word == "GRAPH" else word for word in arguments)
-    for place, reason in ((">/dev/full", "No space left on device; the result is lost"), (">&-", "standard output is closed")):
-        ended = subprocess.run(
-            ["sh", "-c", f"{sys.executable} -m hinterland.cli {words} {place}"],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-        )
-        assert ended.returncode == 1 and ended.stdout == ""
-        assert ended.stderr.startswith("hinterland: ") and ended.stderr.count("\n") == 1 and reason in ended.stderr
+    ended = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m hinterland.cli {words.format(graph)} {place}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert ended.returncode == 1 and ended.stdout == ""
+    assert ended.stderr.startswith("hinterland: ") and ended.stderr.count("\n") == 1 and reason in ended.stderr

@@ -13,6 +13,16 @@ from hinterland.runtime import jit
 HEADERS = sorted(path.relative_to(jit.INCLUDE_DIR).as_posix() for path in jit.INCLUDE_DIR.rglob("*.hpp"))
 
 
+def begun_with(folder, headers):
+    """Those that another begins with: it does not compile unless they do alone."""
+    first = {re.search(r"^(?!//|#pragma once|$).*$", (folder / header).read_text(), re.MULTILINE)[0] for header in headers}
+    return {header for header in headers if f'#include "{header}"' in first}
+
+
+# Where one of these does not compile alone, the one that begins with it says so.
+LAST = sorted(set(HEADERS) - begun_with(jit.INCLUDE_DIR, HEADERS))
+
+
 def test_there_are_headers():
     assert "hinterland/core/philox.hpp" in HEADERS
 
@@ -37,7 +47,7 @@ def check_on_the_gpu(text, folder, monkeypatch):
     jit.KernelFile("alone.cu", ("nothing",)).build("sm_90", folder / "cache")
 
 
-@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("header", LAST)
 def test_header_compiles_alone_on_the_cpu(header):
     check_on_the_cpu(f'#include "{header}"\n' * 2)
 

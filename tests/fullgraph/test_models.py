@@ -21,6 +21,7 @@ def test_parts_train_alike():
     assert all(row["differs 2"] < 1e-5 for row in rows)
 
 
+@pytest.mark.nightly  # for every change test_processes.py has processes agree, of other programs
 def test_processes_train_alike(monkeypatch):
     monkeypatch.setattr(_fullgraph_models, "MODELS", MODELS[:1])
     (row,) = models_in_processes(SHAPE, [CPU] * 2)

@@ -70,7 +70,7 @@ class Job:
     "count, death",
     [
         (2, "halo"),
-        (3, "stuck"),
+        pytest.param(3, "stuck", marks=pytest.mark.nightly),
         pytest.param(4, "direct", marks=pytest.mark.nightly),
         pytest.param(8, "gradient", marks=pytest.mark.nightly),
     ],

@@ -151,21 +151,21 @@ bool all_find_hubs(unsigned seed) {
 }  // namespace
 
 int main() {
-  for (unsigned seed = 0; seed < test::rounds(5); ++seed)
+  for (unsigned seed = 0; seed < test::long_rounds(5); ++seed)
     if (!all_agree<graph::Shortest>(10 * seed) || !all_agree<graph::Widest>(10 * seed + 5)) {
       std::printf("seed %u\n", seed);
       return 1;
     }
-  for (unsigned seed = 0; seed < test::rounds(16); ++seed)
+  for (unsigned seed = 0; seed < test::long_rounds(16); ++seed)
     if (!all_find_hubs(seed)) {
       std::printf("hubs, seed %u\n", seed);
       return 1;
     }
-  if (buckets < test::rounds(500)) {
+  if (buckets < test::long_rounds(500)) {
     std::printf("only %lld buckets\n", static_cast<long long>(buckets));
     return 1;
   }
-  if (handed_over < test::rounds(40)) {
+  if (handed_over < test::long_rounds(40)) {
     std::printf("only %lld searches went on at once\n", static_cast<long long>(handed_over));
     return 1;
   }

@@ -220,6 +220,7 @@ def test_rows_stay_in_the_file_on_storage(tmp_path, nothing_left):
             make()
 
 
+@pytest.mark.unsanitized
 def test_on_storage_also_where_nothing_else_was_imported(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(6))
     code = (

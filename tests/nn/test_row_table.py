@@ -14,6 +14,7 @@ from hinterland.nn import RowTable
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 
 from ..table.test_cached import Ring, state
+from ..table.test_ops import INDUCTOR
 from ..together import by_threads
 
 FLOAT8 = torch.float8_e4m3fn
@@ -187,7 +188,7 @@ def test_operators_are_torchs(device):
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["aot_eager", INDUCTOR])
 def test_compiles_whole(device, backend):
     torch._dynamo.reset()
     source = torch.randn(50, 8)

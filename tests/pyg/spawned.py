@@ -1,4 +1,5 @@
-"""Lightning's ddp_spawn with our loader, for test_training.py: writes the inputs that each of two processes saw to a folder."""
+"""Lightning's ddp_fork or ddp_spawn with our loader, for test_training.py: writes the inputs that each of two
+processes saw to a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from torch_geometric.nn import SAGEConv
 import hinterland as hl
 from hinterland.pyg import NeighborLoader
 
-FOLDER = Path(sys.argv[1])
+FOLDER, STRATEGY = Path(sys.argv[1]), sys.argv[2]
 NODES, INPUTS = 400, 200
 
 
@@ -39,5 +40,5 @@ if __name__ == "__main__":
     data = Data(x=rows.cpu(), edge_index=torch.randint(0, NODES, (2, 3000)), y=torch.randint(0, 8, (NODES,)))
     loader = NeighborLoader(data, num_neighbors=[5], input_nodes=torch.arange(INPUTS), batch_size=25, shuffle=True)
     quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
-    trainer = pytorch_lightning.Trainer(accelerator="cpu", devices=2, strategy="ddp_spawn", max_epochs=1, **quiet)
+    trainer = pytorch_lightning.Trainer(accelerator="cpu", devices=2, strategy=STRATEGY, max_epochs=1, **quiet)
     trainer.fit(Model(), loader)

@@ -133,11 +133,12 @@ def test_lightning(data):
     assert torch.equal(torch.cat(model.seen).sort().values, data.train_mask.nonzero().view(-1))
 
 
-def test_lightnings_processes_share_out_the_inputs(tmp_path):
-    """ddp_spawn: each of two processes gets the loader, and sees its half of the inputs."""
+@pytest.mark.parametrize("strategy", ["ddp_fork", pytest.param("ddp_spawn", marks=pytest.mark.nightly)])
+def test_lightnings_processes_share_out_the_inputs(tmp_path, strategy):
+    """Each of two processes gets the loader, and sees its half of the inputs. (What is spawned imports all once more.)"""
     pytest.importorskip("pytorch_lightning")
     program = Path(__file__).with_name("spawned.py")
-    done = subprocess.run([sys.executable, program, tmp_path], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, program, tmp_path, strategy], capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     seen = [torch.load(tmp_path / f"{rank}.pt") for rank in (0, 1)]
     assert [len(one) for one in seen] == [100, 100]

@@ -290,7 +290,7 @@ int main(int argc, char** argv) {
   // A dirty line is written back to make room, and held, and written to meanwhile.
   if (asked("victim")) explore<Fifo>("victim", {true, true}, {{write0}, {read2}});
   if (asked("flush")) explore<Fifo>("flush", {true, false}, {{write0}, {kFlush}, {read2}});
-  if (asked("clock")) explore<ClockPolicy>("clock", {true, false}, {{read0}, {write2}, {read0}});
+  if (asked("clock")) explore<ClockPolicy>("clock", {true, false}, with_another_read({{read0}, {write2}}));
   // What is needed last gives way, and is written back for that.
   if (asked("belady")) explore<Belady>("belady", {true, true}, {{write0}, {read2, read3}});
   if (asked("known")) explore<Belady>("known", {true, false}, {{write0}, {read2}}, 1);

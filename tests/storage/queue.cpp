@@ -434,7 +434,7 @@ void check_all_faults(uint64_t seed) {
   uint64_t late = 0;
   const auto check = [&](uint32_t submission_size, uint32_t completion_size, const Faults& faults, uint64_t start = 0) {
     Rings rings(submission_size, completion_size);
-    total += check_clients(rings, faults, seed + submission_size, rounds(48), start);
+    total += check_clients(rings, faults, seed + submission_size, long_rounds(48), start);
     late += rings.control.late;
   };
   for (uint32_t size = 2; size <= 65536; size *= size < 64 ? 2 : 32) check(size, size, all);

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..programs import DEVICES, NATIVE, compiled, needs_compiler, run
+from ..programs import DEVICES, NATIVE, compiled, needs_compiler, run, tried_by_threads
 
 CONTROLLER = ["request", "serving", "controller"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
@@ -20,12 +20,12 @@ URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() els
 @pytest.mark.parametrize(
     ("name", "sources", "more"),
     [
-        pytest.param("serving", CONTROLLER, [], id="memory"),
+        pytest.param("serving", CONTROLLER, [], id="memory", marks=tried_by_threads),
         pytest.param("serving", CONTROLLER, ["-DSTAGES=true"], id="stages"),
-        pytest.param("spread", [*CONTROLLER, "spread_namespace"], [], id="spread"),
+        pytest.param("spread", [*CONTROLLER, "spread_namespace"], [], id="spread", marks=tried_by_threads),
         pytest.param("copies", STORE, [], id="copies"),
         pytest.param("file_serving", FILES, ["-DPLAIN=true"], id="plain"),
-        pytest.param("file_serving", FILES + TRANSFERS, [], id="threads"),
+        pytest.param("file_serving", FILES + TRANSFERS, [], id="threads", marks=tried_by_threads),
         pytest.param(
             "file_serving", FILES + TRANSFERS, URING, id="uring", marks=pytest.mark.skipif(not URING, reason="no liburing")
         ),

@@ -16,13 +16,14 @@ from hinterland import _core
 from hinterland.runtime.errors import ConfigError, FormatError, StorageError
 from hinterland.storage import layout
 
-from ..programs import NATIVE, compiled, needs_compiler, run
+from ..programs import NATIVE, compiled, needs_compiler, run, tried_by_threads
 
 SOURCES = ("nvme_device", "nvme_channel", "nvme_controller", "nvme_transfers", "vfio_device", "request")
 ADDRESS = "0000:01:00.0"
 
 
 @needs_compiler
+@tried_by_threads
 def test_every_transfer_ends_whatever_the_controller_does(tmp_path):
     sources = ["tests/storage/nvme_device.cpp", *(f"native/storage/{source}.cpp" for source in SOURCES)]
     run(compiled(tmp_path, *sources, flags=["-O1", "-fopenmp", *NATIVE]))

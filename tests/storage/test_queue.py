@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ..programs import DEVICES, NATIVE, compiled, needs_compiler, run
+from ..programs import DEVICES, NATIVE, compiled, needs_compiler, run, tried_by_threads
 
 SERVED = ["native/storage/request.cpp", "native/storage/serving.cpp", *DEVICES]
 
 
 @needs_compiler
 @pytest.mark.parametrize("served", [pytest.param(False, id="tests"), pytest.param(True, id="library")])
-@pytest.mark.parametrize("name", ["queue", "device"])
+@pytest.mark.parametrize("name", [pytest.param("queue", marks=tried_by_threads), "device"])
 def test_every_command_ends_once_whatever_the_device_does(tmp_path, name, served):
     sources, flags = (SERVED, ["-DSERVED"]) if served else ([], [])
     run(compiled(tmp_path, f"tests/storage/{name}.cpp", *sources, flags=["-O1", "-fopenmp", *flags, *NATIVE]))

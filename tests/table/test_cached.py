@@ -93,6 +93,7 @@ def lanes(library):
     return lambda params: library.admit_rows(ctypes.c_void_p(params))
 
 
+@pytest.mark.unsanitized  # its code has a sanitizer of its own
 @pytest.mark.parametrize("row", [-1, 300, 1 << 50])
 def test_a_claim_of_row_numbers_that_were_changed_meanwhile(library, row):
     """Nobody wrote down whose it was, and memory may hold anything there."""
@@ -103,6 +104,7 @@ def test_a_claim_of_row_numbers_that_were_changed_meanwhile(library, row):
     assert state(ring) == before
 
 
+@pytest.mark.unsanitized
 @settings(max_examples=80)
 @given(
     rows=st.integers(1, 300),
@@ -156,6 +158,7 @@ def test_rows_are_the_hosts_rows(row_bytes, rows, share, sizes, wide, seed):
         assert torch.equal(held[kept], source[table._clock.row_of[kept]])
 
 
+@pytest.mark.unsanitized
 @settings(max_examples=40)
 @given(
     row_bytes=st.integers(1, 300) | st.sampled_from([512, 516, 1028, 4100]),
@@ -226,6 +229,7 @@ def test_any_number_of_threads_keeps_the_same(threads, lru):
     assert kept[0] == kept[1]
 
 
+@pytest.mark.unsanitized
 @pytest.mark.parametrize("lru", [False, True])
 def test_lanes_share_chunks_as_threads_do(lanes, monkeypatch, lru):
     """Batches and rings of more than one chunk each."""

@@ -4,10 +4,13 @@ import pytest
 import torch
 
 from hinterland import UnifiedTensor
+from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 
 gather = torch.ops.hinterland.gather
 tiered_gather = torch.ops.hinterland.tiered_gather
+# On a CPU it compiles C++ for seconds: there test_compiles_whole alone has it for every change.
+INDUCTOR = pytest.param("inductor", marks=pytest.mark.slow if devices.cuda_available() else pytest.mark.nightly)
 
 
 def tiered(source, device):
@@ -117,7 +120,7 @@ def test_gradcheck_of_tiers():
     assert torch.autograd.gradcheck(rows, (source.requires_grad_(),))
 
 
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["aot_eager", INDUCTOR])
 def test_tiers_compile_whole(device, backend):
     torch._dynamo.reset()
     source = torch.randn(50, 64)

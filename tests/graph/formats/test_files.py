@@ -268,6 +268,7 @@ def peak_of(path, **options) -> tuple[int, int, int]:
     return found, graph_bytes, peak
 
 
+@pytest.mark.unsanitized
 @pytest.mark.parametrize("ending", ["hl", "npy"])
 def test_memory_is_bounded_by_the_output(tmp_path, ending):
     """Ours: the graph and little else. An edge array: the edges as a list, too."""
@@ -297,8 +298,9 @@ def edge_text(edges: int, vertices: int, weighted: bool) -> bytes:
 @pytest.mark.parametrize(
     ("kind", "weighted", "symmetrize"),
     [
-        ("txt", False, False), ("txt", False, True), ("txt", True, True), ("txt.gz", False, True), ("mtx", True, False),
-        ("gr", True, True),
+        ("txt", False, True), ("txt.gz", False, True), ("mtx", True, False), ("gr", True, True),
+        pytest.param("txt", False, False, marks=pytest.mark.nightly),
+        pytest.param("txt", True, True, marks=pytest.mark.nightly),
     ],
 )  # fmt: skip
 def test_text_takes_half_as_much_again_as_the_graph(tmp_path, kind, weighted, symmetrize):

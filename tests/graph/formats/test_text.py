@@ -352,6 +352,7 @@ def test_lines_of_a_long_text_are_counted_across_its_pieces(tmp_path, long_text)
             hl.load_graph(path)
 
 
+@pytest.mark.unsanitized
 def test_threads_bound_to_cores_read_the_same(tmp_path, long_text):
     src, dst, lines = long_text
     (tmp_path / "g.txt").write_text("\n".join(lines))
