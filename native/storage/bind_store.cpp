@@ -56,7 +56,7 @@ struct TableOfStore {
 // What a GatherTask met: what failed, empty if nothing; the position of a bad row number, or -1, and that number; which of its
 // runs it was, from 1 on.
 struct GatherFault {
-  std::string error;
+  std::string error{};
   int64_t position = -1, value = 0, run = 0;
 };
 
@@ -70,9 +70,9 @@ struct GatherTask {
   int64_t count;
   char* out;
   bool from_end;  // whether negative ones count from the end, or are none
-  std::mutex guard;
-  GatherFault fault;                  // the first since it was taken
-  std::vector<int64_t> rows, places;  // that are asked for now
+  std::mutex guard{};
+  GatherFault fault{};                    // the first since it was taken
+  std::vector<int64_t> rows{}, places{};  // that are asked for now
   int64_t runs = 0;
 
   // Where numbers or pages are bad, rows are zero.
