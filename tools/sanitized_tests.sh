@@ -103,6 +103,7 @@ else
   try "${tests[@]/#/tests/}" "${chosen[@]}"
   if [ "$sanitizers" = thread ]; then
     export HINTERLAND_CACHED_SOURCES=1
-    try tests/graph/test_everything.py tests/sampling/test_neighbor.py "${chosen[@]}"
+    alike="personal or bytes or floats or doubles"  # lists are read as by the same algorithm's other variant, which is tried
+    try tests/graph/test_everything.py tests/sampling/test_neighbor.py -k "(${chosen[1]}) and not (kronecker- and ($alike))"
   fi
 fi
