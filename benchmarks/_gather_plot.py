@@ -1,7 +1,7 @@
 """Draws rates of rows of all widths, as ``python -m benchmarks gather`` kept them, beside the link's limits, and figure 3.10 of
 Min 2022 beside the same rows here.
 
-python -m benchmarks._gather_plot benchmarks/results/gather-nvidia-h200-2026-11-30.json --to docs/figures
+python -m benchmarks._gather_plot benchmarks/results/gather-nvidia-h200-2026-12-01.json --to docs/figures
 """
 
 from __future__ import annotations

@@ -161,11 +161,13 @@ def unmeasured(monkeypatch):
         ("pinned", 1 << 20, 64, 0, "cpu"),
         ("pinned", 1 << 20, 128, 0, "cpu"),
         ("pinned", 1 << 20, 512, 0, "both"),
-        ("pinned", 1 << 20, 1024, 0, "gpu"),  # sorted, rows share walks enough
+        ("pinned", 1 << 20, 1024, 0, "both"),
+        ("pinned", 1 << 20, 2048, 0, "gpu"),  # sorted, rows share walks enough
         ("pinned", 1 << 20, 4096, 0, "gpu"),  # fills the link
         ("pinned", 1 << 10, 64, 0, "gpu"),
         ("managed", 1 << 20, 64, 96 * _GIB, "gpu"),
-        ("split", 1 << 20, 128, 8 * _GIB, "cpu"),
+        ("split", 1 << 20, 64, 8 * _GIB, "cpu"),
+        ("split", 1 << 20, 128, 8 * _GIB, "both"),
         ("split", 1 << 20, 512, 8 * _GIB, "both"),
         ("split", 1 << 20, 128, 48 * _GIB, "both"),
         ("split", 1 << 20, 128, 95 * _GIB, "gpu"),

@@ -22,16 +22,16 @@ from .plan import REACH, link_rate, plan_sort, row_rate
 
 WAYS = ("gpu", "cpu", "both")
 WALK_BYTES = 64 << 10  # that one walk of a GPU's page tables finds: 16 entries of 4 KiB lie in a sector
-# Bytes a second of the pinned table of an H200 machine by 16 cores (docs/notes/gather-on-h200.md).
+# Bytes a second of 96 GiB of an H200 machine by 16 cores; of the GPU alone, rows as they come of 32 GiB (gather-on-h200.md).
 _CORES = 16
 _KNOWN = tuple(
-    HelpPoint(32 << 30, row_bytes, gpu * 1e9, cpu * 1e9, both * 1e9)
+    HelpPoint(96 << 30, row_bytes, gpu * 1e9, cpu * 1e9, both * 1e9)
     for row_bytes, gpu, cpu, both in (
-        (64, 2.0, 28.4, 10.9),
-        (128, 3.8, 23.9, 18.1),
-        (256, 7.4, 23.6, 26.6),
-        (512, 14.4, 19.9, 28.1),
-        (1024, 28.4, 19.3, 33.9),
+        (64, 2.0, 12.6, 11.6),
+        (128, 3.8, 19.9, 21.6),
+        (256, 7.4, 29.1, 29.4),
+        (512, 14.4, 34.3, 36.1),
+        (1024, 28.4, 34.8, 45.0),
     )
 )
 
