@@ -30,7 +30,7 @@ HELP_COPIED = 2  # of them are being copied. Derived: the copy engine is faster 
 HELP_PAUSE = 1.0  # seconds without help, once the CPU was slower than the GPU alone. Guess
 LITTLE_SHARE = 4  # of what is free, one part in so many is taken for what is of use but not needed. Guess
 LOAD_BLOCKS = 8  # of loads, which fill a link. Measured: 4 0.67 to 1.00 of the best, 8 0.96 to 1.00 (gather-on-h200.md)
-LOG_PLACES = 2  # of LRU, for each slot. Guess: all move up once a batch has asked for as many rows as there are slots
+LOG_PLACES = 2  # of LRU, for each slot. Derived: all move up once a batch has asked for as many rows as there are slots
 BULK_BLOCKS = 2  # of bulk copies, likewise. Measured: 0.95 to 1.00 with whole lines of 512 to 4,096 B, 1 0.60 to 0.81
 
 # Graphs.
