@@ -115,7 +115,8 @@ const Binding memory([](nb::module_& m) {
   m.attr("CPU_LINE_BYTES") = kCpuLine;
   m.def(
       "collect_rows",
-      [](uintptr_t copy, int64_t count, int threads, std::tuple<int64_t, int64_t, int64_t, int64_t> parts, const nb::callable& send) {
+      [](uintptr_t copy, int64_t count, int threads, std::tuple<int64_t, int64_t, int64_t, int64_t> parts,
+         const nb::callable& send) {
         const GilReleased released;
         return collect_rows(*reinterpret_cast<const memory::RowCopy<memory::OneRange>*>(copy), count, threads,
                             std::make_from_tuple<PackedParts>(parts),

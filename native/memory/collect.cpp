@@ -95,7 +95,8 @@ class Packing {
       std::atomic<int64_t>& packed = packed_[part % parts_.count].count;
       wait_while(packed, [&](int64_t count) { return count < pieces_; });
       const int64_t begin = part * parts_.rows, begun = std::min<int64_t>(begin + parts_.ahead * parts_.rows, end_);
-      const int64_t end = send_(reinterpret_cast<uintptr_t>(slot(part)), begin, std::min<int64_t>(begin + parts_.rows, end_), begun);
+      const int64_t end =
+          send_(reinterpret_cast<uintptr_t>(slot(part)), begin, std::min<int64_t>(begin + parts_.rows, end_), begun);
       packed = 0;  // of a part that nobody begins before it is said
       go_on(std::clamp<int64_t>(end, begun, end_));
     }
@@ -167,10 +168,10 @@ class Packing {
   struct alignas(kCpuLine) Packed {
     std::atomic<int64_t> count{0};  // pieces
   };
-  std::vector<Packed> packed_;                        // of the part in each slot
-  alignas(kCpuLine) std::atomic<int64_t> next_{0};    // piece
-  alignas(kCpuLine) std::atomic<int64_t> sent_{0};    // parts
-  std::atomic<int64_t> end_;                          // rows: changes for parts alone that nobody has begun
+  std::vector<Packed> packed_;                      // of the part in each slot
+  alignas(kCpuLine) std::atomic<int64_t> next_{0};  // piece
+  alignas(kCpuLine) std::atomic<int64_t> sent_{0};  // parts
+  std::atomic<int64_t> end_;                        // rows: changes for parts alone that nobody has begun
   memory::IndexFault fault_;
 };
 
@@ -180,7 +181,8 @@ FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t c
                         const SendPart& send) {
   Packing packing(copy, count, parts, send);
   const int64_t useful = std::min<int64_t>(forked ? 1 : threads, packing.pieces());
-  Pool::own().run(static_cast<int>(std::max<int64_t>(useful, 1)), [&](int thread) { thread == 0 ? packing.lead() : packing.help(); });
+  Pool::own().run(static_cast<int>(std::max<int64_t>(useful, 1)),
+                  [&](int thread) { thread == 0 ? packing.lead() : packing.help(); });
   return packing.fault();
 }
 
