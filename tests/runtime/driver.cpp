@@ -56,6 +56,12 @@ int cuCtxGetDevice(int* device) {
   return current < 0 ? kInvalidContext : 0;
 }
 
+int cuStreamGetCaptureInfo_v2(uintptr_t, int* status, uint64_t* id, uintptr_t*, const uintptr_t**, size_t*) {
+  *status = 0;  // no stream is captured
+  *id = 0;
+  return 0;
+}
+
 int cuGetErrorName(int error, const char** name) {
   *name = error == 1 ? "CUDA_ERROR_INVALID_VALUE" : nullptr;
   return error == 1 ? 0 : 1;
