@@ -75,7 +75,8 @@ if [ "$sanitizers" = thread ]; then
   export TSAN_OPTIONS=log_path=$report:suppressions=$PWD/tools/thread_suppressions.txt
   export OMP_NUM_THREADS=1  # torch's: it waits for its threads in libgomp, which is not instrumented. Ours are four at all times.
   # Threads that share what users have, every algorithm, samples, caches, pipelines.
-  tests=(test_threads.py graph/test_{everything,passes}.py table/test_cached.py sampling/test_neighbor.py training/test_pipeline.py)
+  tests=(test_threads.py graph/test_{everything,passes}.py memory/test_assisted.py
+    table/test_cached.py sampling/test_neighbor.py training/test_pipeline.py)
   chosen=(-k "not test_nothing_changes_a_result and not far_into and not no_vertex or kronecker-")
 else
   runtimes="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
