@@ -9,11 +9,21 @@ namespace hinterland::native {
 
 namespace {
 
-void raise(const char* name, const char* message) {
+// A failed system call.
+struct SystemError : StorageError {
+  SystemError(const std::string& what, int code) : StorageError(what), code(code) {}
+
+  int code;
+};
+
+// `code` becomes the error's errno, unless it is 0.
+void raise(const char* name, const char* message, int code = 0) {
   nanobind::object type = nanobind::module_::import_("hinterland.runtime.errors").attr(name);
   // As Python's own errors have it: bytes of a file name that are no UTF-8 come through.
   nanobind::object text = nanobind::steal(PyUnicode_DecodeUTF8(message, std::strlen(message), "surrogateescape"));
-  PyErr_SetObject(type.ptr(), text.ptr());
+  const nanobind::object error = type(text);
+  if (code != 0) error.attr("errno") = code;
+  PyErr_SetObject(type.ptr(), error.ptr());
 }
 
 const char* remedy(int code) {
@@ -36,6 +46,8 @@ void translate(const std::exception_ptr& error, void*) {
     std::rethrow_exception(error);
   } catch (const FormatError& e) {
     raise("FormatError", e.what());
+  } catch (const SystemError& e) {
+    raise("StorageError", e.what(), e.code);
   } catch (const StorageError& e) {
     raise("StorageError", e.what());
   } catch (const OutOfMemory& e) {
@@ -47,7 +59,9 @@ void translate(const std::exception_ptr& error, void*) {
 
 }  // namespace
 
-void throw_errno(const std::string& what, int code) { throw StorageError(what + ": " + std::strerror(code) + remedy(code)); }
+void throw_errno(const std::string& what, int code) {
+  throw SystemError(what + ": " + std::strerror(code) + remedy(code), code);
+}
 
 void register_errors() { nanobind::register_exception_translator(translate, nullptr); }
 

@@ -107,9 +107,8 @@ class Output:
         try:
             _core.write_file(str(self.temp), offset, tensor.data_ptr(), tensor.numel() * tensor.element_size())
         except StorageError as error:
-            said = str(error).partition(str(self.temp))[2].partition(": ")[2].partition(";")[0]  # the system's words
-            code = next((code for code in _FULL if os.strerror(code) == said), errno.EIO)
-            raise refused(self.final, "written", OSError(code, said)) from error
+            code = error.errno or errno.EIO
+            raise refused(self.final, "written", OSError(code, os.strerror(code))) from error
 
     def resize(self, size: int) -> None:
         """Gives the file exactly ``size`` bytes; what was not written reads as zeros."""
