@@ -25,8 +25,9 @@ from ._timing import each_of
 GIB = 1 << 30
 TABLE_BYTES = 24 * GIB
 # Every width up to two lines, and then steps of 44, whose multiples begin at every 4 bytes of a sector.
-WIDTHS = sorted({*range(16, 261, 4), *range(264, 1025, 44), *range(1024, 1049, 4), *range(1100, 4097, 204)})
-WIDTHS = sorted({*WIDTHS, 320, 384, 512, 576, 640, 656, 704, 768, 1152, 1168, 1500, 2048, 2408, 3072, 4092, 4096})
+_STEPS = *range(16, 261, 4), *range(264, 1025, 44), *range(1024, 1049, 4), *range(1100, 4097, 204)
+_OTHERS = 320, 384, 512, 576, 640, 656, 704, 768, 1152, 1168, 1500, 2048, 2408, 3072, 4092, 4096
+WIDTHS = sorted({*_STEPS, *_OTHERS})
 FEW_WIDTHS = [16, 64, 100, 128, 256, 300, 512, 656, 1024, 1028, 1044, 4096]
 REPEATS = 3
 # Of an H200 (docs/notes/gather-on-h200.md): bytes a second on the wire, bytes that a request costs there besides its sectors,

@@ -53,7 +53,7 @@ inline constexpr int64_t kRowTasksTogether = 16;  // rows whose neighbours a thr
 inline constexpr int64_t kRowsTaken = 256;  // that a thread copies at a time. Guess
 inline constexpr int64_t kCollectRowsAhead = 32;  // asked for. Measured: 41 of 64 B, 65 of 512 B (gather-on-h200.md)
 inline constexpr int64_t kCollectBytesAhead = 32 << 10;  // of them, at most. Derived: a small part of the second cache
-inline constexpr int64_t kCollectBuffer = 2 << 10;  // bytes of lines stored together. Measured: as fast as 8 KiB (gather-on-h200.md)
+inline constexpr int64_t kCollectBuffer = 2 << 10;  // bytes of lines stored together. Measured: 0.5 and 8 KiB are alike (gather-on-h200.md)
 inline constexpr int64_t kCollectPiece = 64 << 10;  // bytes that a thread takes. Derived: 50 us, ten times what taking costs
 
 // kernels of users, and queries

@@ -32,6 +32,14 @@ def whole(array, wanted):
     return torch.equal(array[: len(wanted)], wanted) and bool((array[len(wanted) :] == -1).all())
 
 
+def assert_like(sample, eager, *names):
+    """A sample of a graph and one that is not: arrays and counts."""
+    for name in names:
+        assert whole(getattr(sample, name), getattr(eager, name)), name
+    assert [int(n) for n in sample.num_sampled_nodes] == eager.num_sampled_nodes
+    assert [int(n) for n in sample.num_sampled_edges] == eager.num_sampled_edges
+
+
 @pytest.mark.parametrize("how", [{}, {"weighted": True}, {"disjoint": True}, {"replace": True}], ids=str)
 @pytest.mark.parametrize("reordered", [False, True])
 def test_neighbors(graph, how, reordered):
@@ -43,11 +51,8 @@ def test_neighbors(graph, how, reordered):
     for _ in range(3):
         seeds.random_(5000)
         replayed.replay()
-        eager = sampler.sample(seeds, batch=4)
-        for name in ("node", "row", "col", "edge") + (("batch",) if "disjoint" in how else ()):
-            assert whole(getattr(sample, name), getattr(eager, name)), name
-        assert [int(n) for n in sample.num_sampled_nodes] == eager.num_sampled_nodes
-        assert [int(n) for n in sample.num_sampled_edges] == eager.num_sampled_edges
+        names = ("node", "row", "col", "edge", *(("batch",) if "disjoint" in how else ()))
+        assert_like(sample, sampler.sample(seeds, batch=4), *names)
     seeds[5] = 5000
     replayed.replay()
     torch.cuda.synchronize()
@@ -130,11 +135,7 @@ def test_pinsage(graph, fanouts, reordered):
     for _ in range(3):
         seeds.random_(5000)
         replayed.replay()
-        eager = sampler.sample(seeds, batch=6)
-        for name in ("node", "row", "col", "edge", "weight"):
-            assert whole(getattr(sample, name), getattr(eager, name)), name
-        assert [int(n) for n in sample.num_sampled_nodes] == eager.num_sampled_nodes
-        assert [int(n) for n in sample.num_sampled_edges] == eager.num_sampled_edges
+        assert_like(sample, sampler.sample(seeds, batch=6), "node", "row", "col", "edge", "weight")
     seeds[7] = 5000
     replayed.replay()
     with pytest.raises(IndexOutOfRange, match=r"the seed at position 7 .* \(in batch 6, replay 4 of a CUDA graph\)"):
