@@ -69,12 +69,17 @@ class Case:
         """Times the steps of one epoch behind the first."""
         began = worked = 0.0
         for i, batch in enumerate(self.batches()):
-            self.overflowed += self.captured and i > warm_up and getattr(batch, "buffer", None) is None
+            self.overflowed += self._replays and i > warm_up and batch.buffer is None
             if i == warm_up:
                 began, worked = devices.idle_at(self.device), time.thread_time()
         worked = time.thread_time() - worked
         self.seconds.append((devices.idle_at(self.device) - began) / (i - warm_up))
         self.cpu_seconds.append(worked / (i - warm_up))
+
+    @property
+    def _replays(self) -> bool:
+        """Whether batches are replayed, but for those that overflow."""
+        return self.captured and bool(getattr(self.loader, "capture", False))
 
     def look(self) -> None:
         """What batches hold, by two epochs that are not timed: graphs are captured in the first."""
