@@ -46,6 +46,10 @@ class TrainOptionGroup:
     dropout: Annotated[float, typer.Option(help="Share of each layer's inputs that training drops.")] = 0.5
     patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None
     seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0
+    capture: Annotated[
+        bool | None,
+        typer.Option("--capture/--no-capture", help="Replay steps as CUDA graphs; by default where they can be captured."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -158,14 +162,15 @@ def _batch_run(how: TrainOptionGroup, saved: Saved, round: int | None, cache: st
     from ..training.cache_budget import wanted
     from ..training.settings import check_checkpoint, split_options
 
-    options: Any = {name: value for name, value in vars(how).items() if name not in ("model", "fanout")}
+    capture = "auto" if how.capture is None else how.capture
+    options: Any = {name: value for name, value in vars(how).items() if name not in ("model", "fanout", "capture")}
     fanouts = _numbers(how.fanout)
     split_options(how.model, fanouts, options)  # refuses what makes no run
     check_checkpoint(**vars(saved))
     kept = wanted(cache, gpu_budget)
 
     def run(loaded: Any, **where: Any) -> Done:
-        more: Any = {**options, "round": round, "cache": cache, "gpu_budget": gpu_budget}
+        more: Any = {**options, "round": round, "cache": cache, "gpu_budget": gpu_budget, "capture": capture}
         found = training(loaded, how.model, fanouts, **vars(saved), **where, **more)
         plan, roles, notes = found.cache, found.roles, []
         if kept is not None and plan is None:

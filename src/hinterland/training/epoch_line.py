@@ -15,8 +15,16 @@ def epoch_line(epoch: dict[str, Any]) -> str:
     read = f", {format_bytes(epoch['bytes'])} of features{_served(epoch)}{_stored(epoch)}" if "bytes" in epoch else ""
     return (
         f"epoch {epoch['epoch']}: loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.2%}{valid}; {epoch['seconds']:.2f} s "
-        f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s{read}"
+        f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s{read}{_captured(epoch)}"
     )
+
+
+def _captured(epoch: dict[str, Any]) -> str:
+    """How many steps were replayed, how many batches did not fit their shape, and what of the rows filled it."""
+    if not epoch.get("replayed"):
+        return ""
+    overflowed = f", {epoch['overflowed']:,} too large" if epoch["overflowed"] else ""
+    return f"; {epoch['replayed']:,} of {epoch['batches']:,} steps replayed{overflowed}, {epoch['padding']:.1%} of rows padding"
 
 
 def _served(epoch: dict[str, Any]) -> str:

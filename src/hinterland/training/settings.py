@@ -46,6 +46,7 @@ class TrainOptions(ReadingOptions, LearningOptions, total=False):
     """What :func:`train` takes by name besides."""
 
     batch_size: int
+    capture: bool | str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +126,22 @@ def split_options(model: str, fanouts: Sequence[int], options: TrainOptions) -> 
     named: dict[str, Any] = dict(options)
     reading = {name: named.pop(name) for name in ReadingOptions.__annotations__ if name in named}
     return Settings(model, tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts)), **named), reading
+
+
+def capture_option(capture: Any, devices: int) -> bool | str:
+    """``capture`` of :func:`train` as a Loader takes it, where so many devices train or sample.
+
+    Raises:
+        ConfigError: it is no choice, or cannot be had there.
+    """
+    chosen = capture if isinstance(capture, str) else arguments.switch("capture", capture)
+    if isinstance(chosen, str):
+        arguments.one_of("capture", chosen, ("auto",))
+    if devices == 1:
+        return chosen
+    if chosen is True:
+        raise ConfigError(f"capture=True replays the steps of one device, and {devices} train; leave it out")
+    return False
 
 
 def check_checkpoint(checkpoint: str | Path | None, checkpoint_every: int | None, resume: bool) -> None:
