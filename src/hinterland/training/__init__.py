@@ -11,7 +11,8 @@ from .full import TrainedFull, train_full
 from .full_models import FULL_MODELS, FullGNN, make_full_model
 from .hetero_models import HeteroGNN
 from .infer import infer
-from .loader import Batch, Loader
+from .loader import Loader
+from .mini_batch import Batch
 from .models import GNN, MODELS, make_model
 from .pipeline import Pipeline, Stage
 from .shared import open_shared

@@ -10,7 +10,8 @@ import torch
 
 from ..memory.count import TierCount, count_rows
 from ..memory.gather_stats import measured
-from ..runtime import devices
+from ..runtime import arguments, devices
+from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..table import as_table
 
 
@@ -72,3 +73,21 @@ def gather_blocks_for(table: Any, device: torch.device) -> int | None:
         return None
     known = as_table(table)
     return devices.quarter(device) if known is None else known.part.gather_blocks(device)
+
+
+def check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
+    """ConfigError unless this is a table, or None; IndexOutOfRange: it has no row for one of ``seeds``."""
+    if table is None:
+        return
+    if not isinstance(table, torch.Tensor) and not hasattr(table, "gather"):
+        raise ConfigError(
+            f"{name} are a {type(table).__name__}; give a tensor, as torch.as_tensor(...), or a UnifiedTensor of it"
+        )
+    if isinstance(table, torch.Tensor) and arguments.dense(name, table).ndim == 0:
+        raise ConfigError(f"{name} are one number; give a tensor with a row for each vertex")
+    if not len(seeds):
+        return
+    least, most = int(seeds.min()), int(seeds.max())
+    if least < 0 or most >= len(table):
+        wrong = least if least < 0 else most
+        raise IndexOutOfRange(f"seed {wrong} is not a vertex: {name} has {len(table)} rows, numbered from 0")

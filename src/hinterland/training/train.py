@@ -32,7 +32,8 @@ from .epoch_line import show_epoch
 from .factored import Factored
 from .factored_plan import FactoredPlan
 from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
-from .loader import Batch, BatchedSampler, Loader
+from .loader import BatchedSampler, Loader
+from .mini_batch import Batch
 from .models import GNN, make_model
 from .reads_by_tier import FIELDS as SERVED
 from .reads_by_tier import rates
