@@ -88,6 +88,7 @@ def test_a_kernel_of_a_stage_that_never_ends():
     [
         ("kernel of a stage that is waited for", "stage 'gather' on cuda:0 has worked on item 2 for "),
         ("kernel of the step", "what was launched on cuda:0 with item 0 or before it has run for "),
+        ("replay of the step", "what was launched on cuda:0 with item "),
     ],
 )
 def test_a_consumer_that_waits_for_a_kernel_that_never_ends(what, says):

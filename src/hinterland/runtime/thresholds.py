@@ -78,6 +78,7 @@ BATCH_BUFFERS = 3  # of replayed batches. Derived: one is trained on, one is gat
 ENVELOPE_BATCHES = 8  # that give the first envelope. Derived: their deviation is known to a quarter, 1 / sqrt(2 * 7)
 OVERFLOW_SHARE = 0.01  # of batches, above which it grows. Derived: one that is made without a graph takes about two others
 COUNTS_KEPT = 1 << 10  # batches that give the next one. Derived: their deviation is known to 2 %; 64 KiB of a checkpoint
+UNSTEADY_STEPS = 8  # of training that change what a graph would not see, one after another, before none is captured. Guess
 STEP_BYTES = 1 << 30  # of a step of inference on a CPU. Guess
 STRATEGIES_TRIED = 4.0  # times the quickest. Measured: no strategy that was best was predicted slower (fullgraph-on-h200.md)
 SHAPES_TRIED = 1.25  # times the best. Measured: what is found is within 1.5 % of the best of all shapes (fullgraph-figures.md)

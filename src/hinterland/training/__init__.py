@@ -5,6 +5,7 @@ from ..memory import Ranks, joined
 from ..table import ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParameter, UnifiedEmbeddingBag
 from .cache import CachePlan, plan_cache
 from .cache_costs import Costs
+from .capture import CapturedSteps, capture
 from .factored import Averaged, Factored
 from .factored_plan import FactoredPlan, StageTimes
 from .full import TrainedFull, train_full
@@ -25,6 +26,7 @@ __all__ = [
     "Averaged",
     "Batch",
     "CachePlan",
+    "CapturedSteps",
     "Costs",
     "Factored",
     "FactoredPlan",
@@ -43,6 +45,7 @@ __all__ = [
     "Trained",
     "TrainedFull",
     "UnifiedEmbeddingBag",
+    "capture",
     "infer",
     "joined",
     "make_full_model",

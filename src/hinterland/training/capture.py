@@ -19,16 +19,14 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
-from ..runtime.thresholds import BATCH_BUFFERS
+from ..runtime.thresholds import BATCH_BUFFERS, UNSTEADY_STEPS
 from ..runtime.warned import warn
-from ..sampling import Sample
-from ..sampling.neighbor import steps
 from .capture_key import Key, difference, key_of
 from .graphed_optimizer import GraphedOptimizer
 from .prefetch import stage_stream
+from .replayed_batches import unpadded
 
 _STREAM = -1  # the loader's stages count theirs from 0
-_MOST_UNSTEADY = 8  # eager steps on batches of fixed shape, one after another: a guess
 _OVER_ROWS = ("GraphNorm", "PairNorm", "MeanSubtractionNorm", "GraphSizeNorm", "DiffGroupNorm", "InstanceNorm")  # PyG's
 
 Loss = Callable[[Any, Any], torch.Tensor]
@@ -83,7 +81,7 @@ class CapturedSteps:
     def step(self, batch: Any) -> tuple[Any, torch.Tensor]:
         """Trains on a batch. Gives it, without padding if it had some that this step could not bear, and the loss, which nobody
         waited for."""
-        if getattr(batch, "buffer", None) is None:
+        if getattr(batch, "buffer", None) is None or not batch.seeds.is_cuda:
             return batch, self._eager(batch)
         if self.why_not is not None:
             batch = _without_padding(batch)
@@ -101,7 +99,7 @@ class CapturedSteps:
         if key != self._key:
             self._drop(list(self._graphs))
             self._refuse(sees_padding(self.model))
-            if self._unsteady >= _MOST_UNSTEADY:
+            if self._unsteady >= UNSTEADY_STEPS:
                 self._refuse(f"{difference(self._key, key)} changes from step to step, which a replay would not see")
             self._steady, self._key = False, key
         if not self._steady or self.why_not is not None:
@@ -142,7 +140,7 @@ class CapturedSteps:
         self._steady, self._unsteady = key == self._key, self._unsteady + 1
         if not torch.equal(torch.get_rng_state(), drawn):
             self._refuse("the model or the loss draws random numbers on the CPU, which a replay would not draw again")
-        elif self._unsteady >= _MOST_UNSTEADY and not self._steady:
+        elif self._unsteady >= UNSTEADY_STEPS and not self._steady:
             self._refuse(f"{difference(self._key, key)} changes at each step, which a replay would not see")
         self._key = key
         return loss
@@ -317,14 +315,8 @@ def _inputs(batch: Any) -> tuple[Any, ...]:
 
 def _without_padding(batch: Any) -> Any:
     """The same batch, as long as it is. Waits for the GPU."""
-    padded = batch.sample
-    vertices, edges = padded.ends.tolist()
-    seeds, rows, drawn = vertices[0], vertices[-1], edges[-1]
-    sample = Sample(
-        padded.node[:rows],
-        *(array[:drawn] for array in (padded.row, padded.col, padded.edge)),
-        [seeds, *steps(vertices)],
-        steps(edges),
-    )
+    counts = batch.sample.ends.tolist()
+    sample = unpadded(batch.sample, counts)
+    seeds, rows = counts[0][0], counts[0][-1]
     x, y = (None if held is None else held[:most] for held, most in ((batch.x, rows), (batch.y, seeds)))
     return dataclasses.replace(batch, sample=sample, x=x, y=y, seeds=batch.seeds[:seeds], buffer=None)

@@ -13,9 +13,10 @@ def epoch_line(epoch: dict[str, Any]) -> str:
     valid = f", validation {epoch['valid_accuracy']:.2%}" if "valid_accuracy" in epoch else ""
     stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in epoch["stages"].items())
     read = f", {format_bytes(epoch['bytes'])} of features{_served(epoch)}{_stored(epoch)}" if "bytes" in epoch else ""
+    read += _captured(epoch)
     return (
         f"epoch {epoch['epoch']}: loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.2%}{valid}; {epoch['seconds']:.2f} s "
-        f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s{read}{_captured(epoch)}"
+        f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s{read}"
     )
 
 

@@ -266,7 +266,9 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         self.loss_sum, self.correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
         self.drawn = torch.zeros(2, len(config["fanouts"]) + 1, dtype=torch.int64, device=device)  # by padded batches
         me = weakref.proxy(self)  # what is let go gives its GPU memory back then, not when cycles are collected
-        self.steps = CapturedSteps(self.parallel, lambda model, batch: me._summed_loss(model, batch), self.optimizer, self.loader)
+        self.steps = CapturedSteps(
+            self.parallel, lambda model, batch: me._summed_loss(model, batch), self.optimizer, self.loader
+        )
         self.working = 0.0  # seconds in which the caller's thread did not wait for batches
         self.totals = _Totals()
 
@@ -473,7 +475,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan, roles)
 
 
-def _add(to: dict[str, float], more: dict[str, float]) -> None:
+def _add(to: dict[str, float], more: Mapping[str, float]) -> None:
     for name, amount in more.items():
         to[name] = to.get(name, 0) + amount
 
