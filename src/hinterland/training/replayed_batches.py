@@ -8,7 +8,6 @@ or edges than there is place for is left to the caller, who makes it without a g
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -19,6 +18,7 @@ import torch
 
 from ..memory import faults
 from ..runtime import devices
+from ..runtime.capture import captured
 from ..runtime.thresholds import BATCH_BUFFERS
 from ..runtime.watch import Watch
 from ..sampling import NeighborSampler, Sample
@@ -100,42 +100,6 @@ def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, cou
     return None
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without collections of cycles: one might let go of another graph while this one is captured, which ends the capture."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def capture_graph(device: torch.device, call: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
-    """A CUDA graph of what ``call`` launches, with memory of its own, and what it gave."""
-    graph, stream, failed = torch.cuda.CUDAGraph(), torch.cuda.Stream(device), None
-    try:
-        with (
-            torch.cuda.device(device),
-            torch.cuda.stream(stream),  # a capture that fails leaves its own the current one
-            torch.no_grad(),
-            _uncollected(),
-            torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
-        ):
-            try:
-                return graph, call()
-            except Exception as error:
-                failed = error
-                raise
-    except Exception:
-        if failed is None:
-            raise
-        raise failed from None  # of the call: torch may have raised another, that the capture has ended
-    finally:
-        del failed
-
-
 class BatchBuffer:
     """Where every third batch lies, and the graphs that make it.
 
@@ -151,14 +115,14 @@ class BatchBuffer:
         inputs, device = ring.inputs, ring.device
         hops, on_gpu = len(inputs.fanouts), device.type == "cuda"
         self.counts = torch.zeros((2, hops + 1), dtype=torch.int64, pin_memory=on_gpu)
-        self.sampling, made = capture_graph(device, lambda: self._sample(ring))
+        self.sampling, made = captured(device, lambda: self._sample(ring))
         self.sample: PaddedSample
         self.sample, self.seeds, self.y = made
         self.gathering: torch.cuda.CUDAGraph | None = None
         self.x: torch.Tensor | None = None
         if inputs.features is not None:
             table, node, blocks = inputs.features, self.sample.node, inputs.blocks
-            self.gathering, self.x = capture_graph(device, lambda: rows_of(table, node, blocks, waits=False))
+            self.gathering, self.x = captured(device, lambda: rows_of(table, node, blocks, waits=False))
 
     def _sample(self, ring: BatchRing) -> tuple[PaddedSample, torch.Tensor, torch.Tensor | None]:
         row = ring.order.index_select(0, ring.next)[0]
@@ -190,7 +154,7 @@ class BatchRing:
     def __init__(self, inputs: CapturedInputs, envelope: Envelope, device: torch.device, first_number: int) -> None:
         self.inputs, self.envelope, self.device = inputs, envelope, device
         shape = (inputs.batches, inputs.batch_size)
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), torch.no_grad():
             self.order = torch.zeros((shape[0], shape[1] + 2), dtype=torch.int64, device=device)
             self.next = torch.zeros(1, dtype=torch.int64, device=device)
             self.labels: torch.Tensor | None = None
