@@ -12,11 +12,12 @@ import torch
 
 import hinterland as hl
 from hinterland.runtime import jit, watch
+from hinterland.runtime.capture import relaxed
 from hinterland.runtime.launch import launch
 from hinterland.runtime.params import Params
 from hinterland.runtime.watch import Watch
 from hinterland.sampling import NeighborSampler
-from hinterland.training import Batch, Loader, Stage, capture
+from hinterland.training import Batch, Loader, Stage, capture, replayed_batches
 from hinterland.training.prefetch import Prefetcher
 
 WHAT = sys.argv[1]
@@ -93,6 +94,21 @@ def kernel_of_a_stage(waits: bool) -> None:
         print(float(rows.sum()) if waits else len(rows), flush=True)
 
 
+def kernel_of_a_replay() -> None:
+    graph = hl.generate("kronecker", scale=8, seed=1)
+    loader = Loader(NeighborSampler(graph, [2]), torch.arange(200), 10, timeout=2.0, capture=True)
+    held, sample = [], replayed_batches.BatchBuffer._sample
+
+    def spins(buffer: replayed_batches.BatchBuffer, ring: replayed_batches.BatchRing) -> object:
+        made = sample(buffer, ring)
+        with relaxed():  # it allocates
+            held.append(spin())
+        return made
+
+    replayed_batches.BatchBuffer._sample = spins  # type: ignore[method-assign]
+    list(loader)
+
+
 def kernel_of_the_step() -> None:
     stages = [Stage("gather", lambda i: torch.full((1000,), i, device="cuda"))]
     for _ in Prefetcher(range(4), stages, torch.device("cuda:0"), timeout=2.0):
@@ -129,6 +145,7 @@ if WHAT.endswith(", which ends by itself"):
     "consumer, which ends by itself": consumer,
     "kernel of a stage": lambda: kernel_of_a_stage(waits=False),
     "kernel of a stage that is waited for": lambda: kernel_of_a_stage(waits=True),
+    "kernel of a replay": kernel_of_a_replay,
     "kernel of the step": kernel_of_the_step,
     "replay of the step": replay_of_the_step,
     "kernel of the step, which ends by itself": kernel_of_the_step,

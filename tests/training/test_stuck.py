@@ -83,6 +83,14 @@ def test_a_kernel_of_a_stage_that_never_ends():
 
 
 @pytest.mark.gpu
+def test_a_kernel_of_a_replay_that_never_ends():
+    with stuck("kernel of a replay") as process:
+        error = process.communicate(timeout=ENDS)[1]
+        assert process.returncode == 1, error
+    assert "PipelineStalled: stage 'sample' on cuda:0 has worked on item 8 for 2 s, and no item came for 2 s" in error
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     "what, says",
     [

@@ -58,8 +58,8 @@ def wanted(cache: str | int | None, gpu_budget: int | str | None) -> Wanted | No
 
 
 def room(device: torch.device, steps: int = 1) -> int:
-    """Bytes that are free on a GPU beside the most that was allocated at a time since torch's peak was reset. What came and went
-    then is one training step's; so many ``steps`` have memory at a time."""
+    """Bytes that are free on a GPU beside the most that was allocated at a time since torch's peak was reset. What came and
+    went then is one training step's; so many ``steps`` have memory at a time."""
     total = torch.cuda.get_device_properties(device).total_memory
     allocated, peak = torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device)
     step = peak - allocated

@@ -7,9 +7,8 @@ see (:mod:`.capture_key`) is compared before each, and the step captured anew wh
 from __future__ import annotations
 
 import dataclasses
-import gc
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from ..runtime import arguments
+from ..runtime.capture import captured
 from ..runtime.errors import ConfigError
 from ..runtime.thresholds import BATCH_BUFFERS, UNSTEADY_STEPS
 from ..runtime.warned import warn
@@ -187,12 +187,9 @@ class CapturedSteps:
         generator = torch.cuda.default_generators[device.index]
         on_cpu, on_gpu = torch.get_rng_state(), generator.clone_state()
         try:
-            with self._aside(), self._graphed.settings(), _collecting_nothing():
-                if self._pool is None:
-                    torch.cuda.synchronize(device)
-                    torch.cuda.empty_cache()  # what eager steps took, the graphs' pool takes anew
-                    self._pool = torch.cuda.graph_pool_handle()
-                graph, loss = _capture(lambda: self._one(batch), self._pool, device)
+            with self._aside() as stream, self._graphed.settings():
+                self._pool = self._pool or torch.cuda.graph_pool_handle()
+                graph, loss = captured(device, lambda: self._one(batch), self._pool, stream)
         except BaseException as error:
             torch.set_rng_state(on_cpu)
             generator.graphsafe_set_state(on_gpu)  # the one that was captured may believe that it still is
@@ -267,43 +264,6 @@ def sees_padding(model: nn.Module) -> str | None:
         if not running and (isinstance(module, _BatchNorm | _InstanceNorm) or kind in _OVER_ROWS):
             return f"{kind} takes statistics over all rows, and those of padding would count; use LayerNorm, for example"
     return None
-
-
-def _capture(step: Callable[[], torch.Tensor], pool: Any, device: torch.device) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
-    """``step`` as a graph, captured on the current stream. Not by torch.cuda.graph(), which leaves the stream current that it
-    captures, and the pool in use, when a capture fails."""
-    graph = torch.cuda.CUDAGraph()
-    graph.capture_begin(pool=pool, capture_error_mode="thread_local")
-    try:
-        loss = step()
-    except BaseException:
-        with suppress(RuntimeError):
-            _end(graph, pool, device)
-        raise
-    _end(graph, pool, device)
-    return graph, loss
-
-
-def _end(graph: torch.cuda.CUDAGraph, pool: Any, device: torch.device) -> None:
-    try:
-        graph.capture_end()
-    except RuntimeError:
-        with suppress(AttributeError, RuntimeError):  # torch may have done so
-            torch._C._cuda_endAllocateToPool(device.index, pool)
-            torch._C._cuda_releasePool(device.index, pool)
-        raise
-
-
-@contextmanager
-def _collecting_nothing() -> Iterator[None]:
-    """Garbage may be graphs and events, which are not destroyed during a capture."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _inputs(batch: Any) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import inspect
 import itertools
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypedDict, Unpack
 
@@ -25,18 +25,18 @@ from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shuffle import shuffled
 from ..runtime.warned import warn
-from ..sampling import HeteroSampler, NeighborSampler, Sample
+from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
 from ..table import CachedTensor
 from .cache import CachePlan, require_plannable
 from .cache_budget import after_a_step, filled, wanted
 from .envelope_estimate import ReplayCounts
-from .mini_batch import Batch
+from .mini_batch import Batch, SampledBatch
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
 from .reads_by_tier import fetched, moved, served
-from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, first_cause, refusal, unpadded
+from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, refusal, unpadded
 from .row_gather import by_type, check_rows, each_of, gather_blocks_for, rows_of
 
 _STATE_VERSION = 1
@@ -290,15 +290,14 @@ class Loader:
             ring = self._replays.ring(self.device)
         except (HinterlandError, RuntimeError) as error:
             self.capture = False
-            torch.cuda.empty_cache()
-            warn(f"batches are made without CUDA graphs, whose capture failed: {arguments.one_line(str(first_cause(error)))}")
+            warn(f"batches are made without CUDA graphs, whose capture failed: {arguments.one_line(str(error))}")
             return [first]
         if ring is None:
             return [first]
         numbers = (epoch * len(self) + torch.arange(len(self))) * self.world_size + self.rank
         ring.begin(self._order(epoch), numbers, self._in_epoch(first[0]))
-        goes_on = lambda: self.capture  # noqa: E731
-        return (yield from ring.run(itertools.chain([first], source), self.stages, self.timeout, self._handed, goes_on))
+        replayed = ring.run(itertools.chain([first], source), self.stages, self.timeout, self._handed, lambda: self.capture)
+        return (yield from replayed)
 
     def _in_epoch(self, number: int) -> int:
         """Which of its epoch's a batch is."""
@@ -314,7 +313,11 @@ class Loader:
                 return self._gather(self._sample(handed.numbered))
         batch = Batch(buffer.sample, buffer.x, buffer.y, buffer.seeds, buffer=buffer.number)
         # Rows that follow the batches were counted before the gather, which has been.
-        if not self._is_counted(number) or isinstance(self.features, CachedTensor):
+        if (
+            not isinstance(self.sampler, NeighborSampler)
+            or isinstance(self.features, CachedTensor)
+            or not self._is_counted(number)
+        ):
             return batch
         sample = unpadded(buffer.sample, handed.counts)
         return replace(batch, served=served(sample, self.sampler, [fetched(self.features, sample.node)]))
@@ -323,18 +326,11 @@ class Loader:
         """Whether batches are to be replayed. ConfigError: they must be, and cannot."""
         if not self.capture:
             return False
-        refused = self._refusal()
+        refused = refusal(self._captured_inputs(), self.device, self.host_threads, self.stats is not None)
         if refused is not None and self._needs_capture:
             raise ConfigError(f"capture=True: {refused}; or use capture='auto', which leaves such batches as they are")
         self.capture = refused is None
         return self.capture
-
-    def _refusal(self) -> str | None:
-        if self.stats is not None:
-            return "batches that stats= counts are waited for one by one; leave out stats="
-        if self.host_threads:
-            return "rows that host_threads= has the CPU gather are no part of a CUDA graph; leave it out"
-        return refusal(self._captured_inputs(), self.device)
 
     def _captured_inputs(self) -> CapturedInputs:
         sampler: Any = self.sampler
@@ -391,18 +387,18 @@ class Loader:
         features lie elsewhere."""
         return moved(self.features)
 
-    def _sample(self, numbered: tuple[int, torch.Tensor]) -> _Sampled:
+    def _sample(self, numbered: tuple[int, torch.Tensor]) -> SampledBatch:
         number, seeds = numbered
         here = devices.sent(seeds, self.device)
         if self.stats is not None:
             read: dict[str, Any] = {}
             takes = {"stats": read} if "stats" in inspect.signature(self.sampler.sample).parameters else {}
-            return _Sampled(number, self.sampler.sample(here, batch=number, **takes), seeds, here, read)
+            return SampledBatch(number, self.sampler.sample(here, batch=number, **takes), seeds, here, read)
         if isinstance(self.sampler, NeighborSampler) and self._only_launches():
-            return _Sampled(number, self.sampler.begin(here, batch=number), seeds, here)
-        return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
+            return SampledBatch(number, self.sampler.begin(here, batch=number), seeds, here)
+        return SampledBatch(number, self.sampler.sample(here, batch=number), seeds, here)
 
-    def _gather(self, sampled: _Sampled) -> Batch:
+    def _gather(self, sampled: SampledBatch) -> Batch:
         if self.host_threads:
             _core.set_num_threads(min(self.host_threads, cores()))  # of this stage's thread
         sample, waits = sampled.sample, True
@@ -492,20 +488,6 @@ class Loader:
         if self._replays is not None and state.get("capture") is not None:
             self._replays.estimate.load(state["capture"])
         self._epoch, self._delivered = int(state["epoch"]), int(state["delivered"])
-
-
-@dataclass(frozen=True)
-class _Sampled:
-    """A batch between sampling and gathering: its seeds are on the CPU and ``here``, where it is made."""
-
-    number: int
-    sample: Sample | PendingSample
-    seeds: torch.Tensor
-    here: torch.Tensor
-    stats: dict[str, Any] | None = None  # of sampling it
-
-    def is_ready(self) -> bool:
-        return not isinstance(self.sample, PendingSample) or self.sample.is_ready()
 
 
 def step_seed(seed: int, epoch: int, step: int, rank: int) -> int:

@@ -1,4 +1,4 @@
-"""What a loader gives out."""
+"""What a loader gives out, and what becomes that."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import torch
 
 from ..runtime.annotations import IfRequested
 from ..runtime.repr import Repr
+from ..sampling import Sample
+from ..sampling.neighbor import PendingSample
 from .reads_by_tier import Served
 from .row_gather import by_type
 
@@ -50,3 +52,17 @@ class Batch(Repr):
         """int64 ``[2, e]``: from the sampled neighbour to the vertex that sampled it, in numbers of ``x``'s rows; of several
         types by relation."""
         return by_type(lambda row, col: torch.stack([row, col]), self.sample.row, self.sample.col)
+
+
+@dataclass(frozen=True)
+class SampledBatch:
+    """A batch between sampling and gathering: its seeds are on the CPU and ``here``, where it is made."""
+
+    number: int
+    sample: Sample | PendingSample
+    seeds: torch.Tensor
+    here: torch.Tensor
+    stats: dict[str, Any] | None = None  # of sampling it
+
+    def is_ready(self) -> bool:
+        return not isinstance(self.sample, PendingSample) or self.sample.is_ready()

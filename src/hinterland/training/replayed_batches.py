@@ -8,7 +8,6 @@ or edges than there is place for is left to the caller, who makes it without a g
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
@@ -18,6 +17,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ..memory import faults
+from ..runtime import devices
+from ..runtime.capture import captured
 from ..runtime.thresholds import BATCH_BUFFERS
 from ..runtime.watch import Watch
 from ..sampling import NeighborSampler, Sample
@@ -61,11 +62,16 @@ class CapturedInputs(NamedTuple):
         return (self.sampler.graph, self.fanouts, self.replace, self.batch_size)
 
 
-def refusal(inputs: CapturedInputs, device: torch.device) -> str | None:
-    """Why batches of these cannot be captured on ``device``, a sentence; None where they can."""
+def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, counted: bool) -> str | None:
+    """Why batches of these cannot be captured on ``device``, a sentence; None where they can. ``host_threads``: cores that help
+    to gather; ``counted``: whether each batch is waited for and counted."""
     sampler, features, labels = inputs.sampler, inputs.features, inputs.labels
     if device.type == "cpu":
         return "CUDA graphs are captured on a GPU, and batches are made on the CPU"
+    if counted:
+        return "batches that stats= counts are waited for one by one; leave out stats="
+    if host_threads:
+        return "rows that the CPU helps to gather are no part of a CUDA graph; leave out host_threads="
     if not isinstance(sampler, NeighborSampler):
         return f"batches of a {type(sampler).__name__} are not captured; use a NeighborSampler"
     if sampler.device != device:
@@ -94,39 +100,6 @@ def refusal(inputs: CapturedInputs, device: torch.device) -> str | None:
     return None
 
 
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Without collections of cycles: one might let go of another graph while this one is captured, which ends the capture."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
-
-
-def capture_graph(device: torch.device, call: Callable[[], Any]) -> tuple[torch.cuda.CUDAGraph, Any]:
-    """A CUDA graph of what ``call`` launches, with memory of its own, and what it gave."""
-    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device)
-    with (
-        torch.cuda.device(device),
-        torch.cuda.stream(stream),  # a capture that fails leaves its own the current one
-        torch.no_grad(),
-        _uncollected(),
-        torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
-    ):
-        made = call()
-    return graph, made
-
-
-def first_cause(error: BaseException) -> BaseException:
-    """What ended a capture: torch then raises that it ended."""
-    while error.__context__ is not None:
-        error = error.__context__
-    return error
-
-
 class BatchBuffer:
     """Where every third batch lies, and the graphs that make it.
 
@@ -142,14 +115,14 @@ class BatchBuffer:
         inputs, device = ring.inputs, ring.device
         hops, on_gpu = len(inputs.fanouts), device.type == "cuda"
         self.counts = torch.zeros((2, hops + 1), dtype=torch.int64, pin_memory=on_gpu)
-        self.sampling, made = capture_graph(device, lambda: self._sample(ring))
+        self.sampling, made = captured(device, lambda: self._sample(ring))
         self.sample: PaddedSample
         self.sample, self.seeds, self.y = made
         self.gathering: torch.cuda.CUDAGraph | None = None
         self.x: torch.Tensor | None = None
         if inputs.features is not None:
             table, node, blocks = inputs.features, self.sample.node, inputs.blocks
-            self.gathering, self.x = capture_graph(device, lambda: rows_of(table, node, blocks, waits=False))
+            self.gathering, self.x = captured(device, lambda: rows_of(table, node, blocks, waits=False))
 
     def _sample(self, ring: BatchRing) -> tuple[PaddedSample, torch.Tensor, torch.Tensor | None]:
         row = ring.order.index_select(0, ring.next)[0]
@@ -181,7 +154,7 @@ class BatchRing:
     def __init__(self, inputs: CapturedInputs, envelope: Envelope, device: torch.device, first_number: int) -> None:
         self.inputs, self.envelope, self.device = inputs, envelope, device
         shape = (inputs.batches, inputs.batch_size)
-        with torch.inference_mode(False):
+        with torch.inference_mode(False), torch.no_grad():
             self.order = torch.zeros((shape[0], shape[1] + 2), dtype=torch.int64, device=device)
             self.next = torch.zeros(1, dtype=torch.int64, device=device)
             self.labels: torch.Tensor | None = None
@@ -205,8 +178,8 @@ class BatchRing:
     def begin(self, seeds: torch.Tensor, numbers: torch.Tensor, first: int) -> None:
         """Brings an epoch to the GPU: its ``seeds`` in order, the ``numbers`` of its batches (int64, on the CPU), of which
         ``first`` is made next."""
-        if self._user is not None:  # who has it has launched replays, which nobody waits for
-            torch.cuda.synchronize(self.device)
+        if self._user is not None:  # another run has launched replays, and nobody has waited for them
+            devices.idle_at(self.device)
             self._user = None
         batches, size = self.inputs.batches, self.inputs.batch_size
         seeds = seeds[: batches * size]
@@ -241,11 +214,10 @@ class BatchRing:
         Returns:
             What was taken from ``source`` and not handed out, where it did not go on or the ring was taken for another run.
         """
-        user = self._user = object()
         sampling, gathering = (_ReplayedStage(stage, stage_stream(self.device, n)) for n, stage in enumerate(stages))
         watch = Watch(timeout, under_way=lambda: sampling.under_way() or gathering.under_way())
         buffers, ahead = itertools.cycle(self._buffers), deque[_Ahead]()
-        with watching(watch, self.device), settling([sampling, gathering], watch):
+        with self._taken() as user, watching(watch, self.device), settling([sampling, gathering], watch):
             while goes_on() and self._user is user:
                 caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
                 sampling.wait(None if caller is None else caller.record_event())
@@ -263,12 +235,20 @@ class BatchRing:
                 watch.leaves()
                 yield batch
                 watch.came()
-            if self._user is user:
-                self._user = None
         return [handed.numbered for handed, *_ in ahead]
 
+    @contextmanager
+    def _taken(self) -> Iterator[object]:
+        """Around a run, which ends where another one begins."""
+        user = self._user = object()
+        try:
+            yield user
+        finally:
+            if self._user is user:
+                self._user = None
+
     def _launched(
-        self, numbered: Numbered, buffer: BatchBuffer, sampling: StreamedStage, gathering: StreamedStage, watch: Watch
+        self, numbered: Numbered, buffer: BatchBuffer, sampling: _ReplayedStage, gathering: _ReplayedStage, watch: Watch
     ) -> _Ahead:
         if len(numbered[1]) < self.inputs.batch_size and not self._pads_labels():
             return _Ahead(HandedOut(numbered, None, None), None, None)
@@ -355,8 +335,8 @@ def unpadded(sample: PaddedSample, counts: Counts) -> Sample:
     """What was drawn, where ``counts`` are those of ``sample.ends``."""
     vertices, edges = counts[0][-1], counts[1][-1]
     steps = [[after - before for before, after in itertools.pairwise(ends)] for ends in counts]
-    arrays = (array[:edges] for array in (sample.row, sample.col, sample.edge))
-    return Sample(sample.node[:vertices], *arrays, [counts[0][0], *steps[0]], steps[1])
+    row, col, edge = (array[:edges] for array in (sample.row, sample.col, sample.edge))
+    return Sample(sample.node[:vertices], row, col, edge, [counts[0][0], *steps[0]], steps[1])
 
 
 class _Ahead(NamedTuple):
