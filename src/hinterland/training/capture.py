@@ -81,7 +81,7 @@ class CapturedSteps:
     def step(self, batch: Any) -> tuple[Any, torch.Tensor]:
         """Trains on a batch. Gives it, without padding if it had some that this step could not bear, and the loss, which nobody
         waited for."""
-        if getattr(batch, "buffer", None) is None or not batch.seeds.is_cuda:
+        if not _is_replayable(batch):
             return batch, self._eager(batch)
         if self.why_not is not None:
             batch = _without_padding(batch)
@@ -184,15 +184,13 @@ class CapturedSteps:
         """The step on this buffer; None, with everything as it was, if it cannot be captured."""
         assert self._graphed is not None
         device = batch.seeds.device
-        generator = torch.cuda.default_generators[device.index]
-        on_cpu, on_gpu = torch.get_rng_state(), generator.clone_state()
+        draw_again = _generators(device)
         try:
             with self._aside() as stream, self._graphed.settings():
                 self._pool = self._pool or torch.cuda.graph_pool_handle()
                 graph, loss = captured(device, lambda: self._one(batch), self._pool, stream)
         except BaseException as error:
-            torch.set_rng_state(on_cpu)
-            generator.graphsafe_set_state(on_gpu)  # the one that was captured may believe that it still is
+            draw_again()
             self.optimizer.zero_grad(set_to_none=True)
             self._drop(list(self._graphs))
             if not isinstance(error, Exception):
@@ -264,6 +262,22 @@ def sees_padding(model: nn.Module) -> str | None:
         if not running and (isinstance(module, _BatchNorm | _InstanceNorm) or kind in _OVER_ROWS):
             return f"{kind} takes statistics over all rows, and those of padding would count; use LayerNorm, for example"
     return None
+
+
+def _is_replayable(batch: Any) -> bool:
+    return getattr(batch, "buffer", None) is not None and batch.seeds.is_cuda
+
+
+def _generators(device: torch.device) -> Callable[[], None]:
+    """What puts the generators of the CPU and of a GPU back to where they are now."""
+    generator = torch.cuda.default_generators[device.index]
+    on_cpu, on_gpu = torch.get_rng_state(), generator.clone_state()
+
+    def back() -> None:
+        torch.set_rng_state(on_cpu)
+        generator.graphsafe_set_state(on_gpu)  # the state that a failed capture leaves may take itself for captured
+
+    return back
 
 
 def _inputs(batch: Any) -> tuple[Any, ...]:

@@ -45,10 +45,10 @@ def _of(tensor: torch.Tensor) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A tensor of a GPU is what lies at an address; others are what they hold."""
+    """A tensor is what lies at an address, but one number on the CPU is that number: a graph has it as such."""
     if not isinstance(value, torch.Tensor):
         return value if type(value) in _PLAIN else repr(value)
-    return value.data_ptr() if value.is_cuda else value.tolist()
+    return value.item() if value.is_cpu and value.numel() == 1 else value.data_ptr()
 
 
 def _modes() -> dict[str, Any]:
