@@ -604,6 +604,8 @@ class Right:
         of |= {"hotness.renumber": {"scores": torch.arange(8.0)}, "PartitionedGraph.from_graph": {"devices": "cpu"}}
         of |= {"training.make_full_model": {"name": "gcn"}, "training.Pipeline": {"source": [1]}}
         of |= {"training.plan_cache": {"sampler": [2, 2]}, "training.train_full": {"model": "gcn", "epochs": 1, "hidden": 4}}
+        linear = torch.nn.Linear(2, 2)
+        of |= {"training.capture": {"model": linear, "loss": _no_loss, "optimizer": torch.optim.SGD(linear.parameters())}}
         of |= {"training.train": {"model": "sage", "epochs": 1, "hidden": 4, "fanouts": (2,)}}
         of |= {"graph.verify_jaccard": {"result": graph.jaccard(plain, pairs)}}
         of |= {"graph.strongly_connected_components": {"graph": chain}}
@@ -651,6 +653,10 @@ def raw_with_wrong(call: Callable[..., Any], right: Right, own: dict[str, Any]) 
             except Exception as error:
                 raw.append(f"{argument}={wrong!r:.60}: {type(error).__name__}: {error!s:.100}")
     return raw
+
+
+def _no_loss(model: Any, batch: Any) -> torch.Tensor:
+    return torch.zeros(())
 
 
 def _is_needed(call: Callable[..., Any], name: str) -> bool:

@@ -66,6 +66,15 @@ def test_json(command, folder):
     assert found["roles"] is None
 
 
+def test_captured_steps(command, folder):
+    status, out, err = command(folder, *FAST, "--no-capture", "--json")
+    assert status == 0 and [epoch["replayed"] for epoch in json.loads(out)["epochs"]] == [0, 0]
+    status, _, err = command(folder, *FAST, "--capture")
+    assert status == 1 and "capture=True: CUDA graphs are captured on a GPU, and batches are made on the CPU" in err
+    status, _, err = command(folder, "--full-graph", "--no-capture")
+    assert status == 1 and "--capture is of mini-batches, and --full-graph trains without any" in err
+
+
 def test_json_is_printed_whatever_the_test_says(command, folder, tmp_path):
     """A vertex of no split, which those of the test alone hear from, has no features."""
     loaded = datasets.open(folder)

@@ -129,7 +129,7 @@ class CapturedSteps:
             self._graphed = GraphedOptimizer(self.optimizer, batch.seeds.device)
         if self._graphed is None:
             return self._one(batch)
-        with self._aside(), self._graphed.settings():
+        with self._side_stream(), self._graphed.settings():
             return self._one(batch)
 
     def _warm_up(self, batch: Any) -> torch.Tensor:
@@ -164,7 +164,7 @@ class CapturedSteps:
         return graph.loss.clone()
 
     @contextmanager
-    def _aside(self) -> Iterator[torch.cuda.Stream]:
+    def _side_stream(self) -> Iterator[torch.cuda.Stream]:
         """A with-block on the stream that is captured, between what the current stream has and what it gets."""
         device = next(self.model.parameters()).device
         current, stream = torch.cuda.current_stream(device), stage_stream(device, _STREAM)
@@ -186,7 +186,7 @@ class CapturedSteps:
         device = batch.seeds.device
         draw_again = _generators(device)
         try:
-            with self._aside() as stream, self._graphed.settings():
+            with self._side_stream() as stream, self._graphed.settings():
                 self._pool = self._pool or torch.cuda.graph_pool_handle()
                 graph, loss = captured(device, lambda: self._one(batch), self._pool, stream)
         except BaseException as error:
@@ -226,7 +226,7 @@ def capture(
     *,
     before_step: Callable[[nn.Module], Any] | None = None,
 ) -> CapturedSteps:
-    """Steps of training that are replayed as CUDA graphs (docs/training.md says how they differ from eager ones).
+    """Steps of training that are replayed as CUDA graphs (docs/captured.md says how they differ from eager ones).
 
     Iterating it trains for an epoch of ``loader``, and gives each batch and its loss (a tensor of one number, detached, on the
     model's device) after the step on it was launched. Steps on batches that lie in no buffer run as usual, and so do all on the

@@ -49,7 +49,9 @@ class GraphedOptimizer:
         """A with-block for a step, captured or not, on the current stream."""
         self.follow()
         groups = self.optimizer.param_groups
-        before = [{name: group[name] for name in ("capturable", "fused", "lr") if name in group} for group in groups]
+        before: list[dict[str, Any]] = [
+            {name: group[name] for name in ("capturable", "fused", "lr") if name in group} for group in groups
+        ]
         try:
             for group, rate in zip(groups, self._rates, strict=False):
                 if "capturable" in group:

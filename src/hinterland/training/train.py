@@ -134,9 +134,8 @@ def train(
         options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience`` and ``seed`` are
             those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and ``gpu_budget`` (each rank plans
             for its own GPU) are those of Loader, and change none: a run may go on with others. So is ``timeout``: seconds
-            without a batch, or without an answer of another rank, after which the run ends with an error. ``capture`` replays
-            steps as CUDA graphs (docs/training.md): "auto", by default, where it can be; True refuses what cannot be; False
-            does not.
+            without a batch, or without an answer of another rank, after which the run ends with an error. ``capture`` has CUDA
+            graphs replay steps (docs/captured.md): "auto", by default, where they can; True refuses what they cannot.
 
     Raises:
         ConfigError: arguments that make no run, ranks that differ, a checkpoint of another run or one that would be lost,
@@ -161,8 +160,7 @@ def train(
             check_hetero_model(model)
         return split
 
-    timeout = arguments.seconds("timeout", options.get("timeout", 300.0))
-    with joined(several[0] if several else device, timeout) as ranks:
+    with joined(several[0] if several else device, arguments.seconds("timeout", options.get("timeout", 300.0))) as ranks:
         settings, reading = ranks.agreed(checked)
         rounds = (len(several) if round is None else round) if several else 1
         check_ranks(ranks, dataset, **vars(settings), round=rounds, checkpoint_every=checkpoint_every, resume=resume)
