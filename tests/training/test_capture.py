@@ -161,6 +161,16 @@ class TestWhatAGraphIsOf:
             assert "BatchNorm1d takes statistics over all rows" in sees_padding(net)
             assert sees_padding(net.eval()) is None
 
+    @pytest.mark.parametrize(
+        "kind, sees", [("GraphNorm", True), ("PairNorm", True), ("LayerNorm", True), ("MessageNorm", False)]
+    )
+    def test_statistics_of_pyg(self, kind, sees):
+        layers = pytest.importorskip("torch_geometric.nn")
+        net = nn.Sequential(getattr(layers, kind)() if kind in ("PairNorm", "MessageNorm") else getattr(layers, kind)(4))
+        assert (sees_padding(net) is not None) == sees
+        if kind == "LayerNorm":
+            assert sees_padding(layers.LayerNorm(4, mode="node")) is None
+
 
 class TestSteps:
     @pytest.mark.parametrize("optimizer", ["SGD", "momentum"])

@@ -54,19 +54,23 @@ def test_an_older_checkpoint_goes_on(dataset, tmp_path):
     assert len(train(dataset, **options, epochs=2, checkpoint=path, resume=True).history) == 2
 
 
+WITH_LOOPS = ("GCNConv", "GATConv", "GATv2Conv")
+
+
 @pytest.mark.gpu
 class TestOnAGPU:
     @pytest.fixture
     def device(self):
         return torch.device("cuda:0")
 
-    def test_a_model_of_pyg(self, dataset, device):
-        nn_of_pyg = pytest.importorskip("torch_geometric.nn")
+    @pytest.mark.parametrize("conv, options", [("SAGEConv", {}), *((name, {"add_self_loops": False}) for name in WITH_LOOPS)])
+    def test_a_model_of_pyg(self, dataset, device, conv, options):
+        layer = getattr(pytest.importorskip("torch_geometric.nn"), conv)
 
         class Stack(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.first, self.second = nn_of_pyg.SAGEConv(64, 32), nn_of_pyg.SAGEConv(32, 4)
+                self.first, self.second = layer(64, 32, **options), layer(32, 4, **options)
 
             def forward(self, x, edge_index):
                 return self.second(self.first(x, edge_index).relu(), edge_index)

@@ -259,8 +259,11 @@ def sees_padding(model: nn.Module) -> str | None:
     for module in model.modules():
         kind = type(module).__name__
         running = isinstance(module, _BatchNorm) and not module.training and module.track_running_stats
-        if not running and (isinstance(module, _BatchNorm | _InstanceNorm) or kind in _OVER_ROWS):
-            return f"{kind} takes statistics over all rows, and those of padding would count; use LayerNorm, for example"
+        of_pyg = kind in _OVER_ROWS or (kind == "LayerNorm" and getattr(module, "mode", "node") == "graph")
+        if not running and (isinstance(module, _BatchNorm | _InstanceNorm) or of_pyg):
+            return (
+                f"{kind} takes statistics over all rows, and those of padding would count; use torch.nn.LayerNorm, for example"
+            )
     return None
 
 
