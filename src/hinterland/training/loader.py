@@ -28,7 +28,6 @@ from ..runtime.warned import warn
 from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
-from ..table import CachedTensor
 from .cache import CachePlan, require_plannable
 from .cache_budget import after_a_step, filled, wanted
 from .envelope_estimate import ReplayCounts
@@ -312,15 +311,11 @@ class Loader:
             with torch.inference_mode(False):
                 return self._gather(self._sample(handed.numbered))
         batch = Batch(buffer.sample, buffer.x, buffer.y, buffer.seeds, buffer=buffer.number)
-        # Rows that follow the batches were counted before the gather, which has been.
-        if (
-            not isinstance(self.sampler, NeighborSampler)
-            or isinstance(self.features, CachedTensor)
-            or not self._is_counted(number)
-        ):
+        sampler, known = self.sampler, not getattr(self.features, "follows_reads", False)  # or this gather has moved rows
+        if not known or not self._is_counted(number) or not isinstance(sampler, NeighborSampler):
             return batch
         sample = unpadded(buffer.sample, handed.counts)
-        return replace(batch, served=served(sample, self.sampler, [fetched(self.features, sample.node)]))
+        return replace(batch, served=served(sample, sampler, [fetched(self.features, sample.node)]))
 
     def _captures(self) -> bool:
         """Whether batches are to be replayed. ConfigError: they must be, and cannot."""
