@@ -130,10 +130,11 @@ def test_any_envelope(graph, data):
     count = data.draw(st.integers(0, len(seeds)))
     sizes = st.lists(st.integers(0, 12), min_size=len(fanouts), max_size=len(fanouts))
     vertices, edges = (torch.tensor(data.draw(sizes)).cumsum(0).tolist() for _ in range(2))
-    envelope = Envelope((len(seeds), *(len(seeds) + 1 + n for n in vertices)), tuple(edges))
-    sampler = NeighborSampler(graph, fanouts, device="cpu")
+    envelope = Envelope((len(seeds), *(len(seeds) + n for n in vertices)), tuple(edges))
+    sampler, asked = NeighborSampler(graph, fanouts, device="cpu"), torch.tensor(seeds)
     expected = sampler.sample(seeds[:count], 3)
-    found = sampler.captured(torch.tensor(seeds), torch.tensor([3, count]), envelope)
+    found = sampler.captured(asked, torch.tensor([3, count]), envelope)
+    assert asked.tolist() == seeds
     assert torch.equal(found.ends, ends_of(expected))
     if fits(expected, envelope):
         same(found, padded(expected, envelope))
