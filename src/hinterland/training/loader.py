@@ -257,7 +257,8 @@ class Loader:
             yield batch
 
     def _batches(self, epoch: int, first: int) -> Iterator[Batch]:
-        source = self.numbered(epoch, first)
+        order = self._order(epoch)
+        source = self._numbered(epoch, first, order)
         kind = Prefetcher if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         if not self._captures():
@@ -269,7 +270,7 @@ class Loader:
             yield from replays.noted(self._measured(itertools.islice(source, self._in_pipeline()), run))
             replays.take(self._captured_inputs())
         yield from replays.noted(run(itertools.islice(source, replays.estimate.missing)))
-        left = yield from self._replayed(source, epoch)
+        left = yield from self._replayed(source, epoch, order)
         yield from run(itertools.chain(left, source))
 
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
@@ -280,7 +281,7 @@ class Loader:
     def _in_pipeline(self) -> int:
         return at_a_time(len(self.stages), self.prefetch)
 
-    def _replayed(self, source: Iterator[Numbered], epoch: int) -> Generator[Batch, None, list[Numbered]]:
+    def _replayed(self, source: Iterator[Numbered], epoch: int, order: torch.Tensor) -> Generator[Batch, None, list[Numbered]]:
         """The batches of ``source``, as far as graphs make them; gives those that were taken from it and not made."""
         first = next(source, None)
         if first is None or self._replays is None:
@@ -294,7 +295,7 @@ class Loader:
         if ring is None:
             return [first]
         numbers = (epoch * len(self) + torch.arange(len(self))) * self.world_size + self.rank
-        ring.begin(self._order(epoch), numbers, self._in_epoch(first[0]))
+        ring.begin(order, numbers, self._in_epoch(first[0]))
         replayed = ring.run(itertools.chain([first], source), self.stages, self.timeout, self._handed, lambda: self.capture)
         return (yield from replayed)
 
@@ -349,9 +350,11 @@ class Loader:
         if self._delivered == len(self):
             self._epoch, self._delivered = self._epoch + 1, 0
 
-    def numbered(self, epoch: int, first: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def numbered(self, epoch: int, first: int) -> Iterator[Numbered]:
         """The seeds of an epoch's batches from ``first`` on, with numbers that no other batch of any rank or epoch has."""
-        order = self._order(epoch)
+        return self._numbered(epoch, first, self._order(epoch))
+
+    def _numbered(self, epoch: int, first: int, order: torch.Tensor) -> Iterator[Numbered]:
         for i in range(first, len(self)):
             yield (epoch * len(self) + i) * self.world_size + self.rank, order[i * self.batch_size : (i + 1) * self.batch_size]
 
