@@ -87,8 +87,8 @@ class Loader:
             default, of a table in host memory, as many as fill the link: on an H100 or newer 2 for rows of 512 bytes to about
             14 KiB that are whole lines of 128, and 4 for those of 384; else 8, or what the probe measured on other GPUs
             (``hinterland probe``); with ``capture`` 8 at least. 8 for a CachedTensor; 4 if some rows lie in GPU memory and can
-            be copied in bulk (256 bytes to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple of
-            4 bytes, one for every fourth multiprocessor.
+            be copied in bulk (256 bytes to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple
+            of 4 bytes, one for every fourth multiprocessor.
         host_threads: cores that may help the GPU to gather features that lie in pinned host memory, where that is predicted to
             be faster (``by`` of ``gather``); a thread beside training then leads them. 0 leaves the features to the GPU alone.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
