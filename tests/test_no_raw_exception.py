@@ -600,6 +600,9 @@ class Right:
         of |= {"from_networkx": {"graph": networkx.path_graph(3)}, "from_scipy": {"matrix": scipy.sparse.eye(3).tocsr()}}
         of |= {"datasets.generate": {"shape": small}, "datasets.save": {"overwrite": True}}
         of |= {"datasets.random_splits": {"train_per_class": 1, "valid_per_class": 1}}
+        envelope = sampling.Envelope((2, 9), (6,))
+        of |= {"sampling.Envelope": {"vertices": (2, 9), "edges": (6,)}, "sampling.Envelope.largest": {"num_vertices": 8}}
+        of |= {"sampling.Envelope.of": {"counts": torch.zeros(3, 2, 2).long(), "most": envelope}}
         of |= {"hotness.corrected_probability": {"counts": [torch.ones(8)] * 2}, "hotness.hit_rate": {"counts": torch.ones(8)}}
         of |= {"hotness.renumber": {"scores": torch.arange(8.0)}, "PartitionedGraph.from_graph": {"devices": "cpu"}}
         of |= {"training.make_full_model": {"name": "gcn"}, "training.Pipeline": {"source": [1]}}

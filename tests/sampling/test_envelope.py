@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland import memory
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
-from hinterland.sampling import NeighborSampler
-from hinterland.sampling.envelope import Envelope, ends_of, padded
+from hinterland.sampling import Envelope, NeighborSampler
+from hinterland.sampling.envelope import ends_of, padded
 
 _spec = importlib.util.spec_from_file_location("sampling_oracle", Path(__file__).parent / "oracle.py")
 oracle = importlib.util.module_from_spec(_spec)
@@ -130,10 +130,11 @@ def test_any_envelope(graph, data):
     count = data.draw(st.integers(0, len(seeds)))
     sizes = st.lists(st.integers(0, 12), min_size=len(fanouts), max_size=len(fanouts))
     vertices, edges = (torch.tensor(data.draw(sizes)).cumsum(0).tolist() for _ in range(2))
-    envelope = Envelope((len(seeds), *(len(seeds) + 1 + n for n in vertices)), tuple(edges))
-    sampler = NeighborSampler(graph, fanouts, device="cpu")
+    envelope = Envelope((len(seeds), *(len(seeds) + n for n in vertices)), tuple(edges))
+    sampler, asked = NeighborSampler(graph, fanouts, device="cpu"), torch.tensor(seeds)
     expected = sampler.sample(seeds[:count], 3)
-    found = sampler.captured(torch.tensor(seeds), torch.tensor([3, count]), envelope)
+    found = sampler.captured(asked, torch.tensor([3, count]), envelope)
+    assert asked.tolist() == seeds
     assert torch.equal(found.ends, ends_of(expected))
     if fits(expected, envelope):
         same(found, padded(expected, envelope))
@@ -242,7 +243,9 @@ def test_samplers_that_cannot(graph, device, fanouts, how, batch_size, sentence)
     refusal = sampler.refuses_capture(batch_size)
     with pytest.raises(ConfigError, match=sentence) as refused:
         sampler.captured(
-            torch.zeros(batch_size, dtype=torch.int64), torch.zeros(2, dtype=torch.int64), Envelope((batch_size,), ())
+            torch.zeros(batch_size, dtype=torch.int64),
+            torch.zeros(2, dtype=torch.int64),
+            Envelope((batch_size, *[batch_size + 1] * len(fanouts)), (0,) * len(fanouts)),
         )
     assert str(refused.value) == refusal
     assert NeighborSampler(graph, [15, 10, 5], device=device).refuses_capture(1024) is None
@@ -326,3 +329,24 @@ def test_the_largest_envelope_holds_every_sample(graph, fanouts, batch_size):
     envelope = Envelope.largest(batch_size, fanouts, graph.num_vertices)
     sample = NeighborSampler(graph, fanouts, replace=True, device="cpu").sample([0] * batch_size)
     assert fits(sample, envelope)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Envelope((10, 9), (5,)), "vertices of an envelope, which are counted up, 9 is not a whole number from 10"),
+        (lambda: Envelope((10, 20), (5, 3)), "edges of an envelope, which are counted up, 3 is not"),
+        (lambda: Envelope((10, 20), ()), "2 counts of vertices and 0 of edges; give one more"),
+        (lambda: Envelope.largest(10, [3, -1], 100), r"fanouts \[3, -1\] take whole lists"),
+        (lambda: Envelope.largest(0, [3], 100), "batch_size 0 is not"),
+        (lambda: Envelope.of(torch.zeros(0, 2, 2).long(), Envelope((10, 20), (5,))), r"of shape \(0, 2, 2\), but must be"),
+        (
+            lambda: Envelope.of(torch.zeros(1, 2, 2), Envelope((10, 20), (5,))),
+            r"torch.float32 .* must be int64 \[samples, 2, 2\]",
+        ),
+        (lambda: Envelope.of(torch.zeros(1, 2, 3).long(), Envelope((10, 20), (5,))), r"\(1, 2, 3\)"),
+    ],
+)
+def test_envelopes_that_are_none(make, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        make()

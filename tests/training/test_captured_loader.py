@@ -22,6 +22,7 @@ from hinterland.training.envelope_estimate import EnvelopeEstimate
 from hinterland.training.pipeline import tensors_of
 from hinterland.training.replayed_batches import unpadded
 
+pytestmark = pytest.mark.filterwarnings("error:batches are made without")
 BATCH, FIRST = 64, 8
 
 
@@ -399,7 +400,7 @@ def test_what_is_refused(graph, rows, seeds, monkeypatch):
         sampler = sampler or NeighborSampler(graph, fanouts, device=torch.device("cpu"), **options.pop("draws", {}))
         if sampler.device.type == "cpu" and not options.pop("stays", False):
             sampler.device = gpu
-        monkeypatch.setattr("hinterland.training.loader.gather_blocks_for", lambda *_: None)
+        monkeypatch.setattr("hinterland.training.loader.gather_blocks_for", lambda *_, **__: None)
         with pytest.raises(ConfigError, match=f"capture=True: {sentence}"):
             Loader(sampler, seeds, BATCH, features=features, device="cuda", capture=True, **options)
         assert not Loader(sampler, seeds, BATCH, features=features, device="cuda", capture="auto", **options).capture

@@ -193,8 +193,8 @@ class BatchSampler:
         self.replayed = not self._on_cpu and capturing()
         if self.replayed:  # of the types what sentences need, and no tensor
             sizes, sources = [t.num_vertices for t in types], [r.source for r in relations]
-            number = rule.batch if fixed is None else None
-            self._wrong = Replayed(device, number, 2, lambda *bad: _wrong(sizes, sources, *bad))
+            batch = rule.batch if fixed is None else None
+            self._wrong = Replayed(device, batch, 2, lambda *bad: _wrong(sizes, sources, *bad))
         self._compares = any(
             r.weight_kind != NO_WEIGHTS[0] or r.times is not None or types[r.source].times is not None for r in relations
         )

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from .. import _core
+from ..runtime import arguments
+from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 
 ENTRY_BYTES = ctypes.sizeof(struct("sampling::NumberEntry"))
@@ -55,3 +60,22 @@ def bound(
         vertices = [n + new for n, new in zip(vertices, frontier, strict=True)]
     vertices = [min(n, given + limit) for n, given, limit in zip(vertices, seeds, limits, strict=True)]
     return Bound(tuple(vertices), tuple(edges), *most)
+
+
+def check_fanouts(fanouts: Iterable[int]) -> list[int]:
+    """``fanouts`` as a list, if it is one that can be used."""
+    try:
+        checked = [operator.index(fanout) for fanout in fanouts]
+    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
+        raise ConfigError(
+            f"fanouts are numbers, one for each hop, as in [15, 10, 5], not {arguments.repr_of(fanouts)}"
+        ) from None
+    if not checked:
+        raise ConfigError("fanouts is empty; name how many neighbours each hop draws, as in [15, 10, 5]")
+    for hop, fanout in enumerate(checked):
+        if not -1 <= fanout <= _core.SAMPLE_MOST_FANOUT:
+            raise ConfigError(
+                f"fanout {arguments.repr_of(fanout)} of hop {hop} is not between 0 and {_core.SAMPLE_MOST_FANOUT}; "
+                "-1 takes whole lists"
+            )
+    return checked

@@ -6,13 +6,15 @@ only. What a layer must not read is told by counts that stay on the device (``Pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 
-from .bound import bound
+from ..runtime import arguments
+from ..runtime.errors import ConfigError
+from .bound import bound, check_fanouts
 from .sample import Sample
 
 _MULTIPLE = 64  # of vertices and edges: shapes that matrix products take well
@@ -32,6 +34,16 @@ class Envelope:
     vertices: tuple[int, ...]
     edges: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        for name, sizes, least in (("vertices", self.vertices, 1), ("edges", self.edges, 0)):
+            arguments.instance(name, sizes, tuple, "as in Envelope((1024, 6500), (7000,))")
+            for before, size in zip((least, *sizes), sizes, strict=False):
+                arguments.whole_number(f"{name} of an envelope, which are counted up,", size, before)
+        if len(self.vertices) != len(self.edges) + 1:
+            raise ConfigError(
+                f"an envelope has {len(self.vertices)} counts of vertices and {len(self.edges)} of edges; give one more"
+            )
+
     @classmethod
     def of(cls, counts: torch.Tensor, most: Envelope) -> Envelope:
         """An envelope that nearly all samples fit.
@@ -40,7 +52,14 @@ class Envelope:
             counts: int64 ``[n, 2, hops + 1]``, of ``n`` samples, one at least, what ``PaddedSample.ends`` and :func:`ends_of`
                 say. Each number gets the mean and three standard deviations, and 1 % more than the largest at least.
             most: where it ends, as :meth:`largest` gives it. It is passed by less than 64, to which all is rounded up.
+
+        Raises:
+            ConfigError: counts of no sample, or of another shape or type.
         """
+        arguments.instance("most", most, Envelope, "as Envelope.largest() gives")
+        shape, kind = tuple(arguments.dense("counts", counts).shape), counts.dtype
+        if shape != (len(counts) or 1, 2, len(most.vertices)) or kind != torch.int64:
+            raise ConfigError(f"counts are {kind} of shape {shape}, but must be int64 [samples, 2, {len(most.vertices)}]")
         met = counts.double()
         deviation = met.std(0, correction=min(1, len(met) - 1))
         # Not less than for the hop before, where what was met varied more.
@@ -51,10 +70,18 @@ class Envelope:
         return cls((most.vertices[0], *vertices), tuple(edges))
 
     @classmethod
-    def largest(cls, batch_size: int, fanouts: Sequence[int], num_vertices: int) -> Envelope:
-        """What holds every sample of so many seeds from a graph of ``num_vertices``; no fanout is -1."""
-        bounds = [bound((batch_size,), (num_vertices,), ((0, 0, tuple(fanouts[:hop])),)) for hop in range(1, len(fanouts) + 1)]
+    def largest(cls, batch_size: int, fanouts: Iterable[int], num_vertices: int) -> Envelope:
+        """What holds every sample of so many seeds from a graph of ``num_vertices``.
+
+        Raises:
+            ConfigError: a fanout is -1, or a number is none.
+        """
+        drawn, seeds = tuple(check_fanouts(fanouts)), (arguments.whole_number("batch_size", batch_size, 1),)
+        limits = (arguments.whole_number("num_vertices", num_vertices, 0),)
+        bounds = (bound(seeds, limits, ((0, 0, drawn[:hop]),)) for hop in range(1, len(drawn) + 1))
         found = [most for most in bounds if most is not None]
+        if len(found) < len(drawn):
+            raise ConfigError(f"fanouts {list(drawn)} take whole lists, which nothing bounds; give numbers from 0 on")
         return cls((batch_size, *(most.vertices[0] + 1 for most in found)), tuple(most.edges[0] for most in found))
 
     @property
@@ -124,7 +151,8 @@ def padded(sample: Sample, envelope: Envelope) -> PaddedSample:
     end = ends[:, -1]
     return PaddedSample(
         fitted(sample.node, most_vertices, end[0], 0),
-        *(fitted(array, most_edges, end[1], most_vertices - 1) for array in (sample.row, sample.col)),
+        fitted(sample.row, most_edges, end[1], most_vertices - 1),
+        fitted(sample.col, most_edges, end[1], most_vertices - 1),
         fitted(sample.edge, most_edges, end[1], 0),
         envelope.num_sampled_nodes,
         envelope.num_sampled_edges,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import itertools
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
-from .. import _core
 from ..graph import arrays
 from ..graph.algorithms import Algorithm, register
 from ..graph.device_graph import DeviceGraph
@@ -24,7 +22,7 @@ from ..runtime.repr import type_name
 from ..runtime.thresholds import MOST_AHEAD
 from ..runtime.units import format_bytes
 from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, BatchSampler, Fixed, Relation, VertexSet, cut, state_bytes
-from .bound import bound
+from .bound import bound, check_fanouts
 from .envelope import Envelope, PaddedSample
 from .sample import Sample
 from .sample_stats import Drawn, Taken, with_stats
@@ -182,6 +180,7 @@ class NeighborSampler:
                 other hops, or the sampler cannot do so (:meth:`refuses_capture`); the graph was prepared and closed.
             OutOfMemory: the batch does not fit on the device.
         """
+        arguments.instance("envelope", envelope, Envelope, "as Envelope.of() gives")
         on_cpu = self.device.type == "cpu"
         if refusal := self.refuses_capture(envelope.vertices[0]):
             raise ConfigError(refusal)
@@ -192,7 +191,8 @@ class NeighborSampler:
                 f"the envelope has {len(envelope.edges)} hops, but fanouts are {self.fanouts}; give one of theirs"
             )
         for name, array, size in (("seeds", seeds, envelope.vertices[0]), ("given", given, 2)):
-            if array.shape != (size,) or array.dtype != torch.int64 or array.device != self.device or array.stride() != (1,):
+            there = arguments.dense(name, array).device == self.device
+            if not there or array.shape != (size,) or array.dtype != torch.int64 or not array.is_contiguous():
                 raise ConfigError(
                     f"{name} are {array.dtype} of shape {tuple(array.shape)} on {array.device}; a graph reads int64 of shape "
                     f"({size},) on {self.device}, one behind another"
@@ -204,9 +204,12 @@ class NeighborSampler:
             run.begin()
             run.finish()
         (vertices,), (relation,) = run.types, run.relations
+        row, col, edge = relation.edges[:, : envelope.edges[-1]].unbind()
         return PaddedSample(
             vertices.node[: envelope.vertices[-1]],
-            *relation.edges[:, : envelope.edges[-1]].unbind(),
+            row,
+            col,
+            edge,
             envelope.num_sampled_nodes,
             envelope.num_sampled_edges,
             ends=run.ends,
@@ -315,25 +318,6 @@ class PendingSample:
 def steps(ends: list[int]) -> list[int]:
     """What each hop added."""
     return [after - before for before, after in itertools.pairwise(ends)]
-
-
-def check_fanouts(fanouts: Iterable[int]) -> list[int]:
-    """``fanouts`` as a list, if it is one that can be used."""
-    try:
-        checked = [operator.index(fanout) for fanout in fanouts]
-    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        raise ConfigError(
-            f"fanouts are numbers, one for each hop, as in [15, 10, 5], not {arguments.repr_of(fanouts)}"
-        ) from None
-    if not checked:
-        raise ConfigError("fanouts is empty; name how many neighbours each hop draws, as in [15, 10, 5]")
-    for hop, fanout in enumerate(checked):
-        if not -1 <= fanout <= _core.SAMPLE_MOST_FANOUT:
-            raise ConfigError(
-                f"fanout {arguments.repr_of(fanout)} of hop {hop} is not between 0 and {_core.SAMPLE_MOST_FANOUT}; "
-                "-1 takes whole lists"
-            )
-    return checked
 
 
 def check_rule(replace: bool, weighted: bool, temporal: bool, strategy: str) -> None:

@@ -28,7 +28,6 @@ from ..runtime.warned import warn
 from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
-from ..table import CachedTensor
 from .cache import CachePlan, require_plannable
 from .cache_budget import after_a_step, filled, wanted
 from .envelope_estimate import ReplayCounts
@@ -87,9 +86,9 @@ class Loader:
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
             default, of a table in host memory, as many as fill the link: on an H100 or newer 2 for rows of 512 bytes to about
             14 KiB that are whole lines of 128, and 4 for those of 384; else 8, or what the probe measured on other GPUs
-            (``hinterland probe``). 8 for a CachedTensor; 4 if some rows lie in GPU memory and can be copied in bulk (256 bytes
-            to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple of 4 bytes, one for every
-            fourth multiprocessor.
+            (``hinterland probe``); with ``capture`` 8 at least. 8 for a CachedTensor; 4 if some rows lie in GPU memory and can
+            be copied in bulk (256 bytes to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple
+            of 4 bytes, one for every fourth multiprocessor.
         host_threads: cores that may help the GPU to gather features that lie in pinned host memory, where that is predicted to
             be faster (``by`` of ``gather``); a thread beside training then leads them. 0 leaves the features to the GPU alone.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
@@ -258,7 +257,8 @@ class Loader:
             yield batch
 
     def _batches(self, epoch: int, first: int) -> Iterator[Batch]:
-        source = self.numbered(epoch, first)
+        order = self._order(epoch)
+        source = self._numbered(epoch, first, order)
         kind = Prefetcher if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         if not self._captures():
@@ -270,7 +270,7 @@ class Loader:
             yield from replays.noted(self._measured(itertools.islice(source, self._in_pipeline()), run))
             replays.take(self._captured_inputs())
         yield from replays.noted(run(itertools.islice(source, replays.estimate.missing)))
-        left = yield from self._replayed(source, epoch)
+        left = yield from self._replayed(source, epoch, order)
         yield from run(itertools.chain(left, source))
 
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
@@ -281,7 +281,7 @@ class Loader:
     def _in_pipeline(self) -> int:
         return at_a_time(len(self.stages), self.prefetch)
 
-    def _replayed(self, source: Iterator[Numbered], epoch: int) -> Generator[Batch, None, list[Numbered]]:
+    def _replayed(self, source: Iterator[Numbered], epoch: int, order: torch.Tensor) -> Generator[Batch, None, list[Numbered]]:
         """The batches of ``source``, as far as graphs make them; gives those that were taken from it and not made."""
         first = next(source, None)
         if first is None or self._replays is None:
@@ -295,7 +295,7 @@ class Loader:
         if ring is None:
             return [first]
         numbers = (epoch * len(self) + torch.arange(len(self))) * self.world_size + self.rank
-        ring.begin(self._order(epoch), numbers, self._in_epoch(first[0]))
+        ring.begin(order, numbers, self._in_epoch(first[0]))
         replayed = ring.run(itertools.chain([first], source), self.stages, self.timeout, self._handed, lambda: self.capture)
         return (yield from replayed)
 
@@ -312,15 +312,11 @@ class Loader:
             with torch.inference_mode(False):
                 return self._gather(self._sample(handed.numbered))
         batch = Batch(buffer.sample, buffer.x, buffer.y, buffer.seeds, buffer=buffer.number)
-        # Rows that follow the batches were counted before the gather, which has been.
-        if (
-            not isinstance(self.sampler, NeighborSampler)
-            or isinstance(self.features, CachedTensor)
-            or not self._is_counted(number)
-        ):
+        sampler, known = self.sampler, not getattr(self.features, "follows_reads", False)  # or this gather has moved rows
+        if not known or not self._is_counted(number) or not isinstance(sampler, NeighborSampler):
             return batch
         sample = unpadded(buffer.sample, handed.counts)
-        return replace(batch, served=served(sample, self.sampler, [fetched(self.features, sample.node)]))
+        return replace(batch, served=served(sample, sampler, [fetched(self.features, sample.node)]))
 
     def _captures(self) -> bool:
         """Whether batches are to be replayed. ConfigError: they must be, and cannot."""
@@ -336,7 +332,8 @@ class Loader:
         sampler: Any = self.sampler
         drawn = tuple(getattr(sampler, "fanouts", ())), getattr(sampler, "seed", 0), getattr(sampler, "replace", False)
         shape = min(self.batch_size, self._share()), len(self)
-        return CapturedInputs(sampler, *drawn, *shape, self.features, self.labels, self.gather_blocks)
+        blocks = gather_blocks_for(self.features, self.device, replayed=True) if self._own_blocks else self.gather_blocks
+        return CapturedInputs(sampler, *drawn, *shape, self.features, self.labels, blocks)
 
     @property
     def captured(self) -> ReplayCounts:
@@ -354,9 +351,11 @@ class Loader:
         if self._delivered == len(self):
             self._epoch, self._delivered = self._epoch + 1, 0
 
-    def numbered(self, epoch: int, first: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def numbered(self, epoch: int, first: int) -> Iterator[Numbered]:
         """The seeds of an epoch's batches from ``first`` on, with numbers that no other batch of any rank or epoch has."""
-        order = self._order(epoch)
+        return self._numbered(epoch, first, self._order(epoch))
+
+    def _numbered(self, epoch: int, first: int, order: torch.Tensor) -> Iterator[Numbered]:
         for i in range(first, len(self)):
             yield (epoch * len(self) + i) * self.world_size + self.rank, order[i * self.batch_size : (i + 1) * self.batch_size]
 

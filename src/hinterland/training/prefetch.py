@@ -92,11 +92,11 @@ class Prefetcher(Pipeline):
                 wait_for(is_ready, watch)
 
 
-def wait_for(done: Done, watch: Watch) -> None:
-    """Waits until the GPU is done with something, as long as the watch lets it."""
+def wait_for(done: Done, watch: Watch, nap: float = _NAP) -> None:
+    """Waits until the GPU is done with something, as long as the watch lets it; between two looks for ``nap`` seconds."""
     while not done():
         watch.look()
-        time.sleep(_NAP)
+        time.sleep(nap)
 
 
 _abandoned: list[Any] = []  # what a GPU that does not end may still be reading: nobody gets its memory

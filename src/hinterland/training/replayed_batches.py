@@ -30,6 +30,7 @@ from .pipeline import Stage, watching
 from .prefetch import StreamedStage, settling, stage_stream, wait_for
 from .row_gather import rows_of
 
+_NAP = 2e-4  # seconds between looks at the GPU, which has two batches more to make meanwhile
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
 
 Numbered = tuple[int, torch.Tensor]  # a batch's number, and its seeds on the CPU
@@ -160,7 +161,7 @@ class BatchRing:
             self.labels: torch.Tensor | None = None
             if inputs.labels is not None:
                 of_none = self._labels_of(torch.zeros(0, dtype=torch.int64))
-                self.labels = of_none.new_zeros((*shape, *of_none.shape[1:]))
+                self.labels = torch.zeros((*shape, *of_none.shape[1:]), dtype=of_none.dtype, device=device)
             self._buffers = [BatchBuffer(first_number + n, self) for n in range(BATCH_BUFFERS)]
         self._user: object | None = None
 
@@ -227,7 +228,7 @@ class BatchRing:
                     break
                 handed, sampled, gathered = ahead.popleft()
                 if sampled is not None:
-                    wait_for(sampled.query, watch)
+                    wait_for(sampled.query, watch, _NAP)
                     faults.raise_deferred(self.device.index)
                 if caller is not None and gathered is not None:  # also of one that does not fit: its buffer is made anew then
                     caller.wait_event(gathered)

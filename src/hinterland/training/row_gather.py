@@ -12,6 +12,7 @@ from ..memory.count import TierCount, count_rows
 from ..memory.gather_stats import measured
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
+from ..runtime.thresholds import LOAD_BLOCKS
 from ..table import as_table
 
 
@@ -67,12 +68,16 @@ class _PlainRows:
         return None
 
 
-def gather_blocks_for(table: Any, device: torch.device) -> int | None:
-    """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU."""
+def gather_blocks_for(table: Any, device: torch.device, replayed: bool = False) -> int | None:
+    """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU. Beside a
+    ``replayed`` step, which waits for nothing but its rows, those of loads: they are faster, and cost it more."""
     if device.type == "cpu":
         return None
     known = as_table(table)
-    return devices.quarter(device) if known is None else known.part.gather_blocks(device)
+    if known is None:
+        return devices.quarter(device)
+    blocks = known.part.gather_blocks(device)
+    return max(blocks, LOAD_BLOCKS) if replayed and known.plan is None else blocks
 
 
 def check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
