@@ -127,7 +127,7 @@ def attend(
 
 
 def _first(found: AttentionSums, rows: int) -> AttentionSums:
-    return AttentionSums(*(None if one is None else one[:rows] for one in found))
+    return AttentionSums(found.out[:rows], None if found.second is None else found.second[:rows], found.number[:rows])
 
 
 def joined(found: Tensor, logarithms: Tensor) -> tuple[Tensor, Tensor]:

@@ -79,8 +79,8 @@ class Block:
 def _summed(x: Tensor, places: Tensor, offsets: Tensor, weight: Tensor | None, scale: Tensor | None) -> Tensor:
     """For each two offsets the sum of the rows of ``x`` at the places between them, times ``scale``; 0 where there are none."""
     if x.is_cuda:
-        entries = RowEntries(offsets[:-1], offsets[1:], places, weight, most=len(places))
-        return aggregate_rows(entries, PartRows(*dense([x])), x.new_empty(len(offsets) - 1, x.shape[1]), scale=scale)
+        entries, (rows,) = RowEntries(offsets[:-1], offsets[1:], places, weight, most=len(places)), dense([x])
+        return aggregate_rows(entries, PartRows(rows), x.new_empty(len(offsets) - 1, x.shape[1]), scale=scale)
     if not len(places):
         return x.new_zeros(len(offsets) - 1, x.shape[1])
     places = places[: offsets[-1]]
