@@ -35,7 +35,7 @@ class FullGraphOptions:
     ] = False
 
 
-_OF_BATCHES = ("fanout", "batch_size", "cache", "round", "placement", "host_budget", "checkpoint_every")
+_OF_BATCHES = ("fanout", "batch_size", "cache", "round", "placement", "host_budget", "checkpoint_every", "precision", "trace")
 _OF_WHOLE = ("layers", "parts", "strategy", "dtype", "tune")
 _SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "dtype", "tune")
 

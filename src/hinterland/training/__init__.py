@@ -5,6 +5,7 @@ from ..memory import Ranks, joined
 from ..table import ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParameter, UnifiedEmbeddingBag
 from .cache import CachePlan, plan_cache
 from .cache_costs import Costs
+from .converted_rows import ConvertedRows
 from .factored import Averaged, Factored
 from .factored_plan import FactoredPlan, StageTimes
 from .full import TrainedFull, train_full
@@ -24,6 +25,7 @@ __all__ = [
     "Averaged",
     "Batch",
     "CachePlan",
+    "ConvertedRows",
     "Costs",
     "Factored",
     "FactoredPlan",

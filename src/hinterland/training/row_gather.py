@@ -11,7 +11,8 @@ import torch
 from ..memory.count import TierCount, count_rows
 from ..memory.gather_stats import measured
 from ..runtime import devices
-from ..table import as_table
+from ..table import Table, as_table
+from .converted_rows import ConvertedRows
 
 
 def by_type(work: Callable[..., Any], tables: Any, *others: Any) -> Any:
@@ -41,7 +42,7 @@ def rows_of(
     if isinstance(table, torch.Tensor):
         with nullcontext() if stats is None else measured(_PlainRows(table), index, stats):
             return table[index.to(table.device)].to(index.device)
-    if stats is not None and as_table(table) is not None:
+    if stats is not None and kept_table(table) is not None:
         return table.gather(index, max_blocks=blocks, stats=stats)
     rows: torch.Tensor = (
         table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
@@ -66,9 +67,14 @@ class _PlainRows:
         return None
 
 
+def kept_table(table: Any) -> Table | None:
+    """The table of this library in which rows are kept; None where they are not in one."""
+    return as_table(table.table if isinstance(table, ConvertedRows) else table)
+
+
 def gather_blocks_for(table: Any, device: torch.device) -> int | None:
     """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU."""
     if device.type == "cpu":
         return None
-    known = as_table(table)
+    known = kept_table(table)
     return devices.quarter(device) if known is None else known.part.gather_blocks(device)

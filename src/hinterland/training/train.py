@@ -23,6 +23,7 @@ from ..runtime.progress import progress
 from ..runtime.repr import Repr
 from ..sampling import Adjacency, HeteroSampler, NeighborSampler, PinSAGESampler
 from ..storage import StorageStats
+from .binding import IdleSteps, binds
 from .cache import CachePlan
 from .cache_budget import wanted
 from .epoch_line import show_epoch
@@ -31,6 +32,7 @@ from .factored_plan import FactoredPlan
 from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
 from .loader import Batch, BatchedSampler, Loader
 from .models import GNN, make_model
+from .precision import PRECISIONS, autocast
 from .reads_by_tier import FIELDS as SERVED
 from .reads_by_tier import rates
 from .row_gather import by_type, each_of, rows_of
@@ -48,6 +50,7 @@ from .settings import (
     split_options,
 )
 from .shared import data_parallel
+from .trace import span, tracing
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
 _COUNTED = ("seeds", "vertices", "edges", "bytes")
@@ -69,7 +72,8 @@ class Trained(Repr):
             ``host``, and of ``edges`` that were read from GPU memory; ``link``, None where nothing crosses one: ``bytes`` that
             came over it at least, of a GPU on average ``bandwidth`` in bytes a second, the probe's ``ceiling`` and the
             ``share`` of it (None without a probe). ``storage``, of features there, this rank's: ``bytes`` and ``requests`` that
-            were read, ``hits`` and ``misses`` of pages in its cache, ``cpu_seconds`` and ``cpu_us_per_request``.
+            were read, ``hits`` and ``misses`` of pages in its cache, ``cpu_seconds`` and ``cpu_us_per_request``. ``binds`` says
+            what this rank waited for, and why: GPU, link, disk or CPU (None with ``devices``).
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
         test: ``loss`` and ``accuracy`` on the test split; None without one. The loss is NaN where a neighbour has features that
             are not finite.
@@ -123,10 +127,11 @@ def train(
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: gets each epoch's object of the history, in rank 0; by default a line of it is printed where standard error is
             a terminal. None says nothing but how far an epoch has come, there too.
-        options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience`` and ``seed`` are
-            those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and ``gpu_budget`` (each rank plans
-            for its own GPU) are those of Loader, and change none: a run may go on with others. So is ``timeout``: seconds
-            without a batch, or without an answer of another rank, after which the run ends with an error.
+        options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience``, ``seed`` and
+            ``precision`` are those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and
+            ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, and change none: a run may go on with others.
+            So is ``timeout``: seconds without a batch, or an answer of another rank, after which the run ends with an error.
+            ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
     Raises:
         ConfigError: arguments that make no run, ranks that differ, a checkpoint of another run or one that would be lost,
@@ -136,11 +141,12 @@ def train(
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
     several = several_devices(device, devices, round)
+    trace = options.pop("trace", None)
 
     def checked() -> tuple[Settings, dict[str, Any]]:
         arguments.function("on_epoch", on_epoch)
         split = split_options(model, fanouts, options)
-        check_checkpoint(checkpoint, checkpoint_every, resume)
+        check_checkpoint(checkpoint, checkpoint_every, resume, trace)
         if wanted(split[1].get("cache"), split[1].get("gpu_budget")) is not None and devices is not None:
             raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
         check_dataset(dataset)
@@ -159,7 +165,7 @@ def train(
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
         cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
-            run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading)
+            run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading, trace)
             run.go(settings, resume, on_epoch)
             return run.finish()
 
@@ -224,6 +230,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         checkpoint: str | Path | None,
         checkpoint_every: int | None,
         reading: dict[str, Any],
+        trace: str | Path | None,
     ) -> None:
         super().__init__(dataset, config, ranks, checkpoint, lambda: _make(dataset, config))
         self.checkpoint_every, device = checkpoint_every, ranks.device
@@ -250,6 +257,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 several,
                 round=config["round"],
             )
+        self.trace = Path(trace) if trace is not None and ranks.is_first else None  # of the epoch that comes
+        self.idle = IdleSteps(ranks.device)
         self.working = 0.0  # seconds in which the caller's thread did not wait for batches
         self.totals = _Totals()
 
@@ -295,23 +304,29 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             self.working, began = 0.0, now
 
         position = self.loader.state_dict()["delivered"]
-        with progress(f"epoch {number}", len(self.loader) - position, "batches") as shown:
+        left = len(self.loader) - position
+        steps = -(-left // self.config["round"])
+        with progress(f"epoch {number}", left, "batches") as shown, tracing(self.trace, device, steps) as traced:
             for seen in self._gradients(number, position):
                 start = time.perf_counter()
-                self.optimizer.step()
+                with span("train"):
+                    self.optimizer.step()
                 for batch in seen:
                     loss_sum += batch["loss"]
                     correct += batch["correct"]
                     for name, count in batch["counts"].items():
                         self.totals.summed[name] += count
+                self.idle.count()
                 self.working += time.perf_counter() - start
                 shown(len(seen))
+                traced()
                 before_it, position = position, position + len(seen)
                 every = self.checkpoint_every
                 if every and position // every > before_it // every and position < len(self.loader):
                     settle()
                     self._collect()
                     self.save()
+        self.trace = None
         settle()
         self._collect()
         self._conclude(number)
@@ -326,9 +341,10 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         for i, batch in enumerate(self.loader, position):
             start = time.perf_counter()
             torch.manual_seed(self.loader.seed_of(number - 1, i))
-            self.optimizer.zero_grad()
-            loss, seen = self._loss(self.parallel, batch)
-            loss.backward()
+            with span("train"):
+                self.optimizer.zero_grad()
+                loss, seen = self._loss(self.parallel, batch)
+                loss.backward()
             self.working += time.perf_counter() - start
             yield [seen]
 
@@ -346,13 +362,17 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         return {stage.name: stage.seconds for stage in self.loader.stages}
 
     def _scores(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of the seeds: the scores of each class, and the class."""
+        """Of the seeds: the scores of each class, float32, and the class."""
         assert batch.x is not None and batch.y is not None
-        x, target = by_type(torch.Tensor.float, batch.x), batch.y.long()
-        if isinstance(x, Mapping):
-            return model(x, batch.sample), target
-        degree = rows_of(self.degree[x.device], batch.sample.node) if self.degree else None
-        return model(x, batch.sample, degree, batch.sample.weight), target
+        precision = self.config["precision"]
+        more: tuple[Any, ...] = ()
+        x, target = by_type(lambda rows: rows.to(PRECISIONS[precision]), batch.x), batch.y.long()
+        if not isinstance(x, Mapping):
+            degree = rows_of(self.degree[x.device], batch.sample.node) if self.degree else None
+            more = (degree, batch.sample.weight)
+        with autocast(precision, target.device):
+            scores = model(x, batch.sample, *more)
+        return scores.float(), target
 
     def _collect(self) -> None:
         """Sums the totals over the ranks; rank 0 keeps them."""
@@ -382,6 +402,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 self.ranks.world_size,
             ),
         }
+        alone, launched = self.factored is None, self.loader._only_launches()
+        found["binds"] = binds(found, launched=launched, idle=self.idle.share()) if alone else None
         self.totals = _Totals()
         self.conclude(found)
 
