@@ -119,6 +119,7 @@ def test_converted_rows_are_those_of_torch(device, dtype, scaled):
     assert torch.equal(table.gather(index).cpu(), expected.to(dtype)[index.cpu()])
     assert (len(table), tuple(table.shape), table.dtype, table.row_bytes) == (50, (50, 3, 16), dtype, 48)
     assert table.gather(index[:, :0]).shape == (2, 0, 3, 16)
+    assert repr(table).startswith("ConvertedRows(table=UnifiedTensor(shape=(50, 3, 16), dtype=float8_e4m3fn")
 
 
 def test_a_row_that_is_not_there_is_named(device):

@@ -46,6 +46,9 @@ class ConvertedRows(Repr):
         self._held = {} if scales is None else {scales.device: scales}
         self.shape, self.row_bytes, self.in_reach = table.shape, table.row_bytes, table.in_reach
 
+    def _facts(self) -> dict[str, Any]:
+        return {"table": self.table, "dtype": self.dtype, "scales": self.scales}
+
     def __len__(self) -> int:
         return len(self.table)
 
