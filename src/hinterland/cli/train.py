@@ -44,6 +44,9 @@ class TrainOptionGroup:
     lr: Annotated[float, typer.Option(help="Adam's learning rate; 0.01 with --full-graph.")] = 1e-3
     weight_decay: Annotated[float, typer.Option(help="Of the first layer's matrices.")] = 0.0
     dropout: Annotated[float, typer.Option(help="Share of each layer's inputs that training drops.")] = 0.5
+    precision: Annotated[str, typer.Option(help="float32, or bfloat16: models compute in it, and parameters stay float32.")] = (
+        "float32"
+    )
     patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None
     seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0
     capture: Annotated[
@@ -69,11 +72,14 @@ class PlacementOptions:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a run goes on from."""
+    """What a run writes, and goes on from."""
 
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None
     checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a timeline of some steps of the first epoch, for Perfetto.")
+    ] = None
 
 
 def train(
@@ -177,6 +183,8 @@ def _batch_run(how: TrainOptionGroup, saved: Saved, round: int | None, cache: st
             on_cpu = next(found.model.parameters()).device.type == "cpu"
             why = "a CPU has no step's memory to measure" if on_cpu else "training ended before a step was measured"
             notes.append(f"hinterland: --cache {kept.policy} kept nothing: {why}; name --gpu-budget")
+        if saved.trace is not None:
+            notes.append(f"hinterland: {saved.trace} is a timeline of some steps; open it on https://ui.perfetto.dev")
         report = {"fanouts": fanouts, "roles": _roles(roles), "cache": None if plan is None else _kept(plan)}
         text = [] if plan is None else ["", "cache, as planned:", plan.explain()]
         return Done(found, report, notes, text if roles is None else [*text, roles.explain()])

@@ -87,6 +87,9 @@ HOST_BLOCK_BYTES = 3 << 30  # of a block in host memory. Derived: 60 ms of a lin
 HOST_BLOCK_SHARE = 2  # one part of the room in so many for blocks; the rest for what lies between passes. Guess
 CPU_RATE = 5e9  # bytes a second that a CPU reads, for predictions. Guess
 CPU_STEP = 2e-5  # seconds between two loops of a CPU. Guess
+TRACE_AFTER = 32  # steps. Derived: four times the 8 batches that give captured steps their shapes
+TRACE_STEPS = 20  # in a timeline. Derived: some 10 MB of 250 launches a step, which viewers take
+BINDING_SHARE = 0.85  # of an epoch, that a stage is at work which binds it. Derived: a loader keeps the slowest one at 0.9 to 1
 
 # Queries.
 ENGINE_ROWS = 1 << 17  # that a thread of the engine takes. Derived: DuckDB's row group has 122,880

@@ -6,6 +6,7 @@ from ..table import ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParame
 from .cache import CachePlan, plan_cache
 from .cache_costs import Costs
 from .capture import CapturedSteps, capture
+from .converted_rows import ConvertedRows
 from .factored import Averaged, Factored
 from .factored_plan import FactoredPlan, StageTimes
 from .full import TrainedFull, train_full
@@ -27,6 +28,7 @@ __all__ = [
     "Batch",
     "CachePlan",
     "CapturedSteps",
+    "ConvertedRows",
     "Costs",
     "Factored",
     "FactoredPlan",

@@ -21,6 +21,7 @@ import torch
 from ..memory.cuda import checked
 from ..runtime.watch import Done, StageWork, Watch
 from .pipeline import Pipeline, Stage, watching
+from .trace import span
 
 _NAP = 5e-5  # seconds between looks at the GPU
 
@@ -197,7 +198,7 @@ class StreamedStage:
         self.count()
 
     def _work(self, item: Any) -> Any:
-        with torch.inference_mode(False):  # the caller may be in it now, and train on the next
+        with span(self.stage.name), torch.inference_mode(False):  # the caller may be in it now, and train on the next
             return self.stage.work(item)
 
     def count(self, watch: Watch | None = None) -> None:

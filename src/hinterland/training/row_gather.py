@@ -13,7 +13,8 @@ from ..memory.gather_stats import measured
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, IndexOutOfRange
 from ..runtime.thresholds import LOAD_BLOCKS
-from ..table import as_table
+from ..table import Table, as_table
+from .converted_rows import ConvertedRows
 
 
 def by_type(work: Callable[..., Any], tables: Any, *others: Any) -> Any:
@@ -43,7 +44,7 @@ def rows_of(
     if isinstance(table, torch.Tensor):
         with nullcontext() if stats is None else measured(_PlainRows(table), index, stats):
             return table[index.to(table.device)].to(index.device)
-    if stats is not None and as_table(table) is not None:
+    if stats is not None and kept_table(table) is not None:
         return table.gather(index, max_blocks=blocks, stats=stats)
     rows: torch.Tensor = (
         table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
@@ -68,12 +69,17 @@ class _PlainRows:
         return None
 
 
+def kept_table(table: Any) -> Table | None:
+    """The table of this library in which rows are kept; None where they are not in one."""
+    return as_table(table.table if isinstance(table, ConvertedRows) else table)
+
+
 def gather_blocks_for(table: Any, device: torch.device, replayed: bool = False) -> int | None:
     """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU. Beside a
     ``replayed`` step, which waits for nothing but its rows, those of loads: they are faster, and cost it more."""
     if device.type == "cpu":
         return None
-    known = as_table(table)
+    known = kept_table(table)
     if known is None:
         return devices.quarter(device)
     blocks = known.part.gather_blocks(device)

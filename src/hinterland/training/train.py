@@ -6,6 +6,7 @@ exactly as if it had not been.
 
 from __future__ import annotations
 
+import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ from ..runtime.repr import Repr
 from ..sampling import Adjacency, HeteroSampler, NeighborSampler, PinSAGESampler
 from ..sampling.envelope import PaddedSample
 from ..storage import StorageStats
+from .binding import IdleSteps, binds
 from .cache import CachePlan
 from .cache_budget import wanted
 from .capture import CapturedSteps
@@ -35,6 +37,7 @@ from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_heter
 from .loader import BatchedSampler, Loader
 from .mini_batch import Batch
 from .models import GNN, make_model
+from .precision import PRECISIONS, autocast
 from .reads_by_tier import FIELDS as SERVED
 from .reads_by_tier import rates
 from .row_gather import by_type, each_of, rows_of
@@ -53,6 +56,7 @@ from .settings import (
     split_options,
 )
 from .shared import data_parallel
+from .trace import span, tracing
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
 _COUNTED = ("seeds", "vertices", "edges", "bytes")
@@ -77,7 +81,8 @@ class Trained(Repr):
             ``share`` of it (None without a probe). ``storage``, of features there, this rank's: ``bytes`` and ``requests`` that
             were read, ``hits`` and ``misses`` of pages in its cache, ``cpu_seconds`` and ``cpu_us_per_request``. ``replayed``,
             of ``batches``: steps that CUDA graphs made; ``overflowed``: batches that did not fit their shape; ``padding``: the
-            share of rows that were only there to fill it.
+            share of rows that were only there to fill it. ``binds`` says what this rank waited for, and why: GPU, link, disk or
+            CPU (None with ``devices``).
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
         test: ``loss`` and ``accuracy`` on the test split; None without one. The loss is NaN where a neighbour has features that
             are not finite.
@@ -131,11 +136,12 @@ def train(
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: gets each epoch's object of the history, in rank 0; by default a line of it is printed where standard error is
             a terminal. None says nothing but how far an epoch has come, there too.
-        options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience`` and ``seed`` are
-            those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and ``gpu_budget`` (each rank plans
-            for its own GPU) are those of Loader, and change none: a run may go on with others. So is ``timeout``: seconds
-            without a batch, or without an answer of another rank, after which the run ends with an error. ``capture`` has CUDA
-            graphs replay steps (docs/captured.md): "auto", by default, where they can; True refuses what they cannot.
+        options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience``, ``seed`` and
+            ``precision`` are those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and
+            ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, and change none: a run may go on with others.
+            So is ``timeout``: seconds without a batch, or an answer of another rank, after which the run ends with an error.
+            ``capture`` has CUDA graphs replay steps (docs/captured.md): "auto", by default, where they can; True refuses what
+            they cannot. ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
     Raises:
         ConfigError: arguments that make no run, ranks that differ, a checkpoint of another run or one that would be lost,
@@ -145,13 +151,13 @@ def train(
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
     several = several_devices(device, devices, round)
-    capture = options.pop("capture", "auto")
+    capture, trace = options.pop("capture", "auto"), options.pop("trace", None)
 
     def checked() -> tuple[Settings, dict[str, Any]]:
         arguments.function("on_epoch", on_epoch)
         split = split_options(model, fanouts, options)
         capture_option(capture, 1)
-        check_checkpoint(checkpoint, checkpoint_every, resume)
+        check_checkpoint(checkpoint, checkpoint_every, resume, trace)
         if wanted(split[1].get("cache"), split[1].get("gpu_budget")) is not None and devices is not None:
             raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
         check_dataset(dataset)
@@ -170,7 +176,7 @@ def train(
         reading["capture"] = capture_option(capture, max(len(several), ranks.world_size))
         cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
-            run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading)
+            run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading, trace)
             run.go(settings, resume, on_epoch)
             return run.finish()
 
@@ -235,6 +241,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         checkpoint: str | Path | None,
         checkpoint_every: int | None,
         reading: dict[str, Any],
+        trace: str | Path | None,
     ) -> None:
         super().__init__(dataset, config, ranks, checkpoint, lambda: _make(dataset, config))
         self.checkpoint_every, device = checkpoint_every, ranks.device
@@ -267,6 +274,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         self.steps = CapturedSteps(
             self.parallel, lambda model, batch: me._summed_loss(model, batch), self.optimizer, self.loader
         )
+        self.trace = Path(trace) if trace is not None and ranks.is_first else None  # of the epoch that comes
+        self.idle = IdleSteps(ranks.device)
         self.working = 0.0  # seconds in which the caller's thread did not wait for batches
         self.totals = _Totals()
 
@@ -286,6 +295,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
     def epoch(self) -> None:
         """Trains for an epoch, or what is left of one; validates; writes the checkpoint."""
         self.parallel.train()
+        device = self.ranks.device
         before, moved_before, captured = self._stage_seconds(), self.loader.storage, self._captured()
         number, self.working, began = len(self.history) + 1, 0.0, time.perf_counter()
 
@@ -315,17 +325,22 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             self.working, began = 0.0, now
 
         position = self.loader.state_dict()["delivered"]
-        with progress(f"epoch {number}", len(self.loader) - position, "batches") as shown:
+        left = len(self.loader) - position
+        steps = -(-left // self.config["round"])
+        with progress(f"epoch {number}", left, "batches") as shown, tracing(self.trace, device, steps) as traced:
             for seen in self._steps(number, position):
                 for counts in seen:
                     _add(self.totals.summed, counts)
+                self.idle.count()
                 shown(len(seen))
+                traced()
                 before_it, position = position, position + len(seen)
                 every = self.checkpoint_every
                 if every and position // every > before_it // every and position < len(self.loader):
                     settle()
                     self._collect()
                     self.save()
+        self.trace = None
         settle()
         self._collect()
         self._conclude(number)
@@ -336,7 +351,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         if self.factored is not None:
             for averaged in self.factored:
                 start = time.perf_counter()
-                self.optimizer.step()
+                with span("train"):
+                    self.optimizer.step()
                 for seen in averaged.seen:
                     self._sum(seen)
                 self.working += time.perf_counter() - start
@@ -345,7 +361,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         for i, batch in enumerate(self.loader, position):
             start = time.perf_counter()
             torch.manual_seed(self.loader.seed_of(number - 1, i))
-            taken, _ = self.steps.step(batch)
+            with span("train"):
+                taken, _ = self.steps.step(batch)
             self.working += time.perf_counter() - start
             yield [_counts(taken)]
 
@@ -380,16 +397,20 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         return {"replayed": self.steps.replayed, "overflowed": self.loader.captured.overflowed}
 
     def _row_bytes(self) -> int:
-        return sum(table.dtype.itemsize * table[:1].numel() for table in each_of(self.features))
+        return sum(table.dtype.itemsize * math.prod(table.shape[1:]) for table in each_of(self.features))
 
     def _scores(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of the seeds: the scores of each class, and the class."""
+        """Of the seeds: the scores of each class, float32, and the class."""
         assert batch.x is not None and batch.y is not None
-        x, target = by_type(torch.Tensor.float, batch.x), batch.y.long()
-        if isinstance(x, Mapping):
-            return model(x, batch.sample), target
-        degree = rows_of(self.degree[x.device], batch.sample.node) if self.degree else None
-        return model(x, batch.sample, degree, batch.sample.weight), target
+        precision = self.config["precision"]
+        more: tuple[Any, ...] = ()
+        x, target = by_type(lambda rows: rows.to(PRECISIONS[precision]), batch.x), batch.y.long()
+        if not isinstance(x, Mapping):
+            degree = rows_of(self.degree[x.device], batch.sample.node) if self.degree else None
+            more = (degree, batch.sample.weight)
+        with autocast(precision, target.device):
+            scores = model(x, batch.sample, *more)
+        return scores.float(), target
 
     def _collect(self) -> None:
         """Sums the totals over the ranks; rank 0 keeps them."""
@@ -421,6 +442,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 self.ranks.world_size,
             ),
         }
+        alone, launched = self.factored is None, self.loader._only_launches()
+        found["binds"] = binds(found, launched=launched, idle=self.idle.share()) if alone else None
         self.totals = _Totals()
         self.conclude(found)
 
