@@ -37,7 +37,7 @@ def test_stages_are_named_and_timed(dataset, device, tmp_path, batch_size, steps
     train(dataset, **SMALL, device=device, batch_size=batch_size, trace=tmp_path / "t.json")
     found = events(tmp_path / "t.json")
     annotated = Counter(event["name"] for event in found if event["cat"] == "user_annotation")
-    assert annotated["train"] == 2 * steps  # forward and backward, and the optimizer
+    assert annotated["train"] == steps
     for stage in ("sample", "gather"):
         assert annotated[stage] == pytest.approx(steps, abs=7)
     assert all(event["dur"] > 0 for event in found if event["name"] == "train")

@@ -10,7 +10,7 @@ import math
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -31,6 +31,7 @@ from .cache import CachePlan
 from .cache_budget import wanted
 from .capture import CapturedSteps
 from .epoch_line import show_epoch
+from .epoch_totals import COUNTED, SUMMED, EpochTotals, add_to, counts_of
 from .factored import Factored
 from .factored_plan import FactoredPlan
 from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
@@ -59,9 +60,6 @@ from .shared import data_parallel
 from .trace import span, tracing
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
-_COUNTED = ("seeds", "vertices", "edges", "bytes")
-_CAPTURED = ("replayed", "overflowed", "rows", "real_rows")
-_SUMMED = ("loss", "correct", *_COUNTED, *_CAPTURED, "batches", "counted", *(f"served_{name}" for name in SERVED))
 
 
 @dataclass(repr=False)
@@ -219,16 +217,6 @@ def _make(dataset: Any, config: Mapping[str, Any]) -> GNN | HeteroGNN:
     return make_hetero_model(name, layers, widths, hidden, dataset.num_classes, dropout)
 
 
-@dataclass
-class _Totals:
-    """What one epoch has come to so far."""
-
-    summed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SUMMED, 0.0))
-    seconds: float = 0.0
-    stages: dict[str, float] = field(default_factory=dict)
-    storage: dict[str, Any] = field(default_factory=dict)  # of StorageStats, this rank's
-
-
 class _Run(TrainingRun[GNN | HeteroGNN]):
     """A training run between two batches."""
 
@@ -277,7 +265,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         self.trace = Path(trace) if trace is not None and ranks.is_first else None  # of the epoch that comes
         self.idle = IdleSteps(ranks.device)
         self.working = 0.0  # seconds in which the caller's thread did not wait for batches
-        self.totals = _Totals()
+        self.totals = EpochTotals()
 
     def _loader(self, sampler: BatchedSampler, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
         return Loader(
@@ -307,17 +295,17 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             summed["correct"] += float(self.correct)
             (seeds, *_, vertices), (*_, edges) = self.drawn.tolist()
             drawn = {"seeds": seeds, "vertices": vertices, "edges": edges, "bytes": vertices * self._row_bytes()}
-            _add(summed, {**drawn, "real_rows": vertices})
+            add_to(summed, {**drawn, "real_rows": vertices})
             now, after = time.perf_counter(), self._stage_seconds()
             spent = {name: seconds - before[name] for name, seconds in after.items()}
             spent["train"] = spent.get("train", 0.0) + self.working
             spent["wait"] = now - began - self.working  # for the stages that make batches
             before = after
-            _add(self.totals.stages, spent)
-            _add(summed, {name: count - captured[name] for name, count in self._captured().items()})
+            add_to(self.totals.stages, spent)
+            add_to(summed, {name: count - captured[name] for name, count in self._captured().items()})
             captured = self._captured()
             if moved_before is not None and (moved := self.loader.storage) is not None:
-                _add(self.totals.storage, asdict(moved.since(moved_before)))
+                add_to(self.totals.storage, asdict(moved.since(moved_before)))
                 moved_before = moved
             self.totals.seconds += now - began
             for held in (self.loss_sum, self.correct, self.drawn):
@@ -330,7 +318,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         with progress(f"epoch {number}", left, "batches") as shown, tracing(self.trace, device, steps) as traced:
             for seen in self._steps(number, position):
                 for counts in seen:
-                    _add(self.totals.summed, counts)
+                    add_to(self.totals.summed, counts)
                 self.idle.count()
                 shown(len(seen))
                 traced()
@@ -364,7 +352,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             with span("train"):
                 taken, _ = self.steps.step(batch)
             self.working += time.perf_counter() - start
-            yield [_counts(taken)]
+            yield [counts_of(taken)]
 
     def _summed_loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """The loss of a batch, which is added up where it is, as all that a replay does not tell the CPU."""
@@ -384,7 +372,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         loss = F.cross_entropy(scores, target)
         correct = (scores.detach().argmax(1) == target).sum()
         count = batch.sample.seeds if isinstance(batch.sample, PaddedSample) else len(target)  # padded labels are ignored
-        return loss, {"loss": loss.detach() * count, "correct": correct, "counts": _counts(batch)}
+        return loss, {"loss": loss.detach() * count, "correct": correct, "counts": counts_of(batch)}
 
     def _stage_seconds(self) -> dict[str, float]:
         """What sampling and gathering took so far: seconds of a GPU, or of the threads that do it."""
@@ -416,7 +404,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         """Sums the totals over the ranks; rank 0 keeps them."""
         summed = self.ranks.sum(list(self.totals.summed.values()))
         keep = summed if self.ranks.is_first else [0.0] * len(summed)
-        self.totals.summed = dict(zip(_SUMMED, keep, strict=True))
+        self.totals.summed = dict(zip(SUMMED, keep, strict=True))
 
     def _conclude(self, number: int) -> None:
         """Makes the totals an epoch of the history, and validates."""
@@ -427,7 +415,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             "loss": summed["loss"] / seeds,
             "accuracy": summed["correct"] / seeds,
             "seconds": seconds,
-            **{name: int(summed[name]) for name in _COUNTED},
+            **{name: int(summed[name]) for name in COUNTED},
             "seeds_per_second": seeds / seconds,
             "edges_per_second": summed["edges"] / seconds,
             "stages": self.totals.stages,
@@ -444,7 +432,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         }
         alone, launched = self.factored is None, self.loader._only_launches()
         found["binds"] = binds(found, launched=launched, idle=self.idle.share()) if alone else None
-        self.totals = _Totals()
+        self.totals = EpochTotals()
         self.conclude(found)
 
     @torch.no_grad()
@@ -486,7 +474,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
     def go_to(self, state: Mapping[str, Any]) -> None:
         self.loader.load_state_dict(state["loader"])
         if self.ranks.is_first:
-            self.totals = _Totals(**{**state["totals"], "summed": {**_Totals().summed, **state["totals"]["summed"]}})
+            self.totals = EpochTotals(**{**state["totals"], "summed": {**EpochTotals().summed, **state["totals"]["summed"]}})
 
     def finish(self) -> Trained:
         best = self.take_best()
@@ -494,22 +482,3 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         self.optimizer.zero_grad()  # what graphs made of gradients is theirs
         roles = None if self.factored is None else self.factored.plan
         return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan, roles)
-
-
-def _add(to: dict[str, float], more: Mapping[str, float]) -> None:
-    for name, amount in more.items():
-        to[name] = to.get(name, 0) + amount
-
-
-def _counts(batch: Batch) -> dict[str, int]:
-    served = {} if batch.served is None else vars(batch.served)
-    found = {**{f"served_{name}": count for name, count in served.items()}, "batches": 1, "counted": int(bool(served))}
-    if isinstance(batch.sample, PaddedSample):  # the GPU knows the others
-        return {**found, "rows": len(batch.sample.node)}
-    return {
-        **found,
-        "seeds": batch.batch_size,
-        "vertices": sum(map(len, each_of(batch.sample.node))),
-        "edges": sum(map(len, each_of(batch.sample.row))),
-        "bytes": sum(x.nbytes for x in each_of(batch.x)),
-    }
