@@ -126,20 +126,19 @@ def train(
             For "pinsage" they are the most visited vertices of random walks, always, and count by their visits
             (hinterland.sampling.PinSAGESampler).
         device: None is the current GPU, or the CPU without one. Several ranks take a GPU each.
-        devices: in place of ``device``, those of this process of which some sample and others train (:class:`.Factored`); the
-            first one validates.
+        devices: in place of ``device``: some of them sample, others train (:class:`.Factored`), and the first validates.
         round: with ``devices``, batches whose gradients each step averages; None is as many as devices. Devices change no
             result, the round does.
         checkpoint: file to write after each epoch, and after every ``checkpoint_every`` batches inside one.
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: gets each epoch's object of the history, in rank 0; by default a line of it is printed where standard error is
-            a terminal. None says nothing but how far an epoch has come, there too.
+            a terminal; None says only how far an epoch has come, there too.
         options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience``, ``seed`` and
             ``precision`` are those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and
             ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, and change none: a run may go on with others.
             So is ``timeout``: seconds without a batch, or an answer of another rank, after which the run ends with an error.
-            ``capture`` has CUDA graphs replay steps (docs/captured.md): "auto", by default, where they can; True refuses what
-            they cannot. ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
+            ``capture`` replays steps (docs/captured.md): "auto", by default, where it can; True refuses where it cannot.
+            ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
     Raises:
         ConfigError: arguments that make no run, ranks that differ, a checkpoint of another run or one that would be lost,
