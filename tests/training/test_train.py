@@ -38,7 +38,7 @@ def dataset():
 
 def same(one, other):
     """Whether two nests of tensors and values are equal to the bit, but for what was timed."""
-    timed = {"seconds", "stages", "seeds_per_second", "edges_per_second"}
+    timed = {"seconds", "stages", "seeds_per_second", "edges_per_second", "binds"}
     if isinstance(one, torch.Tensor):
         return torch.equal(one, other)
     if isinstance(one, dict):
