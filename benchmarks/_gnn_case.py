@@ -4,27 +4,35 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 
 from hinterland import training
 from hinterland.runtime import devices
+from hinterland.sampling import PaddedSample
 from hinterland.training import Batch, Loader
 from hinterland.training.reads_by_tier import fetched, served
-
-MODES = (False, True) if hasattr(training, "capture") else (False,)  # whether steps are captured
 
 
 def counts(batch: Batch) -> torch.Tensor:
     """Vertices and edges of a batch, padding left out: int64 [2]; of a padded one on the GPU, without waiting for it."""
-    ends = getattr(batch.sample, "ends", None)
-    return torch.tensor([len(batch.sample.node), len(batch.sample.row)]) if ends is None else ends[:, -1].clone()
+    if isinstance(batch.sample, PaddedSample):
+        return batch.sample.ends[:, -1].clone()
+    return torch.tensor([len(batch.sample.node), len(batch.sample.row)])
 
 
 def mean(counted: list[torch.Tensor]) -> list[float]:
     """Of vertices and edges that were counted so."""
     return torch.stack([count.cpu() for count in counted]).double().mean(0).tolist()
+
+
+def loss_of(model: torch.nn.Module, batch: Batch, bf16: bool) -> torch.Tensor:
+    """Of one batch; labels behind the seeds that count are -100."""
+    x = batch.x if bf16 else batch.x.float()
+    with torch.autocast(x.device.type, torch.bfloat16, enabled=bf16, cache_enabled=False):
+        return F.cross_entropy(model(x, batch.sample), batch.y)
 
 
 class Case:
@@ -38,7 +46,7 @@ class Case:
     """
 
     def __init__(self, name: str, loader: Loader, model: torch.nn.Module, captured: bool, bf16: bool = False) -> None:
-        self.name, self.loader, self.model, self.captured, self.bf16 = name, loader, model, captured, bf16
+        self.name, self.loader, self.model, self.captured = name, loader, model, captured
         self.device = loader.device
         on_gpu = self.device.type == "cuda"
         self.optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=on_gpu, capturable=on_gpu and captured)
@@ -46,13 +54,8 @@ class Case:
         self.cpu_seconds: list[float] = []
         self.overflowed = self.rows = self.edges = 0
         self.padding = 0.0
-        self._steps = training.capture(model, self.loss, self.optimizer, loader) if captured else None
-
-    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Of one batch; labels behind the seeds that count are -100."""
-        x = batch.x if self.bf16 else batch.x.float()
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bf16, cache_enabled=False):
-            return F.cross_entropy(model(x, batch.sample), batch.y)
+        self._loss = partial(loss_of, bf16=bf16)
+        self._steps = training.capture(model, self._loss, self.optimizer, loader) if captured else None
 
     def batches(self) -> Iterator[Batch]:
         """One epoch, each batch once its step is queued."""
@@ -61,7 +64,7 @@ class Case:
             return
         for batch in self.loader:
             self.optimizer.zero_grad(set_to_none=True)
-            self.loss(self.model, batch).backward()
+            self._loss(self.model, batch).backward()
             self.optimizer.step()
             yield batch
 
@@ -79,7 +82,7 @@ class Case:
     @property
     def _replays(self) -> bool:
         """Whether batches are replayed, but for those that overflow."""
-        return self.captured and bool(getattr(self.loader, "capture", False))
+        return self.captured and self.loader.capture
 
     def look(self) -> None:
         """What batches hold, by two epochs that are not timed: graphs are captured in the first."""
