@@ -1,21 +1,25 @@
-"""Mini-batch training of GraphSAGE (3 layers, 256 hidden, fanout 15, 10, 5, batches of 1024) on a graph of papers100M's size.
+"""Mini-batch training of GraphSAGE (3 layers, 256 hidden, fanout 15, 10, 5, batches of 1024), captured and eager.
 
-The same model and the same samples, with the graph and the features in different places; all in one run. Without ``small``: a
-Kronecker graph of 2^26 vertices and some 1.6 G stored edges, 128 float32 features a vertex (34 GB), on one GPU. With it: 2^12
-vertices on the CPU, to see that it runs.
+The same model and the same samples, with the graph and the features in different places; rounds of all cases take turns in one
+run, and a figure is the median. Without ``small``: a Kronecker graph of 2^25 vertices (``--scale``), 128 float32 features a
+vertex, on one GPU. With it: 2^10 vertices on the CPU, where nothing is captured, and papers100M's shape at a fraction.
 
-- managed: graph and features in host memory, read by the GPU (what this library does by default)
-- cached: the same with the hottest tenth of the feature rows in GPU memory, by degree
-- gpu: everything in GPU memory, the ceiling
-- pinned: graph and features in pinned memory, rows in the order of sampling, as UVA libraries do it
-- cpu: sampled and gathered by all CPU cores (with this library's sampler), then copied; PyG's way
+- gpu: everything in GPU memory
+- cached: graph and features in host memory, the hottest tenth of the rows, by degree, in GPU memory
+- host: graph and features in host memory; float16: of so many bytes, for a model of float32
+- bf16: features of bfloat16, the model under autocast
+
+``bound_ms`` is the larger of what the GPU's kernels take (but for the gather, where rows come over the link) and of the bytes
+that come over the link at 56 GB/s. ``--shape papers100M`` measures epochs of that shape instead (``_gnn_shape.py``).
 """
 
 from __future__ import annotations
 
+import argparse
+import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -24,40 +28,120 @@ import torch.nn.functional as F
 import hinterland as hl
 from hinterland import hotness, sampling
 from hinterland.probe.link import copy_rates
-from hinterland.runtime import devices
-from hinterland.training import Batch, Loader, make_model
+from hinterland.training import Loader, make_model
+
+from . import _wholegraph
+from ._gnn_case import Case
 
 FANOUTS, HIDDEN, COLUMNS, CLASSES = [15, 10, 5], 256, 128, 172
 SEEDS = 1_207_179  # papers100M's training vertices: 1179 batches an epoch
 BATCH, SMALL_BATCH = 1024, 64
-TARGETS = {"cpu": 3.0, "pinned": 2.0}  # times as long as managed
-WARM_UP = 8
+WARM_UP, BATCHES, ROUNDS = 8, 60, 3
+LINK_GB_S = 56  # that a gather of whole lines gets of an H200's link
+TARGETS = {"gpu": 2.1, "cached": 2.3, "host": 3.2, "host float16": 2.3}  # captured, ms a batch
+OF_BOUND = 1.15  # or so many times the bound
+TARGET_CPU_MS = 0.3
 
 
-def run(small: bool) -> dict[str, Any]:
-    """A case for each placement; then what the gather costs the training step beside it."""
-    scale, batches, device = (12, 3, "cpu") if small else (26, 120, "cuda")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--scale", type=float, help="of the Kronecker graph, 2^scale vertices (25); of a shape, 1 by default")
+    parser.add_argument("--shape", help="measure epochs of this shape of hinterland.datasets instead, as papers100M")
+    parser.add_argument("--symmetrize", action="store_true", help="with --shape: messages go both ways")
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    from . import _gnn_shape
+
+    if options.shape is not None:
+        return _gnn_shape.run(options.shape, options.scale or (1e-4 if options.small else 1.0), options.symmetrize)
+    results = _kronecker(10 if options.small else int(options.scale or 25), "cpu" if options.small else "cuda")
+    if options.small:
+        results["epochs"] = _gnn_shape.run("papers100M", 1e-5, False)["epochs"]
+    return results
+
+
+def _kronecker(scale: int, device: str) -> dict[str, Any]:
+    """The cases, in turn; then what the gather costs the training step beside it."""
     graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, placement="host", device=device)
-    features = random_features(graph.num_vertices, device)
-    labels, seeds = random_labels(graph), random_seeds(graph, SEEDS)
-    bench = _Bench(graph, features, labels, seeds, batches, torch.device(device))
+    features, labels = random_features(graph.num_vertices, device), random_labels(graph).to(device)
+    seeds = random_seeds(graph, (WARM_UP + BATCHES + 1) * (BATCH if device == "cuda" else SMALL_BATCH))
+    cases = [
+        Case(name, make_loader(graph, table, seeds, labels, device, captured), new_model().to(device), captured, bf16)
+        for name, graph, table, bf16 in _places(graph, features, device)
+        for captured in (False, True)
+    ]
+    for case in cases:
+        case.look()
+    for _ in range(ROUNDS):
+        for case in cases:
+            case.round(WARM_UP)
     results: dict[str, Any] = {
         "graph": {"kind": "kronecker", "vertices": graph.num_vertices, "edges": graph.num_edges, "features": features.nbytes},
-        "batches": batches,
-        "cases": [],
+        "batches": BATCHES,
+        "cases": [_figures(case) for case in cases],
     }
-    if small:
-        results["cases"] = [bench.measure("managed", graph, features)]
-        return results
-    results["copy_engine"] = copy_rates(torch.device("cuda", 0), 1 << 30)[0]
-    for name, make in _cases(graph, features).items():
-        here, table = make()
-        results["cases"].append(bench.measure(name, here, table))
-        del here, table
+    if device == "cuda":
+        rows = cases[0].rows
+        cases.clear()
         torch.cuda.empty_cache()
-    _compare(results)
-    results["overlap"] = bench.overlap()
+        results["copy_engine"] = copy_rates(torch.device("cuda", 0), 1 << 30)[0]
+        results["overlap"] = _overlap(make_loader(graph, features, seeds, labels, device, False), features)
+        results["wholegraph_gathers"] = _wholegraph.rates(features.nbytes, rows)
     return results
+
+
+def _places(graph: hl.Graph, features: hl.UnifiedTensor, device: str) -> Iterator[tuple[str, hl.Graph, Any, bool]]:
+    """Name, graph, features of each case, and whether it computes in bfloat16."""
+    yield "host", graph, features, False
+    if device == "cpu":
+        return
+    here = hl.Graph(graph.indptr.clone(), graph.indices.clone(), directed=graph.directed, placement="gpu")
+    room = features.nbytes // 10 + 4 * len(features) + 4096  # a tenth of the rows, and the map of all
+    bfloat16 = _of_type(features, torch.bfloat16)
+    yield "gpu", here, features.cuda().clone(), False
+    yield "cached", graph, features.tiered(local=room, scores=hotness.degree(graph), devices=["cuda"]), False
+    yield "host float16", graph, _of_type(features, torch.float16), False
+    yield "gpu bf16", here, bfloat16.cuda().clone(), True
+    yield "host bf16", graph, bfloat16, True
+
+
+def _of_type(features: hl.UnifiedTensor, dtype: torch.dtype) -> hl.UnifiedTensor:
+    table = hl.UnifiedTensor.empty(tuple(features.shape), dtype)
+    for to, part in zip(table.cuda().split(1 << 20), features.cuda().split(1 << 20), strict=True):
+        to.copy_(part)
+    return table
+
+
+def _figures(case: Case) -> dict[str, Any]:
+    """What a case took, beside its bounds and its target."""
+    kernels, wire = case.kernels_ms(), case.link_bytes() / LINK_GB_S / 1e6
+    found: dict[str, Any] = {
+        "case": case.name,
+        "captured": case.captured,
+        "ms_a_batch": 1e3 * statistics.median(case.seconds),
+        "cpu_ms": 1e3 * statistics.median(case.cpu_seconds),
+        "kernels_ms": kernels,
+        "wire_ms": wire,
+        "bound_ms": max(kernels, wire),
+        "edges_a_batch": case.edges,
+        "rows_a_batch": case.rows,
+    }
+    if case.captured:
+        found |= {"padding": case.padding, "overflowed": case.overflowed, "target_cpu_ms": TARGET_CPU_MS}
+        if target := TARGETS.get(case.name):
+            found["target_ms"] = max(target, OF_BOUND * found["bound_ms"])
+            found["reached"] = found["ms_a_batch"] <= found["target_ms"]
+    return found
+
+
+def make_loader(
+    graph: Any, table: Any, seeds: torch.Tensor, labels: torch.Tensor, device: str, captured: bool, **more: Any
+) -> Loader:
+    """Batches of ``seeds``: of fixed shape where they are ``captured``, as far as the device takes that."""
+    neighbors = sampling.NeighborSampler(graph, FANOUTS, seed=6, device=device)
+    size = BATCH if device == "cuda" else SMALL_BATCH
+    more = {**more, "capture": device == "cuda" or "auto"} if captured else more
+    return Loader(neighbors, seeds, size, features=table, labels=labels, device=device, prefetch=3, shuffle=True, **more)
 
 
 def random_features(vertices: int, device: str) -> hl.UnifiedTensor:
@@ -81,10 +165,10 @@ def random_seeds(graph: hl.Graph, count: int) -> torch.Tensor:
     return candidates[torch.randperm(len(candidates), generator=torch.Generator().manual_seed(3))[:count]]
 
 
-def new_model() -> torch.nn.Module:
+def new_model(columns: int = COLUMNS, classes: int = CLASSES) -> torch.nn.Module:
     """The same GraphSAGE each time."""
     torch.manual_seed(5)
-    return make_model("sage", COLUMNS, HIDDEN, CLASSES, len(FANOUTS))
+    return make_model("sage", columns, HIDDEN, classes, len(FANOUTS))
 
 
 def new_optimizer(model: torch.nn.Module) -> torch.optim.Optimizer:
@@ -99,125 +183,45 @@ def learn(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: Any, samp
     optimizer.step()
 
 
-def _unsorted(table: hl.UnifiedTensor) -> hl.UnifiedTensor:
-    """A pinned table whose rows are read in the order of sampling."""
-    pinned = hl.UnifiedTensor.from_tensor(table.cpu(), "pinned")
-    pinned._sorts = lambda rows: False  # type: ignore[method-assign]
-    return pinned
+def _overlap(loader: Loader, features: hl.UnifiedTensor) -> list[dict[str, Any]]:
+    """The training step alone, on average of some batches, and with a gather beside it all the time. Steps are CUDA graphs,
+    so that no CPU thread waits for another, and what shows is what the gather takes of the GPU."""
+    batches = [batch for batch, _ in zip(loader, range(6), strict=False)]
+    model = new_model().cuda()
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, capturable=True, fused=True)
+    steps = [_captured(lambda batch=batch: learn(model, optimizer, batch.x, batch.sample, batch.y)) for batch in batches]
+    index = torch.cat([batch.sample.node for batch in batches])
+    out = torch.empty(len(index), COLUMNS, device="cuda")
+    alone = _replay(steps)
+    cases = [{"blocks": 0, "step_ms": 1e3 * alone, "slower": 0.0, "gather_gb_s": 0.0}]
+    for blocks in (1, 2, 3, 4, 8):
+        stop, moved, began = threading.Event(), [0], time.perf_counter()
+
+        def gather(blocks: int = blocks, stop: threading.Event = stop, moved: list[int] = moved) -> None:
+            with torch.cuda.stream(torch.cuda.Stream()):
+                while not stop.is_set():
+                    moved[0] += features.gather(index, out=out, max_blocks=blocks).nbytes
+
+        beside = threading.Thread(target=gather)
+        beside.start()
+        time.sleep(0.05)
+        with_it = _replay(steps)
+        stop.set()
+        beside.join()
+        rate = moved[0] / (time.perf_counter() - began) / 1e9
+        cases.append({"blocks": blocks, "step_ms": 1e3 * with_it, "slower": with_it / alone - 1, "gather_gb_s": rate})
+    return cases
 
 
-def _cases(graph: hl.Graph, features: hl.UnifiedTensor) -> dict[str, Callable[[], tuple[hl.Graph, Any]]]:
-    def moved(placement: str) -> hl.Graph:
-        return hl.Graph(graph.indptr.clone(), graph.indices.clone(), directed=graph.directed, placement=placement)
-
-    def cached() -> tuple[hl.Graph, Any]:
-        room = features.nbytes // 10 + 4 * len(features) + 4096  # a tenth of the rows, and the map of all
-        return graph, features.tiered(local=room, scores=hotness.degree(graph), devices=["cuda"])
-
-    return {
-        "managed": lambda: (graph, features),
-        "cached": cached,
-        "gpu": lambda: (moved("gpu"), features.cuda().clone()),
-        "pinned": lambda: (moved("pinned"), _unsorted(features)),
-        "cpu": lambda: (graph, features.cpu()),
-    }
-
-
-class _Bench:
-    def __init__(
-        self,
-        graph: hl.Graph,
-        features: hl.UnifiedTensor,
-        labels: torch.Tensor,
-        seeds: torch.Tensor,
-        batches: int,
-        device: torch.device,
-    ) -> None:
-        self.graph, self.features, self.labels, self.seeds = graph, features, labels.to(device), seeds
-        self.batches, self.device = batches, device
-        self.batch_size = SMALL_BATCH if device.type == "cpu" else BATCH
-        self.model = new_model().to(device)
-        self.optimizer = new_optimizer(self.model)
-
-    def loader(self, graph: hl.Graph, table: Any, device: torch.device, blocks: int | None = None) -> Loader:
-        neighbors = sampling.NeighborSampler(graph, FANOUTS, seed=6, device=device)
-        seeds = self.seeds[: (WARM_UP + self.batches) * self.batch_size]
-        labels = self.labels.to(device)
-        return Loader(
-            neighbors, seeds, self.batch_size, features=table, labels=labels, device=device, gather_blocks=blocks, prefetch=3
-        )
-
-    def step(self, batch: Batch) -> None:
-        learn(self.model, self.optimizer, batch.x, batch.sample, batch.y)
-
-    def measure(self, name: str, graph: hl.Graph, table: Any) -> dict[str, Any]:
-        """Seconds of a batch, everything included, and what came over."""
-        where = torch.device("cpu") if name == "cpu" else self.device
-        loader = self.loader(graph, table, where)
-        began, done, edges, rows = 0.0, 0, 0, 0
-        for i, batch in enumerate(self._on_device(loader)):
-            if i == WARM_UP:
-                began = devices.idle_at(self.device)
-                for stage in loader.stages:
-                    stage.seconds, stage.items = 0.0, 0
-            self.step(batch)
-            if i >= WARM_UP:
-                done, edges, rows = done + 1, edges + len(batch.sample.row), rows + len(batch.sample.node)
-        seconds = (devices.idle_at(self.device) - began) / max(done, 1)
-        hit = table.count(batch.sample.node).rows if hasattr(table, "count") else {}
-        return {
-            "case": name,
-            "ms_a_batch": 1e3 * seconds,
-            "epoch_s": seconds * -(-SEEDS // self.batch_size),
-            "edges_a_batch": edges // max(done, 1),
-            "rows_a_batch": rows // max(done, 1),
-            "rows_gb_s": rows / max(done, 1) * COLUMNS * 4 / seconds / 1e9,
-            "local_rows": hit.get("local", 0) / max(sum(hit.values()), 1),
-            **{f"{stage.name}_ms": 1e3 * stage.seconds / max(stage.items, 1) for stage in loader.stages},
-        }
-
-    def _on_device(self, loader: Iterable[Batch]) -> Iterator[Batch]:
-        for batch in loader:
-            yield batch if batch.seeds.device.type == self.device.type else _copied(batch, self.device)
-
-    def _captured(self, batch: Batch) -> torch.cuda.CUDAGraph:
-        with torch.cuda.stream(torch.cuda.Stream()):
-            for _ in range(3):
-                self.step(batch)
-        torch.cuda.synchronize()
-        step = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(step):
-            self.step(batch)
-        return step
-
-    def overlap(self) -> list[dict[str, Any]]:
-        """The training step alone, on average of some batches, and with a gather beside it all the time. Steps are CUDA graphs,
-        so that no CPU thread waits for another, and what shows is what the gather takes of the GPU."""
-        some = self.loader(self.graph, self.features, self.device)
-        batches = [batch for batch, _ in zip(some, range(6), strict=False)]
-        self.optimizer = torch.optim.Adam(self.model.parameters(), 1e-3, capturable=True, fused=True)
-        steps = [self._captured(batch) for batch in batches]
-        index = torch.cat([batch.sample.node for batch in batches])
-        out = torch.empty(len(index), COLUMNS, device=self.device)
-        alone = _replay(steps)
-        cases = [{"blocks": 0, "step_ms": 1e3 * alone, "slower": 0.0, "gather_gb_s": 0.0}]
-        for blocks in (1, 2, 3, 4, 8):
-            stop, moved, began = threading.Event(), [0], time.perf_counter()
-
-            def gather(blocks: int = blocks, stop: threading.Event = stop, moved: list[int] = moved) -> None:
-                with torch.cuda.stream(torch.cuda.Stream()):
-                    while not stop.is_set():
-                        moved[0] += self.features.gather(index, out=out, max_blocks=blocks).nbytes
-
-            beside = threading.Thread(target=gather)
-            beside.start()
-            time.sleep(0.05)
-            with_it = _replay(steps)
-            stop.set()
-            beside.join()
-            rate = moved[0] / (time.perf_counter() - began) / 1e9
-            cases.append({"blocks": blocks, "step_ms": 1e3 * with_it, "slower": with_it / alone - 1, "gather_gb_s": rate})
-        return cases
+def _captured(work: Any) -> torch.cuda.CUDAGraph:
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for _ in range(3):
+            work()
+    torch.cuda.synchronize()
+    step = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(step):
+        work()
+    return step
 
 
 def _replay(steps: list[torch.cuda.CUDAGraph], times: int = 50) -> float:
@@ -231,24 +235,3 @@ def _replay(steps: list[torch.cuda.CUDAGraph], times: int = 50) -> float:
             step.replay()
     torch.cuda.current_stream().synchronize()
     return (time.perf_counter() - began) / (times * len(steps))
-
-
-def _copied(batch: Batch, device: torch.device) -> Batch:
-    """A CPU batch on the GPU, through pinned memory."""
-
-    def over(tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.pin_memory().to(device, non_blocking=True)
-
-    sample = batch.sample
-    arrays = (over(array) for array in (sample.node, sample.row, sample.col, sample.edge))
-    there = sampling.Sample(*arrays, sample.num_sampled_nodes, sample.num_sampled_edges, None)
-    assert batch.x is not None and batch.y is not None
-    return Batch(there, over(batch.x), over(batch.y), over(batch.seeds))
-
-
-def _compare(results: dict[str, Any]) -> None:
-    of = {case["case"]: case["ms_a_batch"] for case in results["cases"]}
-    for case in results["cases"]:
-        case["times_managed"] = case["ms_a_batch"] / of["managed"]
-        case["target_times_managed"] = TARGETS.get(case["case"])
-        case["times_gpu"] = case["ms_a_batch"] / of["gpu"]

@@ -600,10 +600,15 @@ class Right:
         of |= {"from_networkx": {"graph": networkx.path_graph(3)}, "from_scipy": {"matrix": scipy.sparse.eye(3).tocsr()}}
         of |= {"datasets.generate": {"shape": small}, "datasets.save": {"overwrite": True}}
         of |= {"datasets.random_splits": {"train_per_class": 1, "valid_per_class": 1}}
+        envelope = sampling.Envelope((2, 9), (6,))
+        of |= {"sampling.Envelope": {"vertices": (2, 9), "edges": (6,)}, "sampling.Envelope.largest": {"num_vertices": 8}}
+        of |= {"sampling.Envelope.of": {"counts": torch.zeros(3, 2, 2).long(), "most": envelope}}
         of |= {"hotness.corrected_probability": {"counts": [torch.ones(8)] * 2}, "hotness.hit_rate": {"counts": torch.ones(8)}}
         of |= {"hotness.renumber": {"scores": torch.arange(8.0)}, "PartitionedGraph.from_graph": {"devices": "cpu"}}
         of |= {"training.make_full_model": {"name": "gcn"}, "training.Pipeline": {"source": [1]}}
         of |= {"training.plan_cache": {"sampler": [2, 2]}, "training.train_full": {"model": "gcn", "epochs": 1, "hidden": 4}}
+        linear = torch.nn.Linear(2, 2)
+        of |= {"training.capture": {"model": linear, "loss": _no_loss, "optimizer": torch.optim.SGD(linear.parameters())}}
         of |= {"training.train": {"model": "sage", "epochs": 1, "hidden": 4, "fanouts": (2,)}}
         of |= {"graph.verify_jaccard": {"result": graph.jaccard(plain, pairs)}}
         of |= {"graph.strongly_connected_components": {"graph": chain}}
@@ -651,6 +656,10 @@ def raw_with_wrong(call: Callable[..., Any], right: Right, own: dict[str, Any]) 
             except Exception as error:
                 raw.append(f"{argument}={wrong!r:.60}: {type(error).__name__}: {error!s:.100}")
     return raw
+
+
+def _no_loss(model: Any, batch: Any) -> torch.Tensor:
+    return torch.zeros(())
 
 
 def _is_needed(call: Callable[..., Any], name: str) -> bool:

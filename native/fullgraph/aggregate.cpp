@@ -13,6 +13,8 @@ HINTERLAND_STRUCT(fullgraph::Finish, before, scale, degrees, out);
 HINTERLAND_STRUCT(fullgraph::AggregateParams, begins, ends, rows, places, place_bytes, weights, from, mine, own, out_stride,
                   first_row, width, longest, piece_rows, piece_begins, piece_ends, pieces, partial, row_numbers, finish, lanes,
                   across, blocks);
+HINTERLAND_STRUCT(fullgraph::CutParams, begins, ends, rows, longest, count, piece_rows, piece_begins, piece_ends, long_rows,
+                  long_begins, long_ends);
 
 namespace {
 
@@ -71,11 +73,16 @@ void aggregate(const AggregateParams& p, RowElement type, RowElement to, Reduce 
   });
 }
 
+void cut_rows(const fullgraph::CutParams& p) {
+  parallel_for(p.count, [&](int64_t number) { fullgraph::cut_at(p, number); });
+}
+
 }  // namespace
 
 const Binding fullgraph_aggregate([](nanobind::module_& m) {
   using nanobind::arg;
   def_loop(m, "aggregate_rows", aggregate, arg("type"), arg("out_type"), arg("reduce"));
+  def_loop(m, "cut_rows", cut_rows);
   m.attr("AGGREGATE_THREADS") = fullgraph::kAggregateThreads;
   m.attr("ROW_BITS") = nanobind::make_tuple(fullgraph::kRowBits32, fullgraph::kRowBits64);
 });

@@ -12,8 +12,9 @@ HINTERLAND_STRUCT(sampling::VertexSet, num_vertices, node, tree, ends, entries, 
 HINTERLAND_STRUCT(sampling::Relation, lists, source, target, fanouts, ends, row, col, edge, weights, most_weight, times);
 HINTERLAND_STRUCT(sampling::BatchControl, bad_seed, bad_list, num_edges, num_new);
 HINTERLAND_STRUCT(sampling::SampleRule, seed, batch, replace, newest, window);
+HINTERLAND_STRUCT(sampling::FixedShape, given, hops, vertices, edges, original_ids, counted, met, told);
 HINTERLAND_STRUCT(sampling::SampleParams, first, end, rule, num_types, num_relations, types, relations, control, team, limits,
-                  begins, degrees, firsts, picks, keys, found, sums);
+                  begins, degrees, firsts, picks, keys, found, sums, fixed);
 HINTERLAND_STRUCT(sampling::WalkControl, team, bad_start, bad_list);
 HINTERLAND_STRUCT(sampling::WalkParams, graph, seed, batch, first, num_walks, length, restart, weights, most_weight, starts,
                   walks, control);

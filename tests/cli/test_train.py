@@ -66,6 +66,15 @@ def test_json(command, folder):
     assert found["roles"] is None
 
 
+def test_captured_steps(command, folder):
+    status, out, err = command(folder, *FAST, "--no-capture", "--json")
+    assert status == 0 and [epoch["replayed"] for epoch in json.loads(out)["epochs"]] == [0, 0]
+    status, _, err = command(folder, *FAST, "--capture")
+    assert status == 1 and "capture=True: CUDA graphs are captured on a GPU, and batches are made on the CPU" in err
+    status, _, err = command(folder, "--full-graph", "--no-capture")
+    assert status == 1 and "--capture is of mini-batches, and --full-graph trains without any" in err
+
+
 def test_json_is_printed_whatever_the_test_says(command, folder, tmp_path):
     """A vertex of no split, which those of the test alone hear from, has no features."""
     loaded = datasets.open(folder)
@@ -80,6 +89,21 @@ def test_json_is_printed_whatever_the_test_says(command, folder, tmp_path):
     found = json.loads(out)
     assert status == 0 and found["test"]["loss"] is None and len(found["epochs"]) == 2
     assert "the test loss is not finite" in err
+
+
+def test_precision_and_a_timeline(command, folder, tmp_path):
+    status, out, err = command(
+        folder, *FAST, "--batch-size", 4, "--precision", "bfloat16", "--trace", tmp_path / "t.json", "--json"
+    )
+    assert status == 0 and f"{tmp_path / 't.json'} is a timeline of some steps; open it on https://ui.perfetto.dev" in err
+    assert {"sample", "gather", "train"} <= {
+        event["name"] for event in json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    }
+    assert err.count("; bound by CPU: ") == 2 and json.loads(out)["epochs"][0]["binds"].startswith("CPU: ")
+    assert (
+        json.loads(command(folder, *FAST, "--batch-size", 4, "--json")[1])["epochs"][0]["loss"]
+        != json.loads(out)["epochs"][0]["loss"]
+    )
 
 
 def test_several_devices(command, folder):
@@ -244,6 +268,8 @@ def test_the_whole_graph_over_several_devices(command, folder):
         (("--lr", "-1"), 1, "lr=-1.0 is no learning rate"),
         (("--resume",), 1, "there is no checkpoint to write or to go on from"),
         (("--checkpoint", "/nowhere/c.pt"), 1, "/nowhere/c.pt: cannot be written"),
+        (("--trace", "/nowhere/t.json"), 1, "/nowhere/t.json: cannot be written"),
+        (("--precision", "half"), 1, "precision 'half' is not one of float32, bfloat16"),
         *[
             (("--full-graph", option, value), 1, f"{option} is of mini-batches, and --full-graph trains without any")
             for option, value in (
@@ -254,6 +280,8 @@ def test_the_whole_graph_over_several_devices(command, folder):
                 ("--placement", "storage"),
                 ("--host-budget", "1GiB"),
                 ("--checkpoint-every", "3"),
+                ("--precision", "float32"),
+                ("--trace", "t.json"),
             )
         ],
         *[

@@ -113,10 +113,6 @@ def test_degrees_are_skewed_and_no_list_is_empty(products):
     assert int(degrees[-1]) >= 1
     top = int(degrees[: len(degrees) // 100].sum()) / products.graph.num_edges
     assert top > 0.1  # of a uniform graph it would be about 0.012
-    papers = hl.datasets.generate("papers100M", scale=2e-4, device="cpu").graph
-    read = papers.indices.bincount(minlength=papers.num_vertices).sort(descending=True).values
-    assert int(read[: len(read) // 100].sum()) / papers.num_edges > 0.1
-    assert int(papers.degrees().min()) >= 1
 
 
 def test_most_neighbours_are_of_the_own_community(products):
@@ -149,7 +145,7 @@ def test_neighbours_tell_what_features_do_not(products):
     assert heard > alone + 0.2
 
 
-@pytest.mark.parametrize("shape", ["products", "papers100M", "igb"])
+@pytest.mark.parametrize("shape", [name for name, full in hl.datasets.SHAPES.items() if len(full.vertices) == 1])
 @pytest.mark.parametrize("scale", [1e-4, 4e-4])
 def test_sizes_scale(shape, scale):
     full = hl.datasets.SHAPES[shape]
@@ -157,8 +153,7 @@ def test_sizes_scale(shape, scale):
     made = hl.datasets.generate(shape, scale=scale, device="cpu")
     assert made.num_vertices == round(full.vertices["node"] * scale)
     assert tuple(made.features.shape) == (made.num_vertices, full.columns["node"]) and made.features.dtype == full.dtype
-    stored = full.edges["node", "to", "node"] * scale * (1 + full.undirected)
-    assert 0.8 < made.graph.num_edges / stored < 1.2
+    assert made.graph.num_edges == round(full.edges["node", "to", "node"] * scale) * (1 + full.undirected)
     assert made.graph.directed != full.undirected
     for size, part in zip(full.splits, made.splits.values(), strict=True):
         assert abs(len(part) - size * scale) <= 2 and bool((part.diff() > 0).all())

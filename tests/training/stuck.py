@@ -12,11 +12,12 @@ import torch
 
 import hinterland as hl
 from hinterland.runtime import jit, watch
+from hinterland.runtime.capture import relaxed
 from hinterland.runtime.launch import launch
 from hinterland.runtime.params import Params
 from hinterland.runtime.watch import Watch
 from hinterland.sampling import NeighborSampler
-from hinterland.training import Loader, Stage
+from hinterland.training import Batch, Loader, Stage, capture, replayed_batches
 from hinterland.training.prefetch import Prefetcher
 
 WHAT = sys.argv[1]
@@ -70,12 +71,12 @@ def consumer() -> None:
         never_returns()
 
 
-def spin() -> torch.Tensor:
-    """A kernel that ends when it is told to."""
+def spin(flag: torch.Tensor | None = None) -> torch.Tensor:
+    """A kernel that ends when ``flag`` tells it to; without one it is not told."""
     folder = Path(tempfile.mkdtemp())
     (folder / "spin.cu").write_text(SPIN)
     jit.PACKAGE = folder
-    flag = torch.zeros(1, dtype=torch.int32).pin_memory()
+    flag = torch.zeros(1, dtype=torch.int32).pin_memory() if flag is None else flag
     launch(jit.KernelFile("spin.cu", ("spin_kernel",)), "spin_kernel", torch.device("cuda:0"), 1, 1, Spin(flag=flag.data_ptr()))
     return flag
 
@@ -93,12 +94,47 @@ def kernel_of_a_stage(waits: bool) -> None:
         print(float(rows.sum()) if waits else len(rows), flush=True)
 
 
+def kernel_of_a_replay() -> None:
+    graph = hl.generate("kronecker", scale=8, seed=1)
+    loader = Loader(NeighborSampler(graph, [2]), torch.arange(200), 10, timeout=2.0, capture=True)
+    held, sample = [], replayed_batches.BatchBuffer._sample
+
+    def spins(buffer: replayed_batches.BatchBuffer, ring: replayed_batches.BatchRing) -> object:
+        made = sample(buffer, ring)
+        with relaxed():  # it allocates
+            held.append(spin())
+        return made
+
+    replayed_batches.BatchBuffer._sample = spins  # type: ignore[method-assign]
+    list(loader)
+
+
 def kernel_of_the_step() -> None:
     stages = [Stage("gather", lambda i: torch.full((1000,), i, device="cuda"))]
     for _ in Prefetcher(range(4), stages, torch.device("cuda:0"), timeout=2.0):
         held = spin()
         torch.cuda.synchronize()
         del held
+
+
+def replay_of_the_step() -> None:
+    """A captured step whose kernel waits for a flag, once it is replayed."""
+    graph, flag, package = hl.generate("kronecker", scale=8, seed=1), torch.ones(1, dtype=torch.int32).pin_memory(), jit.PACKAGE
+    features, labels = torch.ones(graph.num_vertices, 4, device="cuda"), torch.zeros(graph.num_vertices, dtype=torch.int64)
+    options = {"features": features, "labels": labels, "device": "cuda:0", "capture": True, "timeout": 2.0}
+    loader = Loader(NeighborSampler(graph, [2], device="cuda:0"), torch.arange(200), 10, **options)
+    model = torch.nn.Linear(4, 2).cuda()
+
+    def loss(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        spin(flag)
+        jit.PACKAGE = package
+        return torch.nn.functional.cross_entropy(model(batch.x)[: batch.batch_size], batch.y)
+
+    steps = capture(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), loader)
+    for _, found in steps:
+        if steps.replayed > 2:
+            flag.zero_()
+        float(found)
 
 
 if WHAT.endswith(", which ends by itself"):
@@ -109,6 +145,8 @@ if WHAT.endswith(", which ends by itself"):
     "consumer, which ends by itself": consumer,
     "kernel of a stage": lambda: kernel_of_a_stage(waits=False),
     "kernel of a stage that is waited for": lambda: kernel_of_a_stage(waits=True),
+    "kernel of a replay": kernel_of_a_replay,
     "kernel of the step": kernel_of_the_step,
+    "replay of the step": replay_of_the_step,
     "kernel of the step, which ends by itself": kernel_of_the_step,
 }[WHAT]()

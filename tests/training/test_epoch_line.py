@@ -46,3 +46,12 @@ def test_the_line_of_an_epoch_names_the_link():
     assert epoch_line._served(epoch) == kept + ", 46% of what it can"
     assert epoch_line._served({**epoch, "link": {"bandwidth": 2.5e10, "share": None}}) == kept
     assert epoch_line._served({"served": None, "link": None}) == ""
+
+
+def test_the_line_of_an_epoch_counts_replays():
+    epoch = {"batches": 1200, "replayed": 1190, "overflowed": 0, "padding": 0.0312}
+    assert epoch_line._captured(epoch) == "; 1,190 of 1,200 steps replayed, 3.1% of rows padding"
+    assert (
+        epoch_line._captured({**epoch, "overflowed": 7}) == "; 1,190 of 1,200 steps replayed, 7 too large, 3.1% of rows padding"
+    )
+    assert epoch_line._captured({**epoch, "replayed": 0}) == ""

@@ -8,6 +8,7 @@ from torch.nn import functional as F
 
 from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import Adjacency, HeteroSampler
+from hinterland.training.blocks import Block
 from hinterland.training.hetero_models import (
     HETERO_MODELS,
     RelationAttention,
@@ -18,7 +19,6 @@ from hinterland.training.hetero_models import (
     typed_fanouts,
     typed_layers,
 )
-from hinterland.training.models import Block
 
 SIZES, CLASSES, HIDDEN = {"paper": 60, "author": 40, "institution": 7}, 5, 8
 CITES, WRITES, AT = ("paper", "cites", "paper"), ("author", "writes", "paper"), ("author", "at", "institution")

@@ -11,7 +11,8 @@ from torch.nn import functional as F
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
-from hinterland.training.models import MODELS, Block, GATConv, GCNConv, PinSAGEConv, SAGEConv, blocks, make_model
+from hinterland.training.blocks import Block, blocks
+from hinterland.training.models import MODELS, GATConv, GCNConv, PinSAGEConv, SAGEConv, make_model
 
 INPUTS, HIDDEN, CLASSES = 6, 8, 5
 
@@ -65,15 +66,20 @@ def gcn_pair():
     return mine, other
 
 
-def gat_pair():
+def gat_pair(channels=4):
     pyg = pytest.importorskip("torch_geometric.nn")
-    mine, other = GATConv(INPUTS, 12, heads=3), pyg.GATConv(INPUTS, 4, heads=3)
+    mine, other = GATConv(INPUTS, 3 * channels, heads=3), pyg.GATConv(INPUTS, channels, heads=3)
     other.lin.weight, other.bias = mine.linear.weight, mine.bias
     other.att_src.data, other.att_dst.data = mine.from_source.data[None], mine.to_target.data[None]
     return mine, other
 
 
-@pytest.mark.parametrize("pair", [sage_pair, gcn_pair, gat_pair], ids=lambda pair: pair.__name__)
+def wide_gat_pair():
+    """Heads of more channels than a kernel takes at once."""
+    return gat_pair(1031)
+
+
+@pytest.mark.parametrize("pair", [sage_pair, gcn_pair, gat_pair, wide_gat_pair], ids=lambda pair: pair.__name__)
 def test_a_layer_is_that_of_pyg(graph, pair):
     """Outputs, and gradients of inputs and of the first parameter."""
     mine, other = pair()

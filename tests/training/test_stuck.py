@@ -83,11 +83,20 @@ def test_a_kernel_of_a_stage_that_never_ends():
 
 
 @pytest.mark.gpu
+def test_a_kernel_of_a_replay_that_never_ends():
+    with stuck("kernel of a replay") as process:
+        error = process.communicate(timeout=ENDS)[1]
+        assert process.returncode == 1, error
+    assert "PipelineStalled: stage 'sample' on cuda:0 has worked on item 8 for 2 s, and no item came for 2 s" in error
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     "what, says",
     [
         ("kernel of a stage that is waited for", "stage 'gather' on cuda:0 has worked on item 2 for "),
         ("kernel of the step", "what was launched on cuda:0 with item 0 or before it has run for "),
+        ("replay of the step", "what was launched on cuda:0 with item "),
     ],
 )
 def test_a_consumer_that_waits_for_a_kernel_that_never_ends(what, says):

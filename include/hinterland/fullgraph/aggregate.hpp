@@ -55,7 +55,7 @@ struct AggregateParams {
   const int64_t* piece_ends;    // [pieces]
   int64_t pieces;
   void* partial;               // Real[pieces, width]
-  const int64_t* row_numbers;  // [rows]: which rows of Finish's arrays they are; null: the first ones
+  const int64_t* row_numbers;  // [rows]: which rows of Finish's arrays they are, -1: none; null: the first ones
   Finish finish;
   int64_t lanes, across;  // of a task; see above
   int64_t blocks;         // of a tile, on a GPU
@@ -155,10 +155,9 @@ class Aggregation {
     gather(task.row, task.begin, task.end, sum);
     sum.combine(entries_);
     if (!task.mine) return;
-    if (task.piece)
-      keep(task.number, sum);
-    else
-      finish(p_.row_numbers == nullptr ? task.number : p_.row_numbers[task.number], sum);
+    if (task.piece) return keep(task.number, sum);
+    const int64_t row = p_.row_numbers == nullptr ? task.number : p_.row_numbers[task.number];
+    if (row >= 0) finish(row, sum);
   }
 
  private:

@@ -27,6 +27,15 @@ class Permutation {
     return static_cast<int64_t>(x);
   }
 
+  // The element that lands on `image`.
+  HINTERLAND_FN int64_t inverse(int64_t image) const {
+    uint64_t x = static_cast<uint64_t>(image);
+    do {
+      x = network_back(x);
+    } while (x >= size_);
+    return static_cast<int64_t>(x);
+  }
+
  private:
   static constexpr int kRounds = 6;
 
@@ -36,6 +45,16 @@ class Permutation {
     for (int round = 0; round < kRounds; round += 2) {
       high ^= mix(low, keys_[round]) & high_mask;
       low ^= mix(high, keys_[round + 1]) & low_mask;
+    }
+    return (high << low_bits_) | low;
+  }
+
+  HINTERLAND_FN uint64_t network_back(uint64_t x) const {
+    const uint64_t low_mask = (uint64_t{1} << low_bits_) - 1, high_mask = (uint64_t{1} << high_bits_) - 1;
+    uint64_t low = x & low_mask, high = x >> low_bits_;
+    for (int round = kRounds - 2; round >= 0; round -= 2) {
+      low ^= mix(high, keys_[round + 1]) & low_mask;
+      high ^= mix(low, keys_[round]) & high_mask;
     }
     return (high << low_bits_) | low;
   }

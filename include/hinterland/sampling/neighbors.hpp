@@ -53,6 +53,18 @@ struct SampleRule {
   uint64_t window;  // how long before the limit of its tree a neighbour's time may be; ~0 is any time
 };
 
+// A sample of fixed shape (src/hinterland/sampling/envelope.py), of one type and one relation in one launch, which a CUDA graph
+// makes anew at each replay.
+struct FixedShape {
+  const int64_t* given;  // the number of the batch, and how many of the known vertices count; null: no fixed shape
+  int64_t hops;
+  const int64_t *vertices, *edges;  // the envelope, as `ends` of both count; padding is behind
+  const int64_t* original_ids;      // of all vertices, which `node` is to name in place of their numbers here; or null
+  // What replays find wrong (src/hinterland/sampling/replayed.py), null on a CPU: the number of replays and of the batch; and
+  // of the first replay with something wrong the control's two words and these two, on the GPU and in host memory.
+  int64_t *counted, *met, *told;
+};
+
 // What a launch is given. It may be one of several of its batch.
 struct SampleParams {
   int64_t first, end;  // halves of steps: see sample_neighbors()
@@ -68,6 +80,13 @@ struct SampleParams {
   int64_t *begins, *degrees, *firsts, *picks;
   uint64_t* keys;
   int64_t *found, *sums;
+  FixedShape fixed;
+
+  HINTERLAND_FN bool is_fixed() const { return fixed.given != nullptr; }
+  HINTERLAND_FN uint64_t number() const { return is_fixed() ? static_cast<uint64_t>(fixed.given[0]) : rule.batch; }
+  HINTERLAND_FN int64_t num_known(const VertexSet& set) const {
+    return is_fixed() ? max_of<int64_t>(min_of(fixed.given[1], set.num_known), 0) : set.num_known;
+  }
 };
 
 // Enters the known vertices of all types in their tables.
@@ -76,7 +95,9 @@ HINTERLAND_FN void enter_known(Team& team, const SampleParams& batch) {
   for (int64_t type = 0; type < batch.num_types; ++type) {
     const VertexSet& set = batch.types[type];
     const NumberTable table(set.entries, set.table_size);
-    for_each(team, set.num_known, [&](int64_t i) {
+    const int64_t known = batch.num_known(set);
+    if (batch.is_fixed()) team.single([&] { set.ends[0] = known; });
+    for_each(team, known, [&](int64_t i) {
       const int64_t vertex = set.node[i];
       if (static_cast<uint64_t>(vertex) >= static_cast<uint64_t>(set.num_vertices))
         atomic_min(batch.control->bad_seed, type << Draws::kPlaceBits | i);
@@ -194,7 +215,7 @@ class HopStep {
   template <class Team>
   HINTERLAND_FN void choose_by_position(Team& team) const {
     team.static_for(size_, [&](const auto& ranges) {
-      const Draws draws(batch_.rule.seed, batch_.rule.batch, Draws::kNeighbors);
+      const Draws draws(batch_.rule.seed, batch_.number(), Draws::kNeighbors);
       graph::StepCounts<> counts;
       ranges([&](int64_t first, int64_t last) {
         for (int64_t base = first; base < last; base += Warp::kWidth) {
@@ -237,7 +258,7 @@ class HopStep {
   template <class Team>
   HINTERLAND_FN void choose_by_candidate(Team& team) const {
     team.dynamic_for(size_, [&](const auto& each) {
-      const ChoiceStreams streams(batch_.rule.seed, batch_.rule.batch);
+      const ChoiceStreams streams(batch_.rule.seed, batch_.number());
       graph::StepCounts<> counts;
       graph::Ahead<Graph> ahead(graph_);
       each([&](int64_t i) {
@@ -350,6 +371,47 @@ class HopStep {
   int64_t frontier_, size_;  // the vertices that draw: the first one's number, and how many
 };
 
+// Has the next call of the CPU's raise what this replay found wrong, unless one before it did.
+HINTERLAND_FN void tell(const BatchControl& control, const FixedShape& fixed) {
+  if (fixed.counted == nullptr) return;
+  const int64_t words[] = {control.bad_seed, control.bad_list, ++fixed.counted[0], fixed.counted[1] = fixed.given[0]};
+  if ((words[0] == kNone && words[1] == kNone) || fixed.met[0] != kNone || fixed.met[1] != kNone) return;
+  for (int k = 0; k < 4; ++k) fixed.met[k] = fixed.told[k] = words[k];
+}
+
+// Fills a sample of fixed shape behind what was drawn. Where more was drawn than there is place for, edges name the last vertex
+// that their hop has, so that nobody who reads the sample leaves it.
+template <class Team>
+HINTERLAND_FN void pad(Team& team, const SampleParams& batch) {
+  const VertexSet& set = batch.types[0];
+  const Relation& relation = batch.relations[0];
+  const FixedShape& fixed = batch.fixed;
+  const int64_t hops = fixed.hops, seeds = set.ends[0], vertices = set.ends[hops], edges = relation.ends[hops];
+  const int64_t most = fixed.vertices[hops];
+  bool overflows = false;
+  for (int64_t hop = 1; hop <= hops; ++hop) overflows |= set.ends[hop] >= fixed.vertices[hop];
+  team.single([&] { tell(*batch.control, fixed); });
+  for_each(team, most + fixed.edges[hops], [&](int64_t i) {
+    if (i < most) {
+      if (i < vertices && i >= seeds && fixed.original_ids == nullptr) return;
+      const int64_t vertex = i < vertices ? set.node[i] : -1;
+      const bool is = static_cast<uint64_t>(vertex) < static_cast<uint64_t>(set.num_vertices);
+      set.node[i] = !is ? 0 : fixed.original_ids == nullptr ? vertex : fixed.original_ids[vertex];
+      return;
+    }
+    const int64_t e = i - most;
+    if (e >= edges) {
+      relation.row[e] = relation.col[e] = most - 1;
+      relation.edge[e] = 0;
+    } else if (overflows) {
+      int64_t hop = 1;
+      while (e >= relation.ends[hop]) ++hop;
+      relation.row[e] = min_of(relation.row[e], fixed.vertices[hop] - 1);
+      relation.col[e] = min_of(relation.col[e], fixed.vertices[hop - 1] - 1);
+    }
+  });
+}
+
 // Halves [first, end) of a batch's steps: 0 enters the seeds, and from 1 on there are two for each relation of each hop. The
 // lists that one call reads are all plain, or all packed.
 template <class Graph, bool kMayCompare, class Team>
@@ -366,6 +428,7 @@ HINTERLAND_FN void sample_neighbors(Team& team, const SampleParams& batch) {
     else
       step.follow(team);
   }
+  if (batch.is_fixed()) pad(team, batch);
 }
 
 }  // namespace hinterland::sampling

@@ -35,7 +35,18 @@ class FullGraphOptions:
     ] = False
 
 
-_OF_BATCHES = ("fanout", "batch_size", "cache", "round", "placement", "host_budget", "checkpoint_every")
+_OF_BATCHES = (
+    "fanout",
+    "batch_size",
+    "cache",
+    "round",
+    "placement",
+    "host_budget",
+    "checkpoint_every",
+    "capture",
+    "precision",
+    "trace",
+)
 _OF_WHOLE = ("layers", "parts", "strategy", "dtype", "tune")
 _SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "dtype", "tune")
 

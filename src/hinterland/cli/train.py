@@ -44,8 +44,15 @@ class TrainOptionGroup:
     lr: Annotated[float, typer.Option(help="Adam's learning rate; 0.01 with --full-graph.")] = 1e-3
     weight_decay: Annotated[float, typer.Option(help="Of the first layer's matrices.")] = 0.0
     dropout: Annotated[float, typer.Option(help="Share of each layer's inputs that training drops.")] = 0.5
+    precision: Annotated[str, typer.Option(help="float32, or bfloat16: models compute in it, and parameters stay float32.")] = (
+        "float32"
+    )
     patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None
     seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0
+    capture: Annotated[
+        bool | None,
+        typer.Option("--capture/--no-capture", help="Replay steps as CUDA graphs; by default where they can be captured."),
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -65,11 +72,14 @@ class PlacementOptions:
 
 @dataclass(frozen=True)
 class Saved:
-    """What a run goes on from."""
+    """What a run writes, and goes on from."""
 
     checkpoint: Annotated[Path | None, typer.Option(metavar="FILE", help="Write what is needed to go on, each epoch.")] = None
     checkpoint_every: Annotated[int | None, typer.Option(help="Write it after so many batches, too.")] = None
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint, if it is there.")] = False
+    trace: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a timeline of some steps of the first epoch, for Perfetto.")
+    ] = None
 
 
 def train(
@@ -158,20 +168,23 @@ def _batch_run(how: TrainOptionGroup, saved: Saved, round: int | None, cache: st
     from ..training.cache_budget import wanted
     from ..training.settings import check_checkpoint, split_options
 
-    options: Any = {name: value for name, value in vars(how).items() if name not in ("model", "fanout")}
+    capture = "auto" if how.capture is None else how.capture
+    options: Any = {name: value for name, value in vars(how).items() if name not in ("model", "fanout", "capture")}
     fanouts = _numbers(how.fanout)
     split_options(how.model, fanouts, options)  # refuses what makes no run
     check_checkpoint(**vars(saved))
     kept = wanted(cache, gpu_budget)
 
     def run(loaded: Any, **where: Any) -> Done:
-        more: Any = {**options, "round": round, "cache": cache, "gpu_budget": gpu_budget}
+        more: Any = {**options, "round": round, "cache": cache, "gpu_budget": gpu_budget, "capture": capture}
         found = training(loaded, how.model, fanouts, **vars(saved), **where, **more)
         plan, roles, notes = found.cache, found.roles, []
         if kept is not None and plan is None:
             on_cpu = next(found.model.parameters()).device.type == "cpu"
             why = "a CPU has no step's memory to measure" if on_cpu else "training ended before a step was measured"
             notes.append(f"hinterland: --cache {kept.policy} kept nothing: {why}; name --gpu-budget")
+        if saved.trace is not None:
+            notes.append(f"hinterland: {saved.trace} is a timeline of some steps; open it on https://ui.perfetto.dev")
         report = {"fanouts": fanouts, "roles": _roles(roles), "cache": None if plan is None else _kept(plan)}
         text = [] if plan is None else ["", "cache, as planned:", plan.explain()]
         return Done(found, report, notes, text if roles is None else [*text, roles.explain()])

@@ -1,8 +1,9 @@
 """Data sets of known shapes at any scale, without a network: hubs, communities, features and labels that can be learned.
 
-A vertex's label is its community. Its neighbours are mostly of its own (``include/hinterland/graph/communities.hpp``), and its
-features show that community or, for two vertices in five, any (``include/hinterland/datasets/features.hpp``). So a model that
-sees the features alone is right for about three in five, and one that hears from the neighbours for most.
+A vertex's label is its community. Its neighbours are mostly of its own (``include/hinterland/datasets/citations.hpp``; of
+several types ``include/hinterland/graph/communities.hpp``), and its features show that community or, for two vertices in five,
+any (``include/hinterland/datasets/features.hpp``). So a model that sees the features alone is right for about three in five,
+and one that hears from the neighbours for most.
 """
 
 from __future__ import annotations
@@ -20,25 +21,22 @@ from ..graph.build import build
 from ..memory.copies import copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
-from ..runtime.jit import KernelFile
 from ..runtime.launch import launch
 from ..runtime.params import Params, struct
 from ..runtime.progress import progress
 from ..runtime.thresholds import FEATURE_BYTES
 from ..table import UnifiedTensor
+from .citations import BLOCK, BLOCKS_PER_SM, FEATURES, KERNELS, citation_lists
 from .dataset import SPLITS, AnyDataset, Dataset, EdgeType, HeteroDataset
 from .files import placements
 from .source import FLOATS, HOMOGENEOUS, Placement
 
-_FILL = "fill_features"
-_KERNELS = KernelFile("datasets/generate.cu", (_FILL,))
 _FeatureParams = struct("datasets::FeatureParams")
-_BLOCK = 256
-_BLOCKS_PER_SM = 8  # of 256 threads, all that a multiprocessor holds
 _DRAWN = 1.14  # edges drawn for each edge of the shape: about so many are repeated or self loops, and go
 _ENOUGH, _MOST_DRAWN = 0.97, 2.0  # shares of the shape's edges: with fewer than the first, more are drawn, up to the second
 _LEAST_TRAINED = 20  # training vertices of each class, on average; smaller data sets have fewer classes
 _FEWEST = 16  # vertices to classify
+_LABELLED_SHARE = 2  # of an area's vertices, about one in so many has a label; all labels are in one area
 _NODE, _EDGES = HOMOGENEOUS[0], HOMOGENEOUS
 
 
@@ -67,7 +65,8 @@ class Shape:
 
 
 # OGB's and MAG240M's counts are those of the data sets, IGB's those of its largest size; of IGBH's smaller types and
-# relations they are round.
+# relations they are round, as are Wikipedia's and Amazon's (Min 2022, table 3.4; that it has 47 classes, and a tenth of the
+# vertices to train on, is our guess).
 SHAPES = {
     "products": Shape(
         {_NODE: 2_449_029}, {_NODE: 100}, {_EDGES: 61_859_140}, (196_615, 39_323, 2_213_091), 47, undirected=True
@@ -77,6 +76,15 @@ SHAPES = {
     ),
     "igb": Shape(
         {_NODE: 269_346_174}, {_NODE: 1024}, {_EDGES: 3_727_095_830}, (136_278_514, 45_426_171, 45_426_173), 19
+    ),
+    "igb-medium": Shape(
+        {_NODE: 10_000_000}, {_NODE: 1024}, {_EDGES: 120_077_694}, (6_000_000, 2_000_000, 2_000_000), 19
+    ),
+    "wikipedia": Shape(
+        {_NODE: 13_600_000}, {_NODE: 315}, {_EDGES: 437_200_000}, (1_360_000, 136_000, 136_000), 47
+    ),
+    "amazon": Shape(
+        {_NODE: 14_700_000}, {_NODE: 578}, {_EDGES: 64_000_000}, (1_470_000, 147_000, 147_000), 47
     ),
     "mag240m": Shape(
         {"paper": 121_751_666, "author": 122_383_112, "institution": 25_721},
@@ -130,15 +138,16 @@ def generate(
     The same arguments give the same data set, on every device and for any number of threads.
 
     Args:
-        shape: a name in ``SHAPES``, or a Shape of your own. ``"papers100M"`` and ``"igb"`` are directed, ``"products"`` is
-            not, ``"mag240m"`` and ``"igbh"`` have several types.
+        shape: a name in ``SHAPES``, or a Shape of your own. ``"products"`` is undirected, ``"mag240m"`` and ``"igbh"`` have
+            several types, all others are directed and of one.
         scale: what all counts of vertices and edges are multiplied by; columns and classes stay, except that there are never
-            so many classes that fewer than 20 training vertices would fall to each. Edges are drawn at random and repeated
-            ones left out, so their number is right within a few per cent (less in graphs so small that they are dense).
+            so many classes that fewer than 20 training vertices would fall to each. Of one type of vertices, the number of
+            edges is exact, or as many as n vertices have without loops and reverses, n (n - 1) / 2. Of several, edges are drawn
+            at random and repeated ones left out: their number is right within a few per cent (less where they are dense).
         seed: 0 to 2^64 - 1.
-        symmetrize: as in ``open``.
+        symmetrize: as in ``open``; of one type it doubles the number of edges.
         placement: as in ``open``.
-        device: where features are made; by default on the GPU, if there is one. The graph is made on the CPU.
+        device: where features, and lists of one type, are made; by default on the GPU, if there is one.
 
     Returns:
         A Dataset, or a HeteroDataset for a shape of several types. Vertices outside the splits have the label -1.
@@ -153,11 +162,11 @@ def generate(
     device, places = devices.as_device(device), placements(placement)
     classes = max(2, min(sizes.classes, sizes.splits[0] // _LEAST_TRAINED))
     made = _Maker(sizes, seed, classes)
-    graphs = made.graphs(symmetrize, {array: places[array] for array in arrays.NAMES})
+    graphs = made.graphs(symmetrize, {array: places[array] for array in arrays.NAMES}, device)
     features = {kind: made.features(kind, places["features"], device) for kind in sizes.columns}
-    splits = made.splits()
-    labels = torch.full((sizes.vertices[sizes.target],), -1, dtype=torch.int64)
     communities = made.communities(sizes.target)
+    splits = made.splits(communities)
+    labels = torch.full((sizes.vertices[sizes.target],), -1, dtype=torch.int64)
     for part in splits.values():
         labels[part] = communities[part].to(torch.int64)
     if len(sizes.vertices) == 1:
@@ -226,20 +235,35 @@ class _Maker:
     def __init__(self, sizes: Shape, seed: int, classes: int) -> None:
         self._sizes, self._seed, self._classes = sizes, seed, classes
         self._seeds = {kind: self._stream(0, number) for number, kind in enumerate(sizes.vertices)}
-        self._kinds = {kind: _core.CommunityVertices(self._seeds[kind], n, classes) for kind, n in sizes.vertices.items()}
+        one_type, labelled = len(sizes.vertices) == 1, max(sum(sizes.splits), 1)
+        self._areas = max(sizes.vertices[sizes.target] // (_LABELLED_SHARE * labelled), 1) if one_type else 1
+        self._communities = classes * self._areas  # labels are those of the first area
+        self._kinds = {
+            kind: _core.CommunityVertices(self._seeds[kind], n, self._communities) for kind, n in sizes.vertices.items()
+        }
 
     def _stream(self, part: int, number: int) -> int:
         """The seed of a part: of vertices of one type (part 0), edges of one type (1), the splits (2)."""
         low, high, *_ = _core.philox(self._seed, number, part)
         return high << 32 | low
 
-    def graphs(self, symmetrize: bool, placement: Placement) -> dict[EdgeType, Graph]:
+    def graphs(self, symmetrize: bool, placement: Placement, device: torch.device) -> dict[EdgeType, Graph]:
+        if len(self._sizes.vertices) == 1:
+            return {_EDGES: self._citations(symmetrize, placement, device)}
         graphs = {}
         for number, (source, name, target) in enumerate(self._sizes.edges):
             graph = graphs[source, name, target] = self._graph(number, (source, name, target), symmetrize, placement)
             if symmetrize and source != target:
                 graphs[target, f"rev_{name}", source] = graph.transpose()
         return graphs
+
+    def _citations(self, symmetrize: bool, placement: Placement, device: torch.device) -> Graph:
+        """The one graph of a shape of one type."""
+        count, mirror = self._sizes.vertices[_NODE], symmetrize or self._sizes.undirected
+        edges = min(self._sizes.edges[_EDGES], count * (count - 1) // 2)
+        vertices, fields = (self._seeds[_NODE], count), (self._classes, self._areas)
+        lists = citation_lists(edges, self._stream(1, 0), vertices, fields, mirror, placement, device)
+        return Graph.of(lists, directed=not mirror)
 
     def _graph(self, number: int, kind: EdgeType, symmetrize: bool, placement: Placement) -> Graph:
         """The lists of in-neighbours of one edge type. Draws more if too many edges were repeated: in small, dense graphs."""
@@ -291,20 +315,19 @@ class _Maker:
         """Rows from ``begin`` on, on the GPU."""
         held = communities.to(device)
         rows = torch.empty(len(held), columns, device=device)
-        grid = devices.sm_count(device) * _BLOCKS_PER_SM
-        launch(_KERNELS, _FILL, device, grid, _BLOCK, self._filling(kind, held, begin, rows))
+        grid = devices.sm_count(device) * BLOCKS_PER_SM
+        launch(KERNELS, FEATURES, device, grid, BLOCK, self._filling(kind, held, begin, rows))
         return rows.to(self._sizes.dtype)
 
     def _filling(self, kind: str, communities: torch.Tensor, begin: int, rows: torch.Tensor) -> Params:
         """How ``rows`` are filled in, those of vertices from ``begin`` on, which are in ``communities``."""
-        made = _FeatureParams(seed=self._seeds[kind], communities=self._classes, community_of=communities.data_ptr())
+        made = _FeatureParams(seed=self._seeds[kind], communities=self._communities, community_of=communities.data_ptr())
         made.begin, made.end, made.columns, made.to = begin, begin + len(rows), rows.shape[1], rows.data_ptr()
         return made
 
-    def splits(self) -> dict[str, torch.Tensor]:
-        """Random vertices of the target type, ascending."""
-        sizes = list(self._sizes.splits)
+    def splits(self, communities: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Random vertices of the target type, ascending, whose communities are classes."""
+        sizes, members = list(self._sizes.splits), (communities < self._classes).nonzero()[:, 0]
         order = torch.empty(sum(sizes), dtype=torch.int64)
-        count = self._sizes.vertices[self._sizes.target]
-        _core.list_permutation(self._stream(2, 0), count, 0, len(order), order.data_ptr())
-        return {name: part.sort().values for name, part in zip(SPLITS, order.split(sizes), strict=True)}
+        _core.list_permutation(self._stream(2, 0), len(members), 0, len(order), order.data_ptr())
+        return {name: members[part].sort().values for name, part in zip(SPLITS, order.split(sizes), strict=True)}

@@ -10,4 +10,9 @@ __global__ void __launch_bounds__(kAggregateThreads) aggregate_kernel(const __gr
   one((block * blockDim.x + threadIdx.x) / p.lanes);
 }
 
+__global__ void cut_kernel(const __grid_constant__ CutParams p) {
+  const int64_t number = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+  if (number < p.count) cut_at(p, number);
+}
+
 }  // namespace hinterland::fullgraph

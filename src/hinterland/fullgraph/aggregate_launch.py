@@ -32,8 +32,11 @@ _WARP = 32
 _MOST_CHUNKS = 4  # vectors of a row that a lane holds: more would take more registers than let many warps run
 _NARROW = 128  # bytes of a tile up to which pieces of 128 entries are quicker than of 256
 _MOST_PIECES = 1024  # of a row, so that a warp can add them up
+_MOST_CUTS = 4096  # of rows whose lengths nobody has looked at
+_CUT_THREADS = 128
 _PARAMS = struct("fullgraph::AggregateParams")
 _FINISH = struct("fullgraph::Finish")
+_CUT = struct("fullgraph::CutParams")
 _ROWS, _ARRAY = struct("fullgraph::RowWords"), struct("fullgraph::RowArray")
 
 
@@ -44,10 +47,14 @@ def instance(kernel: str, *form: Any) -> str:
 
 KERNELS = KernelFile(
     "fullgraph/aggregate.cu",
-    tuple(
-        instance("aggregate_kernel", kind, kind, "uint32_t", "HaloRows", wide, chunks, "Reduce::kSum", "true")
-        for kind, wide in (("float", 4), ("Bfloat16", 8))
-        for chunks in (1, 2)
+    (
+        "cut_kernel",
+        *(
+            instance("aggregate_kernel", kind, kind, place, "HaloRows", wide, chunks, "Reduce::kSum", "true")
+            for kind, wide in (("float", 4), ("Bfloat16", 8))
+            for place in ("uint32_t", "int64_t")  # of a partitioned graph, and of a sample
+            for chunks in (1, 2)
+        ),
     ),
     separate_module=True,
 )
@@ -122,7 +129,7 @@ class RowPieces(NamedTuple):
     rows: Tensor  # int64 [pieces]
     begins: Tensor
     ends: Tensor
-    long: Tensor  # int64 [k]: the rows that were cut
+    long: Tensor  # int64 [k]: the rows that were cut; -1: none
     joined: RowEntries  # each one's pieces
 
 
@@ -134,6 +141,8 @@ class RowEntries:
         begins, ends: int64 ``[rows]``.
         places: int32 or int64; None where an entry's place is its own number.
         weights: in the type that is computed in, as many; None counts all once.
+        most: how many entries there are at most, where nobody is to wait for their rows' lengths. Rows then lie one behind
+            another.
         tuned: what tuner.py found better than the default: numbers of a :class:`LaunchShape`, by reduction, width and type of
             rows.
     """
@@ -142,6 +151,7 @@ class RowEntries:
     ends: Tensor
     places: Tensor | None
     weights: Tensor | None = None
+    most: int | None = None
     tuned: dict[tuple[str, int, torch.dtype], dict[str, int]] = field(default_factory=dict)
     _pieces: dict[int, RowPieces | None] = field(default_factory=dict)
     _shapes: dict[tuple[int, int], LaunchShape] = field(default_factory=dict)
@@ -151,7 +161,7 @@ class RowEntries:
         """Those of rows ``[first, last)``; kept, since finding the long ones waits for the GPU."""
         if (first, last) not in self._ranges:
             begins, ends = self.begins[first:last], self.ends[first:last]
-            self._ranges[first, last] = RowEntries(begins, ends, self.places, self.weights, self.tuned)
+            self._ranges[first, last] = RowEntries(begins, ends, self.places, self.weights, self.most, self.tuned)
         return self._ranges[first, last]
 
     @property
@@ -175,14 +185,20 @@ class RowEntries:
 
     @functools.cached_property
     def mean_length(self) -> float:
-        """Entries of a row that has any; counted once."""
+        """Entries of a row that has any; counted once. At most so many of a row, where nobody is to count."""
+        if self.most is not None:
+            return self.most / max(self.rows, 1)
         lengths = self.ends - self.begins
         return float(lengths.sum()) / max(int((lengths > 0).sum()), 1)
+
+    def longest(self, asked: int) -> int:
+        """How many entries of a row are not cut yet, where ``asked`` would be best."""
+        return asked if self.most is None else max(asked, -(-self.most // _MOST_CUTS))
 
     def pieces(self, longest: int) -> RowPieces | None:
         """The rows of more than ``longest`` entries in pieces of as many, or of a row in _MOST_PIECES; None without any."""
         if longest not in self._pieces:
-            self._pieces[longest] = self._cut(longest)
+            self._pieces[longest] = self._cut(longest) if self.most is None else self._cut_unseen(longest, self.most)
         return self._pieces[longest]
 
     def forget_pieces(self, needed: Collection[int]) -> None:
@@ -208,6 +224,25 @@ class RowEntries:
         begins = self.begins[long][of] + number * each[of]
         ends = torch.minimum(begins + each[of], self.ends[long][of])
         return RowPieces(long[of], begins, ends, long, RowEntries(firsts[:-1], firsts[1:], None))
+
+    def _cut_unseen(self, longest: int, most: int) -> RowPieces | None:
+        """As many pieces as there can be, of which most are empty."""
+        count = -(-most // longest)
+        if count < 2:
+            return None
+        found = self.begins.new_empty(9 * count)
+        rows, begins, ends, *of_long = found.split([2 * count] * 3 + [count] * 3)
+        given = (self.begins, self.ends, rows, begins, ends, *of_long)
+        names = ("begins", "ends", "piece_rows", "piece_begins", "piece_ends", "long_rows", "long_begins", "long_ends")
+        params = _CUT(
+            rows=self.rows, longest=longest, count=count, **{n: t.data_ptr() for n, t in zip(names, given, strict=True)}
+        )
+        if found.is_cuda:
+            launch(KERNELS, "cut_kernel", found.device, -(-count // _CUT_THREADS), _CUT_THREADS, params)
+        else:
+            _core.cut_rows(params.address)
+        long, firsts, lasts = of_long
+        return RowPieces(rows, begins, ends, long, RowEntries(firsts, lasts, None, most=2 * count))
 
 
 class LaunchShape(NamedTuple):
@@ -310,13 +345,14 @@ def aggregate_rows(
     shape = shape or tuned_shape(entries, rows, reduce, width)
     low = rows.low if out.is_contiguous() else rows.low | (out.data_ptr() | _stride(out)) & 15
     form = _form(width, size, low, shape.tile)
-    pieces = entries.pieces(shape.longest)
+    longest = entries.longest(shape.longest)
+    pieces = entries.pieces(longest)
     done = _FINISH(out=out.data_ptr())
     for name, array in finish.items():
         setattr(done, name, address(array))
     params = entries.params()
     params.mine, params.own, params.row_numbers = address(mine), address(own), address(row_numbers)
-    params.out_stride, params.first_row, params.width, params.longest = out.stride(0), first_row, width, shape.longest
+    params.out_stride, params.first_row, params.width, params.longest = out.stride(0), first_row, width, longest
     params.finish, params.lanes, params.across = done, min(form.across * shape.entries, _WARP), form.across
     params.__setattr__("from", rows.words)
     if pieces is not None:
@@ -335,7 +371,7 @@ def _join(added: RowEntries, partial: Tensor, out: Tensor, reduce: str, numbers:
     rows, width = PartRows(partial), out.shape[1]
     form = _form(width, partial.element_size(), rows.low, width * partial.element_size())
     params = added.params()
-    params.out_stride, params.width, params.longest = out.stride(0), width, _MOST_PIECES
+    params.out_stride, params.width, params.longest = out.stride(0), width, max(_MOST_PIECES, 2 * _MOST_CUTS)
     params.row_numbers, params.finish, params.lanes, params.across = numbers.data_ptr(), done, form.across, form.across
     params.__setattr__("from", rows.words)
     _run(params, added, rows, out, reduce, form, _THREADS)

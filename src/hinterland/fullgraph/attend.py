@@ -100,11 +100,14 @@ def attend(
     if channels > _core.MOST_CHANNELS:
         raise ConfigError(f"a head of {channels} channels; attention takes {_core.MOST_CHANNELS} at most: use more heads")
     has_second = (scores.kind, way) in (("gatv2", "target"), ("dot", "source"))
-    found = _empty(entries.rows, width, scores.heads, kind, rows.own.device, has_second)
+    # Where pieces were cut unseen, those of no row go into a row behind the others: -1.
+    behind = entries.most is not None
+    found = _empty(entries.rows + behind, width, scores.heads, kind, rows.own.device, has_second)
     if width == 0 or entries.rows == 0:
-        return found
+        return _first(found, entries.rows)
     wide, chunks, across = _form(channels, rows)
     longest, at_once = _shape(entries, across, scores.heads)
+    longest = entries.longest(longest)
     pieces = entries.pieces(longest)
     params = _params(scores, entries, rows, numbers, channels, (longest, across * at_once, across), found)
     params.loops, params.skipped, params.first_row = scores.loops and skipped is None, address(skipped), first_row
@@ -120,7 +123,11 @@ def attend(
     _run(params, scores.kind, way, entries, rows, (wide, chunks))
     if pieces is not None and parts is not None:
         _join_pieces(pieces, parts, found, way, scores.heads)
-    return found
+    return _first(found, entries.rows)
+
+
+def _first(found: AttentionSums, rows: int) -> AttentionSums:
+    return AttentionSums(found.out[:rows], None if found.second is None else found.second[:rows], found.number[:rows])
 
 
 def joined(found: Tensor, logarithms: Tensor) -> tuple[Tensor, Tensor]:

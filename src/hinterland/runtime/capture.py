@@ -6,9 +6,10 @@ Memory that torch gives during a capture is the graph's. What is allocated besid
 from __future__ import annotations
 
 import functools
+import gc
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -79,3 +80,51 @@ def _stream(device: torch.device) -> Any:
     if error != driver.CUresult.CUDA_SUCCESS:
         raise DeviceError(f"CUDA made no stream on {device}: {error.name}")
     return torch.cuda.ExternalStream(int(handle), device)
+
+
+def captured(
+    device: torch.device, call: Callable[[], Any], pool: Any = None, stream: torch.cuda.Stream | None = None
+) -> tuple[torch.cuda.CUDAGraph, Any]:
+    """A CUDA graph of what ``call`` launches, and what it gave. Raises what ``call`` does; nothing is captured any more then.
+
+    Not by torch.cuda.graph(), after whose failure its stream is still the current one, and its memory in use.
+
+    Args:
+        pool: memory that graphs share which are replayed one after another (torch.cuda.graph_pool_handle()); None is its own.
+        stream: to capture it on, which keeps what libraries have allocated for it; None is any.
+    """
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device) if stream is None else stream
+    pool = torch.cuda.graph_pool_handle() if pool is None else pool
+    torch.cuda.empty_cache()  # a capture allocates what is free, and of that nothing which torch keeps for others
+    with torch.cuda.device(device), torch.cuda.stream(stream), _uncollected():
+        graph.capture_begin(pool=pool, capture_error_mode="thread_local")
+        try:
+            made = call()
+        except BaseException:
+            with suppress(RuntimeError):
+                _end(graph, pool, device)
+            raise
+        _end(graph, pool, device)
+    return graph, made
+
+
+def _end(graph: torch.cuda.CUDAGraph, pool: Any, device: torch.device) -> None:
+    try:
+        graph.capture_end()
+    except RuntimeError:
+        with suppress(AttributeError, RuntimeError):  # which torch does after a capture that has not failed
+            torch._C._cuda_endAllocateToPool(device.index, pool)
+            torch._C._cuda_releasePool(device.index, pool)
+        raise
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Without collections of cycles: one might let go of a graph or an event, which ends a capture."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -74,6 +74,11 @@ CONTROLLER_DEPTH = 256  # of its thread. Measured: 0.93 of io_uring's reads, as 
 MOST_AHEAD = 1 << 30  # bytes for any outcome of a batch. Measured: none 1.00 to 1.72, 128 MiB 1.00 to 1.11, 8 GiB 0.96 to 1.06
 STEPS_TOGETHER = 1 << 24  # of walks, made and counted together. Derived: 128 MiB
 LOADER_DEPTH = 2  # batches that may wait after each stage. Measured: 1 0.99, 4 1.02, 8 1.00 (an epoch beside small steps)
+BATCH_BUFFERS = 3  # of replayed batches. Derived: one is trained on, one is gathered, one is sampled
+ENVELOPE_BATCHES = 8  # that give the first envelope. Derived: their deviation is known to a quarter, 1 / sqrt(2 * 7)
+OVERFLOW_SHARE = 0.01  # of batches, above which it grows. Derived: one that is made without a graph takes about two others
+COUNTS_KEPT = 1 << 10  # batches that give the next one. Derived: their deviation is known to 2 %; 64 KiB of a checkpoint
+UNSTEADY_STEPS = 8  # of training that change what a graph would not see, one after another, before none is captured. Guess
 STEP_BYTES = 1 << 30  # of a step of inference on a CPU. Guess
 STRATEGIES_TRIED = 4.0  # times the quickest. Measured: no strategy that was best was predicted slower (fullgraph-on-h200.md)
 SHAPES_TRIED = 1.25  # times the best. Measured: what is found is within 1.5 % of the best of all shapes (fullgraph-figures.md)
@@ -82,6 +87,9 @@ HOST_BLOCK_BYTES = 3 << 30  # of a block in host memory. Derived: 60 ms of a lin
 HOST_BLOCK_SHARE = 2  # one part of the room in so many for blocks; the rest for what lies between passes. Guess
 CPU_RATE = 5e9  # bytes a second that a CPU reads, for predictions. Guess
 CPU_STEP = 2e-5  # seconds between two loops of a CPU. Guess
+TRACE_AFTER = 32  # steps. Derived: four times the 8 batches that give captured steps their shapes
+TRACE_STEPS = 20  # in a timeline. Derived: some 10 MB of 250 launches a step, which viewers take
+BINDING_SHARE = 0.85  # of an epoch, that a stage is at work which binds it. Derived: a loader keeps the slowest one at 0.9 to 1
 
 # Queries.
 ENGINE_ROWS = 1 << 17  # that a thread of the engine takes. Derived: DuckDB's row group has 122,880

@@ -1,6 +1,7 @@
 """Samplers of graphs larger than GPU memory."""
 
 from .adjacency import Adjacency
+from .envelope import Envelope, PaddedSample
 from .hetero import HeteroSampler
 from .negatives import negative_edges
 from .neighbor import NeighborSampler
@@ -10,9 +11,11 @@ from .walks import random_walks
 
 __all__ = [
     "Adjacency",
+    "Envelope",
     "HeteroSample",
     "HeteroSampler",
     "NeighborSampler",
+    "PaddedSample",
     "PinSAGESampler",
     "Sample",
     "negative_edges",

@@ -28,14 +28,15 @@ from ..runtime.params import Params, address, struct
 from ..runtime.thresholds import MOST_AHEAD
 from ..runtime.units import format_bytes
 from ..table.device import reading
+from .bound import ENTRY_BYTES, Bound, bound
+from .envelope import Envelope
 from .replayed import Replayed, in_batch
 
 WEIGHT_KINDS = {getattr(torch, name): kind for name, kind in _core.SAMPLE_WEIGHTS.items() if name != "none"}
 NO_WEIGHTS: tuple[int, float] = (_core.SAMPLE_WEIGHTS["none"], 1.0)  # weight_kind and most_weight of a Relation
 RULE = struct("sampling::SampleRule")
 _PARAMS, _SET, _RELATION = (struct(f"sampling::{name}") for name in ("SampleParams", "VertexSet", "Relation"))
-_CONTROL, _TEAM = struct("sampling::BatchControl"), struct("TeamControl")
-_ENTRY_BYTES = ctypes.sizeof(struct("sampling::NumberEntry"))
+_CONTROL, _TEAM, _FIXED = struct("sampling::BatchControl"), struct("TeamControl"), struct("sampling::FixedShape")
 _PLACES = 1 << _core.SAMPLE_PLACE_BITS
 _LINE = 16  # words of a cache line
 _ARRAYS, _LARGE = 11, 1 << 21  # of a batch and its result, and bytes from which on the allocator may waste some of each
@@ -75,7 +76,7 @@ class VertexSet:
         size = 1 << max(2 * capacity - 1, 1).bit_length()
         if not first and size <= self.entries.shape[0]:
             return False
-        self.entries = torch.full((size, _ENTRY_BYTES // 8), -1, dtype=torch.int64, device=self.seeds.device)
+        self.entries = torch.full((size, ENTRY_BYTES // 8), -1, dtype=torch.int64, device=self.seeds.device)
         return True
 
 
@@ -107,46 +108,12 @@ class Relation:
         return csr_type(self.view.edge_type.itemsize, packed=self.view.lists.is_compressed, family=family)
 
 
-class Bound(NamedTuple):
-    """The most that a batch can come to: vertices of each type, edges of each relation, and of any one step the frontier,
-    its picks and its edges."""
+class Fixed(NamedTuple):
+    """What makes a sample one of fixed shape."""
 
-    vertices: tuple[int, ...]
-    edges: tuple[int, ...]
-    frontier: int
-    picks: int
-    step_edges: int
-
-    @property
-    def bytes(self) -> int:
-        """What arrays of these sizes take together."""
-        tables = sum(_ENTRY_BYTES << max(2 * n - 1, 1).bit_length() for n in self.vertices)
-        arrays = 16 * sum(self.vertices) + 24 * sum(self.edges)
-        return tables + arrays + 24 * self.frontier + 16 * self.picks + 8 * self.step_edges
-
-
-@functools.lru_cache
-def bound(
-    seeds: tuple[int, ...], limits: tuple[int, ...], relations: tuple[tuple[int, int, tuple[int, ...]], ...]
-) -> Bound | None:
-    """The most that a batch can come to, or None where a step takes whole lists. ``seeds`` are those of each type, ``limits``
-    the vertices that can be found besides them; ``relations``: of each (source, target, fanouts)."""
-    frontier, vertices = list(seeds), list(seeds)
-    edges = [0] * len(relations)
-    most = [0, 0, 0]
-    for hop in range(len(relations[0][2])):
-        found = [0] * len(seeds)
-        for number, (source, target, fanouts) in enumerate(relations):
-            if fanouts[hop] < 0:
-                return None
-            picks = frontier[target] * fanouts[hop]
-            edges[number] += picks
-            found[source] += picks
-            most = [max(pair) for pair in zip(most, (frontier[target], picks, picks), strict=True)]
-        frontier = [min(pair) for pair in zip(found, limits, strict=True)]
-        vertices = [n + new for n, new in zip(vertices, frontier, strict=True)]
-    vertices = [min(n, given + limit) for n, given, limit in zip(vertices, seeds, limits, strict=True)]
-    return Bound(tuple(vertices), tuple(edges), *most)
+    given: torch.Tensor  # int64 [2] on the device, read when the sample is made: batch, and how many of the seeds count
+    envelope: Envelope
+    original_ids: torch.Tensor | None  # as the device reads them, of a reordered graph
 
 
 @functools.lru_cache
@@ -168,6 +135,7 @@ def _block(types: int, relations: int, hops: int) -> Any:
             # Sent with the first launch:
             ("state", State),
             ("fanouts", ctypes.c_int64 * hops * relations),
+            ("envelope", ends * 2),  # of vertices and of edges; of samples of fixed shape
             # Never sent:
             ("sums", ctypes.c_int64 * _core.SAMPLE_TILES),
         )
@@ -184,6 +152,7 @@ class BatchSampler:
         rule: how vertices draw, a ``RULE``.
         limits: int64 ``[seeds of all types]``, the latest time of each subtree's vertices; None without times.
         device: where to sample, and where everything lies.
+        fixed: for a sample of fixed shape, of one type and relation: arrays are then padded up to its envelope.
 
     After :meth:`finish`, ``vertex_ends[t]`` and ``edge_ends[r]`` hold how many vertices and edges there are after each hop.
     """
@@ -195,8 +164,10 @@ class BatchSampler:
         rule: Params,
         limits: torch.Tensor | None,
         device: torch.device,
+        fixed: Fixed | None = None,
     ) -> None:
         self.types, self.relations, self.rule, self.limits, self.device = types, relations, rule, limits, device
+        self.fixed = fixed
         self.hops = len(relations[0].fanouts)
         self._block, self._sent = _block(len(types), len(relations), self.hops)(), False
         state = self._block.state
@@ -205,6 +176,8 @@ class BatchSampler:
             state.ends[number][0] = len(t.seeds)
         for number, r in enumerate(relations):
             self._block.fanouts[number][:] = r.fanouts
+        if fixed is not None:
+            self._block.envelope[0][:], self._block.envelope[1][1:] = fixed.envelope.vertices, fixed.envelope.edges
         self._on_cpu = device.type == "cpu"
         if self._on_cpu:  # which reads and writes the block where it is
             self._memory = torch.frombuffer(self._block, dtype=torch.uint8)
@@ -220,7 +193,8 @@ class BatchSampler:
         self.replayed = not self._on_cpu and capturing()
         if self.replayed:  # of the types what sentences need, and no tensor
             sizes, sources = [t.num_vertices for t in types], [r.source for r in relations]
-            self._wrong = Replayed(device, rule.batch, 2, lambda *bad: _wrong(sizes, sources, *bad))
+            batch = rule.batch if fixed is None else None
+            self._wrong = Replayed(device, batch, 2, lambda *bad: _wrong(sizes, sources, *bad))
         self._compares = any(
             r.weight_kind != NO_WEIGHTS[0] or r.times is not None or types[r.source].times is not None for r in relations
         )
@@ -232,6 +206,8 @@ class BatchSampler:
         trees = sum(seeds) if self._disjoint else 1
         limits = tuple(t.num_vertices * trees for t in self.types)
         most = bound(seeds, limits, tuple((r.source, r.target, tuple(r.fanouts)) for r in self.relations))
+        if most is not None and self.fixed is not None:
+            most = most.holding(self.fixed.envelope.vertices[-1], self.fixed.envelope.edges[-1])
         try:
             if most is not None and self._affords(most.bytes):
                 self._run_at_once(most)
@@ -252,7 +228,8 @@ class BatchSampler:
         """Waits for the counts, if they have not been read. Raises IndexOutOfRange: a seed is no vertex; GraphError: a list
         that the sample met is broken."""
         if self.replayed:
-            self._pad()
+            if self.fixed is None:
+                self._pad()
         elif self._counts is not None:
             self._take(self._counts.read())
 
@@ -346,9 +323,10 @@ class BatchSampler:
         self._sent = True
         instance = _instance(self.relations[self._number(first)].form, self._compares)
         # Few edges cannot occupy the whole GPU, and fewer blocks wait for each other in less time. Where the link bounds a
-        # sample, few blocks are as fast as all, and leave the GPU to training (docs/notes/training-on-h200.md).
+        # sample, few blocks are as fast as all, and leave the GPU to training (docs/notes/training-on-h200.md). All blocks of a
+        # launch start together: beside other graphs many would wait until the whole GPU is free.
         grid = min(resident_blocks(KERNELS, instance, self.device, BLOCK), 1 + work // BLOCK)
-        if any(r.view.over_link for r in self.relations):
+        if self.replayed or any(r.view.over_link for r in self.relations):
             grid = min(grid, devices.quarter(self.device))
         with reading(through):
             launch(KERNELS, instance, self.device, grid, BLOCK, params, cooperative=True)
@@ -399,6 +377,19 @@ class BatchSampler:
             **self._chosen,
             found=address(self._found),
             sums=base + parts.sums.offset,
+            fixed=self._fixed_shape(base + parts.envelope.offset),
+        )
+
+    def _fixed_shape(self, envelope: int) -> Params:
+        if self.fixed is None:
+            return _FIXED()
+        return _FIXED(
+            given=address(self.fixed.given),
+            hops=self.hops,
+            vertices=envelope,
+            edges=envelope + 8 * (self.hops + 1),
+            original_ids=address(self.fixed.original_ids),
+            **(self._wrong.words if self.replayed else {}),
         )
 
     def _read(self) -> int:
@@ -417,11 +408,16 @@ class BatchSampler:
             r.count = max(at)
         return int(state.control.num_edges)
 
+    @property
+    def ends(self) -> torch.Tensor:
+        """Vertices of each type, then edges of each relation, before each hop and after the last: int64 ``[types + relations,
+        hops + 1]`` on the device."""
+        return self._state.view(torch.int64)[type(self._block.state).ends.offset // 8 :].view(-1, self.hops + 1)
+
     def _pad(self) -> None:
         """Puts -1 behind what a replay samples, and leaves the counts where they are: nobody knows them now."""
-        state = self._state.view(torch.int64)
-        self._wrong.note(state)
-        ends = state[type(self._block.state).ends.offset // 8 :].view(-1, self.hops + 1)
+        self._wrong.note(self._state.view(torch.int64))
+        ends = self.ends
         arrays = [[t.node] if t.tree is None else [t.node, t.tree] for t in self.types] + [[r.edges] for r in self.relations]
         for of_one, end in zip(arrays, ends.amax(1), strict=True):
             for array in of_one:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import itertools
-import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
-from .. import _core
 from ..graph import arrays
 from ..graph.algorithms import Algorithm, register
 from ..graph.device_graph import DeviceGraph
@@ -18,10 +16,14 @@ from ..graph.graph import Graph
 from ..graph.lists import NeighborLists
 from ..graph.prepare import ResidentGraph, graph_of, kept_for
 from ..runtime import arguments, devices
-from ..runtime.capture import require_running
+from ..runtime.capture import capturing, require_running
 from ..runtime.errors import ConfigError, GraphError
 from ..runtime.repr import type_name
-from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, BatchSampler, Relation, VertexSet, cut, state_bytes
+from ..runtime.thresholds import MOST_AHEAD
+from ..runtime.units import format_bytes
+from .batch import NO_WEIGHTS, RULE, WEIGHT_KINDS, BatchSampler, Fixed, Relation, VertexSet, cut, state_bytes
+from .bound import bound, check_fanouts
+from .envelope import Envelope, PaddedSample
 from .sample import Sample
 from .sample_stats import Drawn, Taken, with_stats
 
@@ -155,17 +157,90 @@ class NeighborSampler:
         """
         prepared = self._prepared.opened()
         with devices.on(self.device):
-            given = vertices_on(self.device, "seeds", seeds)
-            given = numbered_inside(prepared, given)
-            limits = self._limits(given, seed_times)
-            trees = torch.arange(len(given), device=self.device) if self.disjoint else None
-            vertices = VertexSet(prepared.graph.num_vertices, given, trees, self._times)
-            relation = Relation(prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
-            number, newest = integer("batch", batch), self.temporal_strategy == "last"
-            rule = RULE(seed=self.seed, batch=number, replace=bool(self.replace), newest=newest, window=self._window)
-            run = BatchSampler([vertices], [relation], rule, limits, self.device)
+            given = numbered_inside(prepared, vertices_on(self.device, "seeds", seeds))
+            run = self._run(prepared, given, integer("batch", batch), self._limits(given, seed_times))
             run.begin()
             return PendingSample(run, prepared)
+
+    def captured(self, seeds: torch.Tensor, given: torch.Tensor, envelope: Envelope) -> PaddedSample:
+        """A sample of fixed shape, for a CUDA graph: each replay samples anew what ``seeds`` and ``given`` are then. Its draws
+        are those of ``sample(seeds[:count], batch)``. On a CPU, where nothing is captured, it samples at once.
+
+        The sampler and all tensors must live as long as the graph is replayed. A replay with more vertices or edges than
+        the envelope has is told by ``ends``, and what it found is not to be used; what is wrong with its seeds or lists is
+        raised by a later call (docs/cuda_graphs.md).
+
+        Args:
+            seeds: int64 ``[envelope.vertices[0]]`` on the sampler's device.
+            given: int64 ``[2]`` there: the number of the batch, and how many of the seeds count.
+            envelope: the shape, of as many hops as there are fanouts.
+
+        Raises:
+            ConfigError: no graph is captured, ``seeds`` or ``given`` have another type, shape or device, the envelope has
+                other hops, or the sampler cannot do so (:meth:`refuses_capture`); the graph was prepared and closed.
+            OutOfMemory: the batch does not fit on the device.
+        """
+        arguments.instance("envelope", envelope, Envelope, "as Envelope.of() gives")
+        on_cpu = self.device.type == "cpu"
+        if refusal := self.refuses_capture(envelope.vertices[0]):
+            raise ConfigError(refusal)
+        if not on_cpu and not capturing():
+            raise ConfigError("captured() is called while a CUDA graph is captured, and none is; call sample()")
+        if len(envelope.edges) != len(self.fanouts):
+            raise ConfigError(
+                f"the envelope has {len(envelope.edges)} hops, but fanouts are {self.fanouts}; give one of theirs"
+            )
+        for name, array, size in (("seeds", seeds, envelope.vertices[0]), ("given", given, 2)):
+            there = arguments.dense(name, array).device == self.device
+            if not there or array.shape != (size,) or array.dtype != torch.int64 or not array.is_contiguous():
+                raise ConfigError(
+                    f"{name} are {array.dtype} of shape {tuple(array.shape)} on {array.device}; a graph reads int64 of shape "
+                    f"({size},) on {self.device}, one behind another"
+                )
+        prepared = self._prepared.opened()
+        with devices.on(self.device):
+            fixed = Fixed(given, envelope, prepared.order_for(envelope.vertices[-1]))
+            run = self._run(prepared, numbered_inside(prepared, seeds), int(given[0]) if on_cpu else 0, None, fixed)
+            run.begin()
+            run.finish()
+        (vertices,), (relation,) = run.types, run.relations
+        row, col, edge = relation.edges[:, : envelope.edges[-1]].unbind()
+        return PaddedSample(
+            vertices.node[: envelope.vertices[-1]],
+            row,
+            col,
+            edge,
+            envelope.num_sampled_nodes,
+            envelope.num_sampled_edges,
+            ends=run.ends,
+        )
+
+    def refuses_capture(self, batch_size: int) -> str | None:
+        """Why batches of so many seeds cannot be :meth:`captured`, a sentence; None where they can."""
+        what = "samples of fixed shape are of fanouts from 0 on, without times and disjoint subtrees, of lists in memory"
+        if self.disjoint:
+            return f"{what}: this sampler has {'times' if self._temporal else 'disjoint=True'}"
+        if -1 in self.fanouts:
+            return f"{what}: fanouts are {self.fanouts}"
+        if self.lists.stored:
+            return f"{what}: the graph's lie on storage"
+        most = bound((batch_size,), (self.graph.num_vertices,), ((0, 0, tuple(self.fanouts)),))
+        if most is not None and most.bytes > MOST_AHEAD:
+            return (
+                f"a batch of {batch_size} seeds with fanouts {self.fanouts} could take {format_bytes(most.bytes)}, and one of "
+                f"fixed shape at most {format_bytes(MOST_AHEAD)}; take fewer seeds or smaller fanouts"
+            )
+        return None
+
+    def _run(
+        self, prepared: ResidentGraph, seeds: torch.Tensor, batch: int, limits: torch.Tensor | None, fixed: Fixed | None = None
+    ) -> BatchSampler:
+        trees = torch.arange(len(seeds), device=self.device) if self.disjoint else None
+        vertices = VertexSet(prepared.graph.num_vertices, seeds, trees, self._times)
+        relation = Relation(prepared.out, 0, 0, self.fanouts, *self._weights, self._edge_times)
+        newest = self.temporal_strategy == "last"
+        rule = RULE(seed=self.seed, batch=batch, replace=bool(self.replace), newest=newest, window=self._window)
+        return BatchSampler([vertices], [relation], rule, limits, self.device, fixed)
 
     def _limits(self, seeds: torch.Tensor, seed_times: torch.Tensor | Sequence[int] | None) -> torch.Tensor | None:
         if not self._temporal:
@@ -243,25 +318,6 @@ class PendingSample:
 def steps(ends: list[int]) -> list[int]:
     """What each hop added."""
     return [after - before for before, after in itertools.pairwise(ends)]
-
-
-def check_fanouts(fanouts: Iterable[int]) -> list[int]:
-    """``fanouts`` as a list, if it is one that can be used."""
-    try:
-        checked = [operator.index(fanout) for fanout in fanouts]
-    except (TypeError, ValueError, RuntimeError):  # the last two are a tensor's
-        raise ConfigError(
-            f"fanouts are numbers, one for each hop, as in [15, 10, 5], not {arguments.repr_of(fanouts)}"
-        ) from None
-    if not checked:
-        raise ConfigError("fanouts is empty; name how many neighbours each hop draws, as in [15, 10, 5]")
-    for hop, fanout in enumerate(checked):
-        if not -1 <= fanout <= _core.SAMPLE_MOST_FANOUT:
-            raise ConfigError(
-                f"fanout {arguments.repr_of(fanout)} of hop {hop} is not between 0 and {_core.SAMPLE_MOST_FANOUT}; "
-                "-1 takes whole lists"
-            )
-    return checked
 
 
 def check_rule(replace: bool, weighted: bool, temporal: bool, strategy: str) -> None:

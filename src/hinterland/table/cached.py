@@ -42,6 +42,8 @@ class CachedTensor(Table):
 
     _AS_TENSOR = "cached.host.cpu() is a tensor of all rows"
 
+    follows_reads = True
+
     def __init__(self, host: HostTable, plan: SlotPlan, device: torch.device) -> None:
         self.host, self.plan, self._device = host, plan, device
         super().__init__(host.shape, host.dtype)

@@ -33,6 +33,7 @@ class Placement(Repr, ABC):
         in_reach: whether kernels read and write its rows where they lie (:meth:`reach`). Others are fetched and put back.
         collective: whether all ranks of a group gather at once (:class:`.Collective`).
         keepable: whether training keeps its hottest rows in GPU memory: it has ``tiered``, then, which makes such a table.
+        follows_reads: whether a gather brings its rows nearer for later ones.
         plan: how many of its rows lie where, of one with tiers or slots (:class:`.TierPlan`, ``SlotPlan``).
         file: the :class:`.StorageArray` that it is, or that is its last tier; None where all rows lie in memory.
         managed_bytes: how many bytes from its beginning on are mapped in large pages; 0 where that is not known of it.
@@ -41,6 +42,7 @@ class Placement(Repr, ABC):
     in_reach: ClassVar[bool] = True
     collective: ClassVar[bool] = False
     keepable: ClassVar[bool] = False
+    follows_reads: ClassVar[bool] = False
     plan: Any = None
     file: Any = None
     managed_bytes: int = 0

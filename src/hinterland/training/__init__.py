@@ -5,13 +5,16 @@ from ..memory import Ranks, joined
 from ..table import ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParameter, UnifiedEmbeddingBag
 from .cache import CachePlan, plan_cache
 from .cache_costs import Costs
+from .capture import CapturedSteps, capture
+from .converted_rows import ConvertedRows
 from .factored import Averaged, Factored
 from .factored_plan import FactoredPlan, StageTimes
 from .full import TrainedFull, train_full
 from .full_models import FULL_MODELS, FullGNN, make_full_model
 from .hetero_models import HeteroGNN
 from .infer import infer
-from .loader import Batch, Loader
+from .loader import Loader
+from .mini_batch import Batch
 from .models import GNN, MODELS, make_model
 from .pipeline import Pipeline, Stage
 from .shared import open_shared
@@ -24,6 +27,8 @@ __all__ = [
     "Averaged",
     "Batch",
     "CachePlan",
+    "CapturedSteps",
+    "ConvertedRows",
     "Costs",
     "Factored",
     "FactoredPlan",
@@ -42,6 +47,7 @@ __all__ = [
     "Trained",
     "TrainedFull",
     "UnifiedEmbeddingBag",
+    "capture",
     "infer",
     "joined",
     "make_full_model",

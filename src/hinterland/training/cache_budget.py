@@ -57,12 +57,13 @@ def wanted(cache: str | int | None, gpu_budget: int | str | None) -> Wanted | No
     return Wanted("auto", size)
 
 
-def room(device: torch.device) -> int:
-    """Bytes that are free on a GPU beside the most that was allocated at a time since torch's peak was reset."""
+def room(device: torch.device, steps: int = 1) -> int:
+    """Bytes that are free on a GPU beside the most that was allocated at a time since torch's peak was reset. What came and
+    went then is one training step's; so many ``steps`` have memory at a time."""
     total = torch.cuda.get_device_properties(device).total_memory
     allocated, peak = torch.cuda.memory_allocated(device), torch.cuda.max_memory_allocated(device)
-    free = devices.free_bytes(device) + allocated - peak
-    return max(0, free - total // _SPARE[0] - (peak - allocated) // _SPARE[1])
+    step = peak - allocated
+    return max(0, devices.free_bytes(device) - steps * step - total // _SPARE[0] - step // _SPARE[1])
 
 
 def after_a_step(
@@ -71,6 +72,7 @@ def after_a_step(
     first: int,
     device: torch.device,
     then: Callable[[int], None],
+    steps: int = 1,
 ) -> Iterator[Any]:
     """The items of ``source`` through ``run``, in two parts; between them ``then`` learns how much memory training leaves.
 
@@ -83,11 +85,12 @@ def after_a_step(
         first: items of the first part: as many as the pipeline holds at a time, so that its memory is measured too.
         device: a GPU, whose peak of allocated memory (torch.cuda.max_memory_allocated) is reset.
         then: gets :func:`room`.
+        steps: that have memory at a time. A captured one keeps its own, beside that of one whose batch was too large.
     """
     torch.cuda.reset_peak_memory_stats(device)
     yield from run(itertools.islice(source, first))
     torch.cuda.synchronize(device)
-    left = room(device)
+    left = room(device, steps)
     torch.cuda.empty_cache()  # blocks that batches are cut from would lie between what is kept
     then(left)
     yield from run(source)

@@ -12,11 +12,20 @@ def epoch_line(epoch: dict[str, Any]) -> str:
     """What an epoch's object of the history says: loss, accuracy, seconds, and of batches how much was read from where."""
     valid = f", validation {epoch['valid_accuracy']:.2%}" if "valid_accuracy" in epoch else ""
     stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in epoch["stages"].items())
-    read = f", {format_bytes(epoch['bytes'])} of features{_served(epoch)}{_stored(epoch)}" if "bytes" in epoch else ""
+    read = f", {format_bytes(epoch['bytes'])} of features" if "bytes" in epoch else ""
+    read += "".join(part(epoch) for part in (_served, _stored, _captured, _bound) if "bytes" in epoch)
     return (
         f"epoch {epoch['epoch']}: loss {epoch['loss']:.4f}, accuracy {epoch['accuracy']:.2%}{valid}; {epoch['seconds']:.2f} s "
         f"({stages}); {epoch['seeds_per_second']:,.0f} seeds/s, {epoch['edges_per_second']:,.0f} edges/s{read}"
     )
+
+
+def _captured(epoch: dict[str, Any]) -> str:
+    """How many steps were replayed, how many batches did not fit their shape, and what of the rows filled it."""
+    if not epoch.get("replayed"):
+        return ""
+    overflowed = f", {epoch['overflowed']:,} too large" if epoch["overflowed"] else ""
+    return f"; {epoch['replayed']:,} of {epoch['batches']:,} steps replayed{overflowed}, {epoch['padding']:.1%} of rows padding"
 
 
 def _served(epoch: dict[str, Any]) -> str:
@@ -41,6 +50,10 @@ def _stored(epoch: dict[str, Any]) -> str:
     hits = f", {moved['hits'] / pages:.1%} of pages in the cache" if pages else ""
     reads = f"{format_bytes(moved['bytes'])} in {moved['requests']:,} requests{hits}"
     return f"; storage {reads}, {moved['cpu_us_per_request']:.1f} us of a CPU for each"
+
+
+def _bound(epoch: dict[str, Any]) -> str:
+    return "" if epoch["binds"] is None else f"; bound by {epoch['binds']}"
 
 
 def show_epoch(epoch: dict[str, Any]) -> None:

@@ -28,7 +28,8 @@ from ..runtime.errors import ConfigError, PipelineStalled
 from ..table.embedding import TableParameter
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
 from .factored_queue import BatchResult, Epoch, SampleTask, Tally, TrainerPace
-from .loader import Batch, BatchedSampler, Loader
+from .loader import BatchedSampler, Loader
+from .mini_batch import Batch
 from .pipeline import PATIENCE, Pipeline, Stage, moved, own_stream, receive, tensors_of, watching
 
 _MEASURED = 3  # batches, after one that loads kernels and fills the allocator's cache

@@ -13,6 +13,7 @@ import torch
 
 from ..runtime.watch import Watch
 from .factored_plan import FactoredPlan, assign
+from .trace import span
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class Epoch:
     @contextmanager
     def doing(self, stage: str, device: torch.device, i: int, who: int | None = None) -> Iterator[None]:
         """Around work on one batch: for the watch, and for the times."""
-        with self.watch.over(f"{stage!r} on {device}", i) as work:
+        with self.watch.over(f"{stage!r} on {device}", i) as work, span(stage):
             yield
         took = work.seconds
         with self._changed:

@@ -22,7 +22,9 @@ from torch import Tensor, nn
 from ..runtime.errors import ConfigError
 from ..sampling import HeteroSample
 from ..sampling.sample import EdgeType
-from .models import GAT_HEADS, Block, attended, blocks, softmax, with_room
+from .attention import attended
+from .blocks import Block, blocks
+from .models import GAT_HEADS, with_room
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class TypedBlock:
 
 
 def typed_blocks(sample: HeteroSample, layers: Sequence[TypedLayer]) -> list[TypedBlock]:
-    """The blocks of the layers, first to last, as many as the sample has hops; see :func:`.models.blocks`."""
+    """The blocks of the layers, first to last, as many as the sample has hops; see :func:`.blocks.blocks`."""
     read = dict.fromkeys(relation for layer in layers for relation in layer.relations)
     of_relations = {relation: blocks(sample.of(relation)) for relation in read}
     return [
@@ -134,11 +136,12 @@ class RelationAttention(nn.Module):
 
     def forward(self, x: Tensor, own: Tensor | None, block: Block) -> Tensor:
         h = self.linear(x).view(len(x), *self.from_source.shape)
-        score = (h * self.from_source).sum(-1)[block.row]
-        if self.to_target is not None and own is not None:
-            score = score + self.to_target(own)[block.col]
-        attention, _ = softmax(block, score, score.new_full((block.targets, score.shape[1]), -torch.inf))
-        return attended(block, h, attention).flatten(1)
+        source = (h * self.from_source).sum(-1)
+        if self.to_target is None or own is None:
+            target = source.new_zeros(block.targets, source.shape[1])
+        else:
+            target = self.to_target(own)
+        return attended(block, h, source, target)[0].flatten(1)
 
 
 class HeteroConv(nn.Module):

@@ -29,7 +29,8 @@ from ..runtime.thresholds import STEP_BYTES
 from ..runtime.units import format_bytes, parse_bytes
 from ..sampling import NeighborSampler
 from ..table import UnifiedTensor
-from .models import GNN, Block, PinSAGEConv, blocks
+from .blocks import Block, blocks
+from .models import GNN, PinSAGEConv
 from .row_gather import rows_of
 
 _DRAWN = (64, 80, 64)  # bytes that sampling and sums take of an edge, a source and a target, whatever the rows; at most

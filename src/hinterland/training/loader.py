@@ -7,9 +7,10 @@ where it was.
 from __future__ import annotations
 
 import inspect
+import itertools
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypedDict, Unpack
 
@@ -21,18 +22,21 @@ from ..machine.cache import cores
 from ..memory.gather_stats import add, require_dict
 from ..runtime import arguments, devices
 from ..runtime.annotations import IfRequested
-from ..runtime.errors import ConfigError, IndexOutOfRange
-from ..runtime.repr import Repr
+from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.shuffle import shuffled
-from ..sampling import HeteroSampler, NeighborSampler, Sample
+from ..runtime.warned import warn
+from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
 from .cache import CachePlan, require_plannable
 from .cache_budget import after_a_step, filled, wanted
+from .envelope_estimate import ReplayCounts
+from .mini_batch import Batch, SampledBatch
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
-from .reads_by_tier import Served, fetched, moved, served
-from .row_gather import by_type, each_of, gather_blocks_for, rows_of
+from .reads_by_tier import fetched, moved, served
+from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, refusal, unpadded
+from .row_gather import by_type, check_rows, each_of, gather_blocks_for, rows_of
 
 _STATE_VERSION = 1
 _MOST_RANKS = 1 << 24
@@ -43,40 +47,6 @@ class BatchedSampler(Protocol):
     """What samples the neighbourhood of seeds; ``batch`` numbers the mini-batch, so that each has draws of its own."""
 
     def sample(self, seeds: torch.Tensor, batch: int = 0) -> Any: ...
-
-
-@dataclass(frozen=True, repr=False)
-class Batch(Repr):
-    """One mini-batch on the training device.
-
-    Attributes:
-        sample: the sampled neighbourhood (hinterland.sampling.Sample; of several types a HeteroSample).
-        x: the features of ``sample.node``, ``[n, ...]``; None without a feature table. Of several types a dictionary with those
-            that have a table.
-        y: the labels of the seeds, ``[batch_size, ...]``; None without labels.
-        seeds: int64 ``[batch_size]``; the first entries of ``sample.node``, of several types of that of the sampler's target.
-        served: from where its rows and edges were read; counted for one batch in 64, None for the others.
-        stats: what sampling it and gathering its features did (``sampling`` and ``features``); None unless the loader has
-            ``stats=``.
-    """
-
-    sample: Any
-    x: IfRequested[Any]
-    y: IfRequested[torch.Tensor]
-    seeds: torch.Tensor
-    served: IfRequested[Served] = None
-    stats: IfRequested[dict[str, Any]] = None
-
-    @property
-    def batch_size(self) -> int:
-        """How many seeds it has."""
-        return len(self.seeds)
-
-    @property
-    def edge_index(self) -> Any:
-        """int64 ``[2, e]``: from the sampled neighbour to the vertex that sampled it, in numbers of ``x``'s rows; of several
-        types by relation."""
-        return by_type(lambda row, col: torch.stack([row, col]), self.sample.row, self.sample.col)
 
 
 class ReadingOptions(TypedDict, total=False):
@@ -94,6 +64,7 @@ class LoaderOptions(ReadingOptions, total=False):
     prefetch: int
     host_threads: int
     stats: dict[str, Any] | None
+    capture: bool | str
 
 
 class Loader:
@@ -115,9 +86,9 @@ class Loader:
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
             default, of a table in host memory, as many as fill the link: on an H100 or newer 2 for rows of 512 bytes to about
             14 KiB that are whole lines of 128, and 4 for those of 384; else 8, or what the probe measured on other GPUs
-            (``hinterland probe``). 8 for a CachedTensor; 4 if some rows lie in GPU memory and can be copied in bulk (256 bytes
-            to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple of 4 bytes, one for every
-            fourth multiprocessor.
+            (``hinterland probe``); with ``capture`` 8 at least. 8 for a CachedTensor; 4 if some rows lie in GPU memory and can
+            be copied in bulk (256 bytes to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple
+            of 4 bytes, one for every fourth multiprocessor.
         host_threads: cores that may help the GPU to gather features that lie in pinned host memory, where that is predicted to
             be faster (``by`` of ``gather``); a thread beside training then leads them. 0 leaves the features to the GPU alone.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
@@ -134,14 +105,19 @@ class Loader:
             it is measured after the first batches, the cache filled then, and torch's peak of allocated memory is reset.
             There is nothing to measure on the CPU, where nothing is kept without a budget; with one, host memory stands for a
             GPU's.
+        capture: has CUDA graphs make batches of one shape, with padding (docs/training.md): :attr:`Batch.buffer` says what that
+            means for a batch. Draws and rows are the same. The first 8 are ordinary ones and give the shape; one that it
+            does not hold is ordinary, too. True refuses what cannot be captured, ``"auto"`` makes ordinary batches of it.
 
     Attributes:
+        capture: whether batches are replayed, as far as they can be; False from the next batch on where it is set so.
         sampler, features: what batches are read through; with a cache those over what is kept.
         cache_plan: what is kept (CachePlan); None before it is filled, and without a cache.
 
     Raises:
         ConfigError: an argument that makes no batches; features or labels that are no table; a cache that is none, of
-            something that cannot be kept, or smaller than one batch's rows of features.
+            something that cannot be kept, or smaller than one batch's rows of features; ``capture=True`` of what cannot be
+            captured.
         IndexOutOfRange: a seed is no vertex.
         OutOfMemory: less GPU memory is free than ``gpu_budget``.
     """
@@ -182,7 +158,7 @@ class Loader:
             raise ConfigError("the sampler does not know the type of the seeds; make it with target=, as HeteroSampler says")
         for name, table in (("features", features), ("labels", labels)):
             for kind, one in table.items() if isinstance(table, Mapping) else ((target, table),):
-                _check_rows(name if one is table else f"{name} of {kind!r}", one, seeds if kind == target else seeds[:0])
+                check_rows(name if one is table else f"{name} of {kind!r}", one, seeds if kind == target else seeds[:0])
         self.sampler, self.seeds, self.batch_size = sampler, seeds.to("cpu", torch.int64), batch_size
         self.features, self.labels = features, labels
         self.shuffle, self.drop_last = arguments.switches(shuffle=shuffle, drop_last=drop_last)
@@ -206,6 +182,7 @@ class Loader:
         cache: str | int | None = None,
         gpu_budget: int | str | None = None,
         stats: dict[str, Any] | None = None,
+        capture: bool | str = False,
     ) -> None:
         """Takes the options that say how batches are read, and fills a cache whose size is known."""
         self.prefetch = arguments.at_least_one("prefetch", prefetch, "leaves no room between stages; use 1 or more")
@@ -223,6 +200,13 @@ class Loader:
             self.gather_blocks = by_type(lambda table: blocks, self.features)
         self.asked_cache = asked = wanted(cache, gpu_budget)
         self._wanted = asked if len(self) else None
+        if not isinstance(capture, bool) and not (isinstance(capture, str) and capture == "auto"):
+            raise ConfigError(f"capture={arguments.repr_of(capture)} is none of False, True and 'auto'")
+        self._needs_capture, self.capture = capture is True, bool(capture) and len(self) > 0
+        self._replays = Replays(self._captured_inputs()) if self._captures() else None
+        self._takes_cache()
+
+    def _takes_cache(self) -> None:
         if self._wanted is None:
             return
         if not isinstance(self.sampler, NeighborSampler):
@@ -263,18 +247,98 @@ class Loader:
         shared = [table for table in each_of(self.features) if getattr(table, "collective", False)]
         if self.world_size > 1 and shared:  # whose gathers wait for each other
             shared[0].check_same({"batches of an epoch": len(self), "batches given out": done})
-        source = self.numbered(epoch, done)
-        kind = Prefetcher if self._only_launches() else Pipeline
-        run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
-        for batch in run(source) if self._wanted is None else self._measured(source, run):
+        for batch in self._batches(epoch, done):
             done += 1
             if self.stats is not None and batch.stats is not None:
                 add(self.stats, {"batches": 1, **batch.stats})
             self._epoch, self._delivered = (epoch, done) if done < len(self) else (epoch + 1, 0)
+            if self._replays is not None and done == len(self):
+                self._replays.estimate.end_epoch()
             yield batch
 
+    def _batches(self, epoch: int, first: int) -> Iterator[Batch]:
+        order = self._order(epoch)
+        source = self._numbered(epoch, first, order)
+        kind = Prefetcher if self._only_launches() else Pipeline
+        run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
+        if not self._captures():
+            yield from run(source) if self._wanted is None else self._measured(source, run)
+            return
+        replays = self._replays = self._replays or Replays(self._captured_inputs())
+        replays.take(self._captured_inputs())
+        if self._wanted is not None:
+            yield from replays.noted(self._measured(itertools.islice(source, self._in_pipeline()), run))
+            replays.take(self._captured_inputs())
+        yield from replays.noted(run(itertools.islice(source, replays.estimate.missing)))
+        left = yield from self._replayed(source, epoch, order)
+        yield from run(itertools.chain(left, source))
+
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
-        return after_a_step(source, run, at_a_time(len(self.stages), self.prefetch), self.device, self._fill)
+        # A captured step keeps its memory, and an ordinary one beside it needs as much.
+        steps = 2 if self.capture else 1
+        return after_a_step(source, run, self._in_pipeline(), self.device, self._fill, steps)
+
+    def _in_pipeline(self) -> int:
+        return at_a_time(len(self.stages), self.prefetch)
+
+    def _replayed(self, source: Iterator[Numbered], epoch: int, order: torch.Tensor) -> Generator[Batch, None, list[Numbered]]:
+        """The batches of ``source``, as far as graphs make them; gives those that were taken from it and not made."""
+        first = next(source, None)
+        if first is None or self._replays is None:
+            return []
+        try:
+            ring = self._replays.ring(self.device)
+        except (HinterlandError, RuntimeError) as error:
+            self.capture = False
+            warn(f"batches are made without CUDA graphs, whose capture failed: {arguments.one_line(str(error))}")
+            return [first]
+        if ring is None:
+            return [first]
+        numbers = (epoch * len(self) + torch.arange(len(self))) * self.world_size + self.rank
+        ring.begin(order, numbers, self._in_epoch(first[0]))
+        replayed = ring.run(itertools.chain([first], source), self.stages, self.timeout, self._handed, lambda: self.capture)
+        return (yield from replayed)
+
+    def _in_epoch(self, number: int) -> int:
+        """Which of its epoch's a batch is."""
+        return number // self.world_size % len(self)
+
+    def _handed(self, handed: HandedOut) -> Batch:
+        """A batch as graphs made it, or, where it did not fit, as it is made without."""
+        number, buffer = handed.numbered[0], handed.buffer
+        if self._replays is not None:
+            self._replays.note(handed)
+        if buffer is None or handed.counts is None:
+            with torch.inference_mode(False):
+                return self._gather(self._sample(handed.numbered))
+        batch = Batch(buffer.sample, buffer.x, buffer.y, buffer.seeds, buffer=buffer.number)
+        sampler, known = self.sampler, not getattr(self.features, "follows_reads", False)  # or this gather has moved rows
+        if not known or not self._is_counted(number) or not isinstance(sampler, NeighborSampler):
+            return batch
+        sample = unpadded(buffer.sample, handed.counts)
+        return replace(batch, served=served(sample, sampler, [fetched(self.features, sample.node)]))
+
+    def _captures(self) -> bool:
+        """Whether batches are to be replayed. ConfigError: they must be, and cannot."""
+        if not self.capture:
+            return False
+        refused = refusal(self._captured_inputs(), self.device, self.host_threads, self.stats is not None)
+        if refused is not None and self._needs_capture:
+            raise ConfigError(f"capture=True: {refused}; or use capture='auto', which leaves such batches as they are")
+        self.capture = refused is None
+        return self.capture
+
+    def _captured_inputs(self) -> CapturedInputs:
+        sampler: Any = self.sampler
+        drawn = tuple(getattr(sampler, "fanouts", ())), getattr(sampler, "seed", 0), getattr(sampler, "replace", False)
+        shape = min(self.batch_size, self._share()), len(self)
+        blocks = gather_blocks_for(self.features, self.device, replayed=True) if self._own_blocks else self.gather_blocks
+        return CapturedInputs(sampler, *drawn, *shape, self.features, self.labels, blocks)
+
+    @property
+    def captured(self) -> ReplayCounts:
+        """What came of batches that were replayed: how many, how many did not fit, and how much of them was padding."""
+        return ReplayCounts() if self._replays is None else replace(self._replays.counts)
 
     @property
     def position(self) -> tuple[int, int]:
@@ -287,9 +351,11 @@ class Loader:
         if self._delivered == len(self):
             self._epoch, self._delivered = self._epoch + 1, 0
 
-    def numbered(self, epoch: int, first: int) -> Iterator[tuple[int, torch.Tensor]]:
+    def numbered(self, epoch: int, first: int) -> Iterator[Numbered]:
         """The seeds of an epoch's batches from ``first`` on, with numbers that no other batch of any rank or epoch has."""
-        order = self._order(epoch)
+        return self._numbered(epoch, first, self._order(epoch))
+
+    def _numbered(self, epoch: int, first: int, order: torch.Tensor) -> Iterator[Numbered]:
         for i in range(first, len(self)):
             yield (epoch * len(self) + i) * self.world_size + self.rank, order[i * self.batch_size : (i + 1) * self.batch_size]
 
@@ -320,25 +386,24 @@ class Loader:
         features lie elsewhere."""
         return moved(self.features)
 
-    def _sample(self, numbered: tuple[int, torch.Tensor]) -> _Sampled:
+    def _sample(self, numbered: tuple[int, torch.Tensor]) -> SampledBatch:
         number, seeds = numbered
         here = devices.sent(seeds, self.device)
         if self.stats is not None:
             read: dict[str, Any] = {}
             takes = {"stats": read} if "stats" in inspect.signature(self.sampler.sample).parameters else {}
-            return _Sampled(number, self.sampler.sample(here, batch=number, **takes), seeds, here, read)
+            return SampledBatch(number, self.sampler.sample(here, batch=number, **takes), seeds, here, read)
         if isinstance(self.sampler, NeighborSampler) and self._only_launches():
-            return _Sampled(number, self.sampler.begin(here, batch=number), seeds, here)
-        return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
+            return SampledBatch(number, self.sampler.begin(here, batch=number), seeds, here)
+        return SampledBatch(number, self.sampler.sample(here, batch=number), seeds, here)
 
-    def _gather(self, sampled: _Sampled) -> Batch:
+    def _gather(self, sampled: SampledBatch) -> Batch:
         if self.host_threads:
             _core.set_num_threads(min(self.host_threads, cores()))  # of this stage's thread
         sample, waits = sampled.sample, True
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False
-        counts = sampled.number // self.world_size % len(self) % _COUNTED_EVERY == 0 and self.features is not None
-        counts = counts and isinstance(self.sampler, NeighborSampler | HeteroSampler)
+        counts = self._is_counted(sampled.number)
         rows = each_of(by_type(fetched, self.features, sample.node)) if counts else []  # before the gather, which may move rows
         read: dict[str, Any] = {}
         asked = None if sampled.stats is None else read
@@ -348,6 +413,10 @@ class Loader:
         if not counts or not isinstance(self.sampler, NeighborSampler | HeteroSampler):
             return batch
         return replace(batch, served=served(sample, self.sampler, rows))
+
+    def _is_counted(self, number: int) -> bool:
+        known = self.features is not None and isinstance(self.sampler, NeighborSampler | HeteroSampler)
+        return known and self._in_epoch(number) % _COUNTED_EVERY == 0
 
     def batch_of(
         self,
@@ -396,16 +465,18 @@ class Loader:
             "seed": self.seed,
             "batches": len(self),
             "world_size": self.world_size,
+            "capture": None if self._replays is None else self._replays.estimate.state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on where the loader that made ``state`` was; the next ``iter()`` gives the rest of its epoch.
 
         Raises:
-            ConfigError: the state is that of a loader with another seed, other batches or another number of ranks.
+            ConfigError: the state is that of a loader with another seed, other batches or another number of ranks; of replayed
+                batches also with another batch_size or number of hops.
         """
         mine = self.state_dict()
-        if not isinstance(state, Mapping) or not mine.keys() <= state.keys():
+        if not isinstance(state, Mapping) or not mine.keys() - {"capture"} <= state.keys():
             raise ConfigError(f"the state is {arguments.repr_of(state)}; pass what state_dict() of a loader gave")
         for key in ("version", "seed", "batches", "world_size"):
             if state.get(key) != mine[key]:
@@ -413,38 +484,9 @@ class Loader:
                     f"the state was saved with {key}={state.get(key)!r}, but this loader has {mine[key]!r}; "
                     "make it with the same seeds, batch_size, seed and ranks"
                 )
+        if self._replays is not None and state.get("capture") is not None:
+            self._replays.estimate.load(state["capture"])
         self._epoch, self._delivered = int(state["epoch"]), int(state["delivered"])
-
-
-@dataclass(frozen=True)
-class _Sampled:
-    """A batch between sampling and gathering: its seeds are on the CPU and ``here``, where it is made."""
-
-    number: int
-    sample: Sample | PendingSample
-    seeds: torch.Tensor
-    here: torch.Tensor
-    stats: dict[str, Any] | None = None  # of sampling it
-
-    def is_ready(self) -> bool:
-        return not isinstance(self.sample, PendingSample) or self.sample.is_ready()
-
-
-def _check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
-    if table is None:
-        return
-    if not isinstance(table, torch.Tensor) and not hasattr(table, "gather"):
-        raise ConfigError(
-            f"{name} are a {type(table).__name__}; give a tensor, as torch.as_tensor(...), or a UnifiedTensor of it"
-        )
-    if isinstance(table, torch.Tensor) and arguments.dense(name, table).ndim == 0:
-        raise ConfigError(f"{name} are one number; give a tensor with a row for each vertex")
-    if not len(seeds):
-        return
-    least, most = int(seeds.min()), int(seeds.max())
-    if least < 0 or most >= len(table):
-        wrong = least if least < 0 else most
-        raise IndexOutOfRange(f"seed {wrong} is not a vertex: {name} has {len(table)} rows, numbered from 0")
 
 
 def step_seed(seed: int, epoch: int, step: int, rank: int) -> int:

@@ -1,142 +1,25 @@
-"""Graph neural networks over sampled neighbourhoods, in torch alone: GraphSAGE, GCN, GAT and PinSAGE's convolution.
-
-The layer nearest the seeds needs the seeds' neighbours only, the one before it theirs as well: each layer computes just the
-vertices that a later one reads (:class:`Block`). Sums over neighbours read the rows where they lie and keep no row for each
-edge, which for wide rows is most of the memory and the time.
-"""
+"""Graph neural networks over sampled neighbourhoods, in torch: GraphSAGE, GCN, GAT and PinSAGE's convolution."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from ..memory.allocator import require_room
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
+from .attention import SLOPE, attended
+from .blocks import Block, blocks
 
 M = TypeVar("M", bound=nn.Module)
 
 _MOST_LAYERS = 1000
 GAT_HEADS = 4  # of the hidden layers; the last has one
-
-
-@dataclass(frozen=True)
-class Block:
-    """What one layer reads and makes: vertices 0 to ``targets`` from the edges that lead to them.
-
-    Attributes:
-        row: int64 ``[e]``, the row of ``x`` that an edge brings.
-        col: int64 ``[e]``, ascending, the vertex it goes to.
-        offsets: int64 ``[targets + 1]``, where each vertex's edges begin, and where the last one's end.
-        degree: ``[sources]``, each vertex's neighbours in the whole graph; for GCN.
-        weight: ``[e]``, how much an edge counts; for PinSAGE. None counts all alike.
-    """
-
-    row: Tensor
-    col: Tensor
-    offsets: Tensor
-    degree: Tensor | None = None
-    weight: Tensor | None = None
-
-    @property
-    def targets(self) -> int:
-        return len(self.offsets) - 1
-
-    def counts(self, like: Tensor) -> Tensor:
-        """Edges of each target, ``[targets, 1]``."""
-        return self.offsets.diff().to(like.dtype)[:, None]
-
-    def sum(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
-        """The sum of the rows that the edges bring to each target, each times its ``weight`` ``[e]``."""
-        weight = None if weight is None else weight.to(x.dtype)  # autocast makes rows shorter than what is exponentiated
-        if weight is not None and weight.requires_grad:
-            return _bags(self.row, x, self.offsets, "sum", weight)
-        out: Tensor = _Aggregate.apply(x, self, "sum", weight)[0]
-        return out
-
-    def mean(self, x: Tensor) -> Tensor:
-        """Their mean, by the edges' weights; 0 for a target without edges."""
-        return self.mean_and_own(x)[0]
-
-    def mean_and_own(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Their mean, and each target's own row of ``x``."""
-        if self.weight is None:
-            mean, own = _Aggregate.apply(x, self, "mean", None)
-            return mean, own
-        weight = self.weight.to(x.dtype)
-        total = x.new_zeros(self.targets).index_add(0, self.col, weight)
-        return self.sum(x, weight) / torch.where(total == 0, 1, total)[:, None], x[: self.targets]
-
-
-def _bags(row: Tensor, x: Tensor, offsets: Tensor, mode: str, weight: Tensor | None = None) -> Tensor:
-    """Sums or means of the rows of ``x`` between two offsets each; 0 where there are none."""
-    if not len(row):  # zeros with gradients of zeros, for which the ranks of DistributedDataParallel wait
-        rows = x[row] if weight is None else x[row] * weight[:, None]
-        return x.new_zeros(len(offsets) - 1, x.shape[1]).index_add(0, row, rows)
-    return F.embedding_bag(row, x.contiguous(), offsets, mode=mode, per_sample_weights=weight, include_last_offset=True)
-
-
-class _Aggregate(torch.autograd.Function):
-    """:func:`_bags`, and the targets' own rows. The gradient is gathered along the edges turned around: one sort, and each sum
-    in one order; what comes through the own rows is added where it belongs, without an array of zeros around it."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block, mode: str, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        ctx.block, ctx.mode, ctx.weight, ctx.sources = block, mode, weight, len(x)
-        ctx.set_materialize_grads(False)
-        return _bags(block.row, x, block.offsets, mode, weight), x[: block.targets]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor, own: Tensor | None) -> tuple[Tensor, None, None, None]:
-        block, weight = ctx.block, ctx.weight
-        if ctx.mode == "mean":
-            grad = grad / block.counts(grad).clamp_(min=1)
-        row, order = block.row.int().sort(stable=True)
-        offsets = torch.searchsorted(row, torch.arange(ctx.sources + 1, device=row.device, dtype=row.dtype))
-        found = _bags(block.col[order], grad, offsets, "sum", None if weight is None else weight[order])
-        if own is not None:
-            found[: block.targets] += own
-        return found, None, None, None
-
-
-def blocks(sample: Any, degree: Tensor | None = None, weight: Tensor | None = None) -> list[Block]:
-    """The blocks of the layers, first to last, as many as the sample has hops.
-
-    Vertices of hop h are sampled from those of hop h - 1, so the layer that is followed by k others needs the edges of the
-    first k + 1 hops only.
-
-    Args:
-        sample: a hinterland.sampling.Sample, or what has its ``row``, ``col``, ``num_sampled_nodes`` and
-            ``num_sampled_edges``. Its edges lie by target, as every sampler gives them.
-        degree, weight: of the sample's vertices and edges; see Block.
-
-    Raises:
-        ConfigError: the edges are in another order (seen on the CPU, where looking costs nothing).
-    """
-    row, col = sample.row, sample.col
-    if col.device.type == "cpu" and bool((col[1:] < col[:-1]).any()):
-        raise ConfigError("the sample's edges do not lie by target; sort row and col by col, keeping the hops apart")
-    nodes, edges = list(accumulate(sample.num_sampled_nodes)), list(accumulate(sample.num_sampled_edges))
-    # The edges of a hop come after those of the hops before, and so do their targets: each layer's offsets are the first ones.
-    offsets = torch.searchsorted(col, torch.arange(nodes[-2] + 1, device=col.device))
-    return [
-        Block(
-            row[: edges[hops - 1]],
-            col[: edges[hops - 1]],
-            offsets[: nodes[hops - 1] + 1],
-            None if degree is None else degree[: nodes[hops]],
-            None if weight is None else weight[: edges[hops - 1]],
-        )
-        for hops in range(len(edges), 0, -1)
-    ]
 
 
 class SAGEConv(nn.Module):
@@ -149,7 +32,8 @@ class SAGEConv(nn.Module):
 
     def forward(self, x: Tensor, block: Block) -> Tensor:
         mean, own = block.mean_and_own(x)
-        return torch.addmm(self.neighbors(mean), own, self.self_.weight.t())
+        out: Tensor = self.neighbors(mean)
+        return out.addmm_(own.to(out.dtype), self.self_.weight.t().to(out.dtype))
 
 
 class GCNConv(nn.Module):
@@ -172,8 +56,7 @@ class GCNConv(nn.Module):
         scale = (degree + 1).rsqrt()
         drawn = block.counts(x).clamp(min=1)
         summed = block.sum(x, scale[block.row]) * (degree[mine, None] / drawn) + x[mine] * scale[mine, None]
-        out: Tensor = self.linear(summed * scale[mine, None]) + self.bias
-        return out
+        return F.linear(summed * scale[mine, None], self.linear.weight, self.bias)
 
 
 class GATConv(nn.Module):
@@ -195,34 +78,10 @@ class GATConv(nn.Module):
         h = self.linear(x).view(len(x), self.heads, -1)
         mine = slice(block.targets)
         source, target = (h * self.from_source).sum(-1), (h[mine] * self.to_target).sum(-1)
+        out, logarithm = attended(block, h, source, target)
         # A vertex is its own neighbour too.
-        attention, own = softmax(block, source[block.row] + target[block.col], source[mine] + target)
-        return (attended(block, h, attention) + own[..., None] * h[mine]).flatten(1) + self.bias
-
-
-def softmax(block: Block, score: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Velickovic et al. 2018, equation 3: what each target attends to of its edges and of its own row, together 1.
-
-    Args:
-        score: ``[e, heads]``, of the edges, before the leaky ReLU.
-        own: ``[targets, heads]``, of the targets themselves; minus infinity leaves them out.
-    """
-    score, own = F.leaky_relu(score, 0.2), F.leaky_relu(own, 0.2)
-    highest = own.detach().scatter_reduce(0, block.col[:, None].expand_as(score), score.detach(), "amax")
-    score, own = (score - highest[block.col]).exp(), (own - highest).exp()
-    total = own.index_add(0, block.col, score)
-    return score / total[block.col], own / total
-
-
-def attended(block: Block, h: Tensor, attention: Tensor) -> Tensor:
-    """The sum of the rows that the edges bring to each target, each head's by its attention: ``[targets, heads, width]``.
-
-    Args:
-        h: ``[sources, heads, width]``.
-        attention: ``[e, heads]``.
-    """
-    heads = zip(h.unbind(1), attention.unbind(1), strict=True)
-    return torch.stack([block.sum(part, weight.contiguous()) for part, weight in heads], 1)
+        own = torch.sigmoid(F.leaky_relu(source[mine] + target, SLOPE) - logarithm)
+        return torch.lerp(out, h[mine], own[..., None].to(h.dtype)).flatten(1) + self.bias
 
 
 class PinSAGEConv(nn.Module):

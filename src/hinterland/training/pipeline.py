@@ -19,6 +19,7 @@ import torch
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError
 from ..runtime.watch import Done, Watch
+from .trace import span
 
 PATIENCE = 0.5  # seconds that each stage gets to finish what it does when the pipeline is closed
 
@@ -171,7 +172,7 @@ class _Worker(threading.Thread):
             self.given.put((_Failure(error), None))
 
     def _work(self, item: Any, ready: torch.cuda.Event | None, stream: torch.cuda.Stream | None) -> tuple[Any, Any]:
-        with self.watch.over(repr(self.stage.name), self.stage.items) as work:
+        with self.watch.over(repr(self.stage.name), self.stage.items) as work, span(self.stage.name):
             receive(item, ready, self.device)
             made = self.stage.work(item)
             done = stream.record_event() if stream is not None else None

@@ -21,6 +21,7 @@ import torch
 from ..memory.cuda import checked
 from ..runtime.watch import Done, StageWork, Watch
 from .pipeline import Pipeline, Stage, watching
+from .trace import span
 
 _NAP = 5e-5  # seconds between looks at the GPU
 
@@ -39,10 +40,10 @@ class Prefetcher(Pipeline):
 
     def __iter__(self) -> Generator[Any]:
         source = iter(self.source)
-        streamed = [_StreamedStage(stage, _stream(self.device, number)) for number, stage in enumerate(self.stages)]
+        streamed = [StreamedStage(stage, stage_stream(self.device, number)) for number, stage in enumerate(self.stages)]
         begins, error = 0, None  # the first stage that goes on, and what ended the one before it
-        watch = Watch(self.timeout, under_way=lambda: next(filter(None, map(_StreamedStage.under_way, streamed)), None))
-        with watching(watch, self.device), _settling(streamed, watch):
+        watch = Watch(self.timeout, under_way=lambda: next(filter(None, map(StreamedStage.under_way, streamed)), None))
+        with watching(watch, self.device), settling(streamed, watch):
             while True:
                 caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
                 launched = None if caller is None else caller.record_event()
@@ -68,7 +69,7 @@ class Prefetcher(Pipeline):
             if error is not None:
                 raise error
 
-    def _advance(self, number: int, streamed: list[_StreamedStage], source: Iterator[Any], watch: Watch) -> bool:
+    def _advance(self, number: int, streamed: list[StreamedStage], source: Iterator[Any], watch: Watch) -> bool:
         """Launches a stage's work on the next item; False if there is none."""
         if number == 0:
             for item in source:
@@ -84,25 +85,26 @@ class Prefetcher(Pipeline):
         streamed[number].launch(item, done, watch)
         return True
 
-    def _until_ready(self, item: Any, stage: _StreamedStage, watch: Watch) -> None:
+    def _until_ready(self, item: Any, stage: StreamedStage, watch: Watch) -> None:
         is_ready = getattr(item, "is_ready", None)
         if is_ready is not None and not is_ready():
             watch.came()
             with nullcontext() if stage.stream is not None else watch.over(stage.name, stage.stage.items):
-                _wait(is_ready, watch)
+                wait_for(is_ready, watch)
 
 
-def _wait(done: Done, watch: Watch) -> None:
+def wait_for(done: Done, watch: Watch, nap: float = _NAP) -> None:
+    """Waits until the GPU is done with something, as long as the watch lets it; between two looks for ``nap`` seconds."""
     while not done():
         watch.look()
-        time.sleep(_NAP)
+        time.sleep(nap)
 
 
 _abandoned: list[Any] = []  # what a GPU that does not end may still be reading: nobody gets its memory
 
 
 @contextmanager
-def _settling(streamed: list[_StreamedStage], watch: Watch) -> Iterator[None]:
+def settling(streamed: list[StreamedStage], watch: Watch) -> Iterator[None]:
     """In the end waits until the GPU is done with what it reads; not for one that is stuck already."""
     try:
         yield
@@ -116,7 +118,7 @@ def _settling(streamed: list[_StreamedStage], watch: Watch) -> Iterator[None]:
                 _abandoned.append(streamed)
 
 
-def _stream(device: torch.device, number: int) -> torch.cuda.Stream | None:
+def stage_stream(device: torch.device, number: int) -> torch.cuda.Stream | None:
     """The stream of a stage; None on the CPU."""
     if device.type == "cpu":
         return None
@@ -146,7 +148,7 @@ class _Launched(NamedTuple):
     since: float
 
 
-class _StreamedStage:
+class StreamedStage:
     """A stage, its stream, and what it has made."""
 
     def __init__(self, stage: Stage, stream: torch.cuda.Stream | None) -> None:
@@ -196,7 +198,7 @@ class _StreamedStage:
         self.count()
 
     def _work(self, item: Any) -> Any:
-        with torch.inference_mode(False):  # the caller may be in it now, and train on the next
+        with span(self.stage.name), torch.inference_mode(False):  # the caller may be in it now, and train on the next
             return self.stage.work(item)
 
     def count(self, watch: Watch | None = None) -> None:
@@ -204,7 +206,7 @@ class _StreamedStage:
         while self._in_flight:
             first = self._in_flight[0]
             if watch is not None:
-                _wait(first.end.query, watch)
+                wait_for(first.end.query, watch)
             if not first.end.query():
                 return
             self._in_flight.popleft()

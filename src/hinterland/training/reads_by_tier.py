@@ -15,9 +15,8 @@ from ..memory.count import Metered
 from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.sample_stats import read_of
 from ..storage import StorageStats
-from ..table import as_table
 from ..table.sharded import REMOTE
-from .row_gather import each_of
+from .row_gather import each_of, kept_table
 
 _BELOW = ("storage", REMOTE)  # tiers that some tables have
 
@@ -56,7 +55,7 @@ class FetchedRows:
 
 def fetched(table: Any, node: torch.Tensor) -> FetchedRows:
     """From where the rows of ``node`` come, if they are fetched now. Waits for the device."""
-    row_bytes = math.prod(table.shape[1:]) * table.dtype.itemsize
+    row_bytes = getattr(table, "row_bytes", math.prod(table.shape[1:]) * table.dtype.itemsize)
     if hasattr(table, "tiers_of"):
         return FetchedRows(table.tiers_of(node), row_bytes)
     tier = "local" if isinstance(table, torch.Tensor) and table.is_cuda else "host"
@@ -82,7 +81,7 @@ def served(sample: Any, sampler: NeighborSampler | HeteroSampler, rows: Sequence
 def moved(features: Any) -> StorageStats | None:
     """What the cache of features on storage has moved so far; None of features that lie elsewhere. Tables of several types that
     ``datasets.open`` left there have one cache."""
-    tables = [table for one in each_of(features) if (table := as_table(one)) is not None]
+    tables = [table for one in each_of(features) if (table := kept_table(one)) is not None]
     return next((found for table in tables if (found := table.stats()) is not None), None)
 
 

@@ -10,8 +10,11 @@ import torch
 
 from ..memory.count import TierCount, count_rows
 from ..memory.gather_stats import measured
-from ..runtime import devices
-from ..table import as_table
+from ..runtime import arguments, devices
+from ..runtime.errors import ConfigError, IndexOutOfRange
+from ..runtime.thresholds import LOAD_BLOCKS
+from ..table import Table, as_table
+from .converted_rows import ConvertedRows
 
 
 def by_type(work: Callable[..., Any], tables: Any, *others: Any) -> Any:
@@ -41,7 +44,7 @@ def rows_of(
     if isinstance(table, torch.Tensor):
         with nullcontext() if stats is None else measured(_PlainRows(table), index, stats):
             return table[index.to(table.device)].to(index.device)
-    if stats is not None and as_table(table) is not None:
+    if stats is not None and kept_table(table) is not None:
         return table.gather(index, max_blocks=blocks, stats=stats)
     rows: torch.Tensor = (
         table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
@@ -66,9 +69,36 @@ class _PlainRows:
         return None
 
 
-def gather_blocks_for(table: Any, device: torch.device) -> int | None:
-    """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU."""
+def kept_table(table: Any) -> Table | None:
+    """The table of this library in which rows are kept; None where they are not in one."""
+    return as_table(table.table if isinstance(table, ConvertedRows) else table)
+
+
+def gather_blocks_for(table: Any, device: torch.device, replayed: bool = False) -> int | None:
+    """Blocks that gather as fast as the link allows and leave the rest of the GPU to training; None on the CPU. Beside a
+    ``replayed`` step, which waits for nothing but its rows, those of loads: they are faster, and cost it more."""
     if device.type == "cpu":
         return None
-    known = as_table(table)
-    return devices.quarter(device) if known is None else known.part.gather_blocks(device)
+    known = kept_table(table)
+    if known is None:
+        return devices.quarter(device)
+    blocks = known.part.gather_blocks(device)
+    return max(blocks, LOAD_BLOCKS) if replayed and known.plan is None else blocks
+
+
+def check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
+    """ConfigError unless this is a table, or None; IndexOutOfRange: it has no row for one of ``seeds``."""
+    if table is None:
+        return
+    if not isinstance(table, torch.Tensor) and not hasattr(table, "gather"):
+        raise ConfigError(
+            f"{name} are a {type(table).__name__}; give a tensor, as torch.as_tensor(...), or a UnifiedTensor of it"
+        )
+    if isinstance(table, torch.Tensor) and arguments.dense(name, table).ndim == 0:
+        raise ConfigError(f"{name} are one number; give a tensor with a row for each vertex")
+    if not len(seeds):
+        return
+    least, most = int(seeds.min()), int(seeds.max())
+    if least < 0 or most >= len(table):
+        wrong = least if least < 0 else most
+        raise IndexOutOfRange(f"seed {wrong} is not a vertex: {name} has {len(table)} rows, numbered from 0")

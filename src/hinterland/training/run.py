@@ -142,7 +142,7 @@ class TrainingRun(Generic[M]):
         if state is None:
             return
         try:
-            checkpoints.check_same_run(path, state["config"], self.config)
+            checkpoints.check_same_run(path, {"precision": "float32", **state["config"]}, self.config)  # as it was without one
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.go_to(state)

@@ -21,6 +21,7 @@ from ..sampling.neighbor import check_fanouts
 from .factored import as_devices
 from .loader import ReadingOptions
 from .models import check_model
+from .precision import PRECISIONS
 from .row_gather import rows_of
 
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # torch compares and gathers no others
@@ -46,6 +47,9 @@ class TrainOptions(ReadingOptions, LearningOptions, total=False):
     """What :func:`train` takes by name besides."""
 
     batch_size: int
+    capture: bool | str
+    precision: str
+    trace: str | Path | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,11 +99,14 @@ class Settings(Learning):
     Attributes:
         model, fanouts: as of train.
         batch_size: seeds of a batch, in each process.
+        precision: "float32"; or "bfloat16", in which rows and what layers make of them are kept and multiplied, by torch's
+            autocast. Parameters, their optimizer and losses stay float32.
     """
 
     model: str
     fanouts: Sequence[int]
     batch_size: int = 1024
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         if not len(self.fanouts) or 0 in check_fanouts(self.fanouts):
@@ -108,6 +115,7 @@ class Settings(Learning):
             )
         check_model(self.model, self.hidden, len(self.fanouts), self.dropout)
         arguments.at_least_one("batch_size", self.batch_size, _TOO_SMALL)
+        arguments.one_of("precision", self.precision, PRECISIONS)
         super().__post_init__()
 
     @property
@@ -127,9 +135,29 @@ def split_options(model: str, fanouts: Sequence[int], options: TrainOptions) -> 
     return Settings(model, tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts)), **named), reading
 
 
-def check_checkpoint(checkpoint: str | Path | None, checkpoint_every: int | None, resume: bool) -> None:
-    """Refuses a place that cannot be written, and to write over a run that may be wanted."""
+def capture_option(capture: Any, devices: int) -> bool | str:
+    """``capture`` of :func:`train` as a Loader takes it, where so many devices train or sample.
+
+    Raises:
+        ConfigError: it is no choice, or cannot be had there.
+    """
+    chosen = capture if isinstance(capture, str) else arguments.switch("capture", capture)
+    if isinstance(chosen, str):
+        arguments.one_of("capture", chosen, ("auto",))
+    if devices == 1:
+        return chosen
+    if chosen is True:
+        raise ConfigError(f"capture=True replays the steps of one device, and {devices} train; leave it out")
+    return False
+
+
+def check_checkpoint(
+    checkpoint: str | Path | None, checkpoint_every: int | None, resume: bool, trace: str | Path | None = None
+) -> None:
+    """Refuses places that cannot be written, and to write over a run that may be wanted."""
     resume = arguments.switch("resume", resume)
+    if trace is not None:
+        check_place(trace)
     if checkpoint_every is not None:
         arguments.at_least_one("checkpoint_every", checkpoint_every, _TOO_SMALL)
     if checkpoint is None:

@@ -6,9 +6,11 @@ exactly as if it had not been.
 
 from __future__ import annotations
 
+import math
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -22,15 +24,21 @@ from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
 from ..runtime.repr import Repr
 from ..sampling import Adjacency, HeteroSampler, NeighborSampler, PinSAGESampler
+from ..sampling.envelope import PaddedSample
 from ..storage import StorageStats
+from .binding import IdleSteps, binds
 from .cache import CachePlan
 from .cache_budget import wanted
+from .capture import CapturedSteps
 from .epoch_line import show_epoch
+from .epoch_totals import COUNTED, SUMMED, EpochTotals, add_to, counts_of
 from .factored import Factored
 from .factored_plan import FactoredPlan
 from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
-from .loader import Batch, BatchedSampler, Loader
+from .loader import BatchedSampler, Loader
+from .mini_batch import Batch
 from .models import GNN, make_model
+from .precision import PRECISIONS, autocast
 from .reads_by_tier import FIELDS as SERVED
 from .reads_by_tier import rates
 from .row_gather import by_type, each_of, rows_of
@@ -38,6 +46,7 @@ from .run import TrainingRun
 from .settings import (
     Settings,
     TrainOptions,
+    capture_option,
     check_checkpoint,
     check_dataset,
     check_patience,
@@ -48,10 +57,9 @@ from .settings import (
     split_options,
 )
 from .shared import data_parallel
+from .trace import span, tracing
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
-_COUNTED = ("seeds", "vertices", "edges", "bytes")
-_SUMMED = ("loss", "correct", *_COUNTED, "batches", "counted", *(f"served_{name}" for name in SERVED))
 
 
 @dataclass(repr=False)
@@ -69,7 +77,10 @@ class Trained(Repr):
             ``host``, and of ``edges`` that were read from GPU memory; ``link``, None where nothing crosses one: ``bytes`` that
             came over it at least, of a GPU on average ``bandwidth`` in bytes a second, the probe's ``ceiling`` and the
             ``share`` of it (None without a probe). ``storage``, of features there, this rank's: ``bytes`` and ``requests`` that
-            were read, ``hits`` and ``misses`` of pages in its cache, ``cpu_seconds`` and ``cpu_us_per_request``.
+            were read, ``hits`` and ``misses`` of pages in its cache, ``cpu_seconds`` and ``cpu_us_per_request``. ``replayed``,
+            of ``batches``: steps that CUDA graphs made; ``overflowed``: batches that did not fit their shape; ``padding``: the
+            share of rows that were only there to fill it. ``binds`` says what this rank waited for, and why: GPU, link, disk or
+            CPU (None with ``devices``).
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
         test: ``loss`` and ``accuracy`` on the test split; None without one. The loss is NaN where a neighbour has features that
             are not finite.
@@ -115,18 +126,19 @@ def train(
             For "pinsage" they are the most visited vertices of random walks, always, and count by their visits
             (hinterland.sampling.PinSAGESampler).
         device: None is the current GPU, or the CPU without one. Several ranks take a GPU each.
-        devices: in place of ``device``, those of this process of which some sample and others train (:class:`.Factored`); the
-            first one validates.
+        devices: in place of ``device``: some of them sample, others train (:class:`.Factored`), and the first validates.
         round: with ``devices``, batches whose gradients each step averages; None is as many as devices. Devices change no
             result, the round does.
         checkpoint: file to write after each epoch, and after every ``checkpoint_every`` batches inside one.
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: gets each epoch's object of the history, in rank 0; by default a line of it is printed where standard error is
-            a terminal. None says nothing but how far an epoch has come, there too.
-        options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience`` and ``seed`` are
-            those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and ``gpu_budget`` (each rank plans
-            for its own GPU) are those of Loader, and change none: a run may go on with others. So is ``timeout``: seconds
-            without a batch, or without an answer of another rank, after which the run ends with an error.
+            a terminal; None says only how far an epoch has come, there too.
+        options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience``, ``seed`` and
+            ``precision`` are those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and
+            ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, and change none: a run may go on with others.
+            So is ``timeout``: seconds without a batch, or an answer of another rank, after which the run ends with an error.
+            ``capture`` replays steps (docs/captured.md): "auto", by default, where it can; True refuses where it cannot.
+            ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
     Raises:
         ConfigError: arguments that make no run, ranks that differ, a checkpoint of another run or one that would be lost,
@@ -136,11 +148,13 @@ def train(
         PipelineStalled, RankLost: a stage or a rank gave nothing for too long.
     """
     several = several_devices(device, devices, round)
+    capture, trace = options.pop("capture", "auto"), options.pop("trace", None)
 
     def checked() -> tuple[Settings, dict[str, Any]]:
         arguments.function("on_epoch", on_epoch)
         split = split_options(model, fanouts, options)
-        check_checkpoint(checkpoint, checkpoint_every, resume)
+        capture_option(capture, 1)
+        check_checkpoint(checkpoint, checkpoint_every, resume, trace)
         if wanted(split[1].get("cache"), split[1].get("gpu_budget")) is not None and devices is not None:
             raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
         check_dataset(dataset)
@@ -149,17 +163,17 @@ def train(
             check_hetero_model(model)
         return split
 
-    timeout = arguments.seconds("timeout", options.get("timeout", 300.0))
-    with joined(several[0] if several else device, timeout) as ranks:
+    with joined(several[0] if several else device, arguments.seconds("timeout", options.get("timeout", 300.0))) as ranks:
         settings, reading = ranks.agreed(checked)
         rounds = (len(several) if round is None else round) if several else 1
         check_ranks(ranks, dataset, **vars(settings), round=rounds, checkpoint_every=checkpoint_every, resume=resume)
         config = {**settings.fixed, "ranks": ranks.world_size, "round": rounds, **fingerprint(dataset)}
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
+        reading["capture"] = capture_option(capture, max(len(several), ranks.world_size))
         cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
-            run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading)
+            run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading, trace)
             run.go(settings, resume, on_epoch)
             return run.finish()
 
@@ -202,16 +216,6 @@ def _make(dataset: Any, config: Mapping[str, Any]) -> GNN | HeteroGNN:
     return make_hetero_model(name, layers, widths, hidden, dataset.num_classes, dropout)
 
 
-@dataclass
-class _Totals:
-    """What one epoch has come to so far."""
-
-    summed: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_SUMMED, 0.0))
-    seconds: float = 0.0
-    stages: dict[str, float] = field(default_factory=dict)
-    storage: dict[str, Any] = field(default_factory=dict)  # of StorageStats, this rank's
-
-
 class _Run(TrainingRun[GNN | HeteroGNN]):
     """A training run between two batches."""
 
@@ -224,12 +228,13 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         checkpoint: str | Path | None,
         checkpoint_every: int | None,
         reading: dict[str, Any],
+        trace: str | Path | None,
     ) -> None:
         super().__init__(dataset, config, ranks, checkpoint, lambda: _make(dataset, config))
         self.checkpoint_every, device = checkpoint_every, ranks.device
         sampler, tester = _samplers(dataset, config, device)
         self.tester = None if tester is sampler else tester  # None: what the loader samples with, which a cache exchanges
-        kept = {name: reading.pop(name, None) for name in ("cache", "gpu_budget")}  # of training alone
+        kept = {name: reading.pop(name, None) for name in ("cache", "gpu_budget", "capture")}  # of training alone
         self.reading = reading
         share = {"rank": ranks.rank, "world_size": ranks.world_size}
         layers = _layers(dataset, config)
@@ -250,8 +255,16 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 several,
                 round=config["round"],
             )
+        self.loss_sum, self.correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
+        self.drawn = torch.zeros(2, len(config["fanouts"]) + 1, dtype=torch.int64, device=device)  # by padded batches
+        me = weakref.proxy(self)  # what is let go gives its GPU memory back then, not when cycles are collected
+        self.steps = CapturedSteps(
+            self.parallel, lambda model, batch: me._summed_loss(model, batch), self.optimizer, self.loader
+        )
+        self.trace = Path(trace) if trace is not None and ranks.is_first else None  # of the epoch that comes
+        self.idle = IdleSteps(ranks.device)
         self.working = 0.0  # seconds in which the caller's thread did not wait for batches
-        self.totals = _Totals()
+        self.totals = EpochTotals()
 
     def _loader(self, sampler: BatchedSampler, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
         return Loader(
@@ -270,74 +283,95 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         """Trains for an epoch, or what is left of one; validates; writes the checkpoint."""
         self.parallel.train()
         device = self.ranks.device
-        before, moved_before = self._stage_seconds(), self.loader.storage
-        loss_sum, correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
+        before, moved_before, captured = self._stage_seconds(), self.loader.storage, self._captured()
         number, self.working, began = len(self.history) + 1, 0.0, time.perf_counter()
 
         def settle() -> None:
             """Adds what was done since the epoch or its last settlement began to the totals."""
-            nonlocal before, began, moved_before
+            nonlocal before, began, moved_before, captured
             summed = self.totals.summed
-            summed["loss"] += float(loss_sum)  # waits for the GPU
-            summed["correct"] += float(correct)
+            summed["loss"] += float(self.loss_sum)  # waits for the GPU
+            summed["correct"] += float(self.correct)
+            (seeds, *_, vertices), (*_, edges) = self.drawn.tolist()
+            drawn = {"seeds": seeds, "vertices": vertices, "edges": edges, "bytes": vertices * self._row_bytes()}
+            add_to(summed, {**drawn, "real_rows": vertices})
             now, after = time.perf_counter(), self._stage_seconds()
             spent = {name: seconds - before[name] for name, seconds in after.items()}
             spent["train"] = spent.get("train", 0.0) + self.working
             spent["wait"] = now - began - self.working  # for the stages that make batches
             before = after
-            _add(self.totals.stages, spent)
+            add_to(self.totals.stages, spent)
+            add_to(summed, {name: count - captured[name] for name, count in self._captured().items()})
+            captured = self._captured()
             if moved_before is not None and (moved := self.loader.storage) is not None:
-                _add(self.totals.storage, asdict(moved.since(moved_before)))
+                add_to(self.totals.storage, asdict(moved.since(moved_before)))
                 moved_before = moved
             self.totals.seconds += now - began
-            loss_sum.zero_()
-            correct.zero_()
+            for held in (self.loss_sum, self.correct, self.drawn):
+                held.zero_()
             self.working, began = 0.0, now
 
         position = self.loader.state_dict()["delivered"]
-        with progress(f"epoch {number}", len(self.loader) - position, "batches") as shown:
-            for seen in self._gradients(number, position):
-                start = time.perf_counter()
-                self.optimizer.step()
-                for batch in seen:
-                    loss_sum += batch["loss"]
-                    correct += batch["correct"]
-                    for name, count in batch["counts"].items():
-                        self.totals.summed[name] += count
-                self.working += time.perf_counter() - start
+        left = len(self.loader) - position
+        steps = -(-left // self.config["round"])
+        with progress(f"epoch {number}", left, "batches") as shown, tracing(self.trace, device, steps) as traced:
+            for seen in self._steps(number, position):
+                for counts in seen:
+                    add_to(self.totals.summed, counts)
+                self.idle.count()
                 shown(len(seen))
+                traced()
                 before_it, position = position, position + len(seen)
                 every = self.checkpoint_every
                 if every and position // every > before_it // every and position < len(self.loader):
                     settle()
                     self._collect()
                     self.save()
+        self.trace = None
         settle()
         self._collect()
         self._conclude(number)
         self.save()
 
-    def _gradients(self, number: int, position: int) -> Iterator[list[dict[str, Any]]]:
-        """The steps of an epoch from a batch on: leaves the gradients in the model, and gives what was seen of the batches."""
+    def _steps(self, number: int, position: int) -> Iterator[list[dict[str, int]]]:
+        """Takes the steps of an epoch from a batch on, and gives what was counted of the batches."""
         if self.factored is not None:
             for averaged in self.factored:
-                yield averaged.seen
+                start = time.perf_counter()
+                with span("train"):
+                    self.optimizer.step()
+                for seen in averaged.seen:
+                    self._sum(seen)
+                self.working += time.perf_counter() - start
+                yield [seen["counts"] for seen in averaged.seen]
             return
         for i, batch in enumerate(self.loader, position):
             start = time.perf_counter()
             torch.manual_seed(self.loader.seed_of(number - 1, i))
-            self.optimizer.zero_grad()
-            loss, seen = self._loss(self.parallel, batch)
-            loss.backward()
+            with span("train"):
+                taken, _ = self.steps.step(batch)
             self.working += time.perf_counter() - start
-            yield [seen]
+            yield [counts_of(taken)]
+
+    def _summed_loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """The loss of a batch, which is added up where it is, as all that a replay does not tell the CPU."""
+        loss, seen = self._loss(model, batch)
+        self._sum(seen)
+        if isinstance(batch.sample, PaddedSample):
+            self.drawn += batch.sample.ends
+        return loss
+
+    def _sum(self, seen: Mapping[str, Any]) -> None:
+        self.loss_sum += seen["loss"]
+        self.correct += seen["correct"]
 
     def _loss(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, dict[str, Any]]:
         """The loss of a batch, and what the history sums."""
         scores, target = self._scores(model, batch)
         loss = F.cross_entropy(scores, target)
         correct = (scores.detach().argmax(1) == target).sum()
-        return loss, {"loss": loss.detach() * len(target), "correct": correct, "counts": _counts(batch)}
+        count = batch.sample.seeds if isinstance(batch.sample, PaddedSample) else len(target)  # padded labels are ignored
+        return loss, {"loss": loss.detach() * count, "correct": correct, "counts": counts_of(batch)}
 
     def _stage_seconds(self) -> dict[str, float]:
         """What sampling and gathering took so far: seconds of a GPU, or of the threads that do it."""
@@ -345,20 +379,31 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             return self.factored.seconds
         return {stage.name: stage.seconds for stage in self.loader.stages}
 
+    def _captured(self) -> dict[str, int]:
+        """What came of captured steps so far."""
+        return {"replayed": self.steps.replayed, "overflowed": self.loader.captured.overflowed}
+
+    def _row_bytes(self) -> int:
+        return sum(table.dtype.itemsize * math.prod(table.shape[1:]) for table in each_of(self.features))
+
     def _scores(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of the seeds: the scores of each class, and the class."""
+        """Of the seeds: the scores of each class, float32, and the class."""
         assert batch.x is not None and batch.y is not None
-        x, target = by_type(torch.Tensor.float, batch.x), batch.y.long()
-        if isinstance(x, Mapping):
-            return model(x, batch.sample), target
-        degree = rows_of(self.degree[x.device], batch.sample.node) if self.degree else None
-        return model(x, batch.sample, degree, batch.sample.weight), target
+        precision = self.config["precision"]
+        more: tuple[Any, ...] = ()
+        x, target = by_type(lambda rows: rows.to(PRECISIONS[precision]), batch.x), batch.y.long()
+        if not isinstance(x, Mapping):
+            degree = rows_of(self.degree[x.device], batch.sample.node) if self.degree else None
+            more = (degree, batch.sample.weight)
+        with autocast(precision, target.device):
+            scores = model(x, batch.sample, *more)
+        return scores.float(), target
 
     def _collect(self) -> None:
         """Sums the totals over the ranks; rank 0 keeps them."""
         summed = self.ranks.sum(list(self.totals.summed.values()))
         keep = summed if self.ranks.is_first else [0.0] * len(summed)
-        self.totals.summed = dict(zip(_SUMMED, keep, strict=True))
+        self.totals.summed = dict(zip(SUMMED, keep, strict=True))
 
     def _conclude(self, number: int) -> None:
         """Makes the totals an epoch of the history, and validates."""
@@ -369,10 +414,12 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             "loss": summed["loss"] / seeds,
             "accuracy": summed["correct"] / seeds,
             "seconds": seconds,
-            **{name: int(summed[name]) for name in _COUNTED},
+            **{name: int(summed[name]) for name in COUNTED},
             "seeds_per_second": seeds / seconds,
             "edges_per_second": summed["edges"] / seconds,
             "stages": self.totals.stages,
+            **{name: int(summed[name]) for name in ("batches", "replayed", "overflowed")},
+            "padding": 1 - summed["real_rows"] / summed["rows"] if summed["rows"] else 0.0,
             "storage": StorageStats(**self.totals.storage).report() if self.totals.storage else None,
             **rates(
                 {name: summed[f"served_{name}"] for name in SERVED},
@@ -382,7 +429,9 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 self.ranks.world_size,
             ),
         }
-        self.totals = _Totals()
+        alone, launched = self.factored is None, self.loader._only_launches()
+        found["binds"] = binds(found, launched=launched, idle=self.idle.share()) if alone else None
+        self.totals = EpochTotals()
         self.conclude(found)
 
     @torch.no_grad()
@@ -424,28 +473,11 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
     def go_to(self, state: Mapping[str, Any]) -> None:
         self.loader.load_state_dict(state["loader"])
         if self.ranks.is_first:
-            self.totals = _Totals(**state["totals"])
+            self.totals = EpochTotals(**{**state["totals"], "summed": {**EpochTotals().summed, **state["totals"]["summed"]}})
 
     def finish(self) -> Trained:
         best = self.take_best()
         test = self.evaluate("test")
+        self.optimizer.zero_grad()  # what graphs made of gradients is theirs
         roles = None if self.factored is None else self.factored.plan
         return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan, roles)
-
-
-def _add(to: dict[str, float], more: dict[str, float]) -> None:
-    for name, amount in more.items():
-        to[name] = to.get(name, 0) + amount
-
-
-def _counts(batch: Batch) -> dict[str, int]:
-    served = {} if batch.served is None else vars(batch.served)
-    return {
-        **{f"served_{name}": count for name, count in served.items()},
-        "batches": 1,
-        "counted": int(bool(served)),
-        "seeds": batch.batch_size,
-        "vertices": sum(map(len, each_of(batch.sample.node))),
-        "edges": sum(map(len, each_of(batch.sample.row))),
-        "bytes": sum(x.nbytes for x in each_of(batch.x)),
-    }

@@ -1,0 +1,71 @@
+"""What a captured training step has taken for granted, to be compared before each replay: a replay would not see a change."""
+
+from __future__ import annotations
+
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+_PLAIN = (bool, int, float, str)
+
+Key = list[tuple[str, dict[Any, Any]]]
+
+
+def key_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Key:
+    """By module, by group and state of the optimizer: numbers and texts, and where tensors lie. A learning rate is left out:
+    what a replay cannot take from the GPU adds it."""
+    found: Key = []
+    for module in model.modules():
+        held = {name: value for name, value in vars(module).items() if type(value) in _PLAIN}
+        for name, tensor in chain(module._parameters.items(), module._buffers.items()):
+            if tensor is not None:
+                held[name] = _of(tensor)
+        found.append((type(module).__name__, held))
+    state: dict[Any, Any] = {}
+    for number, group in enumerate(optimizer.param_groups):
+        found.append((type(optimizer).__name__, {name: _plain(value) for name, value in group.items() if name not in _OWN}))
+        for i, parameter in enumerate(group["params"]):
+            state["parameter", number, i] = _of(parameter)
+            for name, value in optimizer.state.get(parameter, {}).items():
+                state[name, number, i] = _plain(value)
+    found.append((type(optimizer).__name__, state))
+    found.append(("torch", _modes()))
+    return found
+
+
+_OWN = ("params", "lr", "initial_lr")
+
+
+def _of(tensor: torch.Tensor) -> Any:
+    """Where a parameter or buffer lies, and whether it learns; a lazy one lies nowhere yet."""
+    return None if is_lazy(tensor) else (tensor.data_ptr(), tensor.requires_grad)
+
+
+def _plain(value: Any) -> Any:
+    """A tensor is what lies at an address, but one number on the CPU is that number: a graph has it as such."""
+    if not isinstance(value, torch.Tensor):
+        return value if type(value) in _PLAIN else repr(value)
+    return value.item() if value.is_cpu and value.numel() == 1 else value.data_ptr()
+
+
+def _modes() -> dict[str, Any]:
+    return {
+        "autocast": torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
+        "gradients": torch.is_grad_enabled(),
+        "matmul precision": torch.get_float32_matmul_precision(),
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def difference(before: Key, after: Key) -> str:
+    """What is not the same in two of them, as a sentence calls it: ``momentum of SGD``."""
+    if [kind for kind, _ in before] != [kind for kind, _ in after]:
+        return "the modules of the model or the groups of the optimizer"
+    for (kind, one), (_, other) in zip(before, after, strict=True):
+        for name in {**one, **other}:
+            if one.get(name) != other.get(name):
+                return f"{name[0] if isinstance(name, tuple) else name} of {kind}"
+    return "nothing"

@@ -1,0 +1,94 @@
+"""An optimizer as a CUDA graph needs it: it counts its steps on the GPU, and reads the learning rate there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.optim import SGD, Adam, AdamW, Optimizer
+
+
+class GraphedOptimizer:
+    """What a user's optimizer is during a step. Outside of :meth:`settings` its groups are as the user, or a scheduler, left
+    them; a rate that they have changed is copied to the GPU by :meth:`follow`.
+
+    Args:
+        optimizer: any. Those of torch that have ``capturable`` have it set; SGD and Adam become fused if nobody said otherwise.
+        device: a GPU.
+    """
+
+    def __init__(self, optimizer: Optimizer, device: torch.device) -> None:
+        self.optimizer, self._device = optimizer, device
+        self._rates: list[torch.Tensor] = []  # of each group, float32 on the GPU
+        self._values: list[Any] = []  # what is in them
+        self._moved: list[tuple[torch.Tensor, str]] = []  # counts of steps that were on the CPU
+        vars(optimizer)["_warned_capturable_if_run_uncaptured"] = True  # eager steps between replays are meant to be
+
+    def follow(self) -> None:
+        """Has the rates on the GPU be those of the groups, on the current stream."""
+        for number, group in enumerate(self.optimizer.param_groups):
+            if number == len(self._rates):
+                self._rates.append(torch.zeros((), device=self._device))
+                self._values.append(None)
+            rate = group.get("lr")
+            if isinstance(rate, torch.Tensor) and rate.is_cuda:
+                self._rates[number].copy_(rate)
+            elif rate is not None and float(rate) != self._values[number]:
+                self._values[number] = float(rate)
+                self._rates[number].fill_(self._values[number])
+
+    def constants(self) -> dict[Any, float]:
+        """The rates of groups that cannot read one on the GPU: a graph has them as numbers."""
+        groups = enumerate(self.optimizer.param_groups)
+        return {("lr", i): float(group["lr"]) for i, group in groups if "lr" in group and not self._reads_rate(group)}
+
+    @contextmanager
+    def settings(self) -> Iterator[None]:
+        """A with-block for a step, captured or not, on the current stream."""
+        self.follow()
+        groups = self.optimizer.param_groups
+        before: list[dict[str, Any]] = [
+            {name: group[name] for name in ("capturable", "fused", "lr") if name in group} for group in groups
+        ]
+        try:
+            for group, rate in zip(groups, self._rates, strict=False):
+                if "capturable" in group:
+                    self._move(group)
+                    group["capturable"] = True
+                reads = self._reads_rate(group)
+                if self._fuses(group):
+                    group["fused"] = True
+                if reads:
+                    group["lr"] = rate
+            yield
+        finally:
+            for group, was in zip(groups, before, strict=True):
+                group.update(was)
+
+    def undo(self) -> None:
+        """Puts counts of steps back on the CPU: on a GPU each step that is not captured would wait for them."""
+        for parameter, name in self._moved:
+            state = self.optimizer.state.get(parameter, {})
+            if name in state:
+                state[name] = state[name].cpu()
+        self._moved = []
+
+    def _move(self, group: dict[str, Any]) -> None:
+        for parameter in group["params"]:
+            for name, value in self.optimizer.state.get(parameter, {}).items():
+                if isinstance(value, torch.Tensor) and value.is_cpu and parameter.is_cuda:
+                    self.optimizer.state[parameter][name] = value.to(parameter.device)
+                    self._moved.append((parameter, name))
+
+    def _fuses(self, group: dict[str, Any]) -> bool:
+        named = group.get("fused") is not None or group.get("foreach") or group.get("differentiable")
+        floats = all(parameter.is_cuda and parameter.is_floating_point() for parameter in group["params"])
+        return isinstance(self.optimizer, SGD | Adam | AdamW) and not named and floats
+
+    def _reads_rate(self, group: dict[str, Any]) -> bool:
+        """Whether its step takes a rate that is on the GPU, without a look at it."""
+        if "lr" not in group:
+            return False
+        return "capturable" in group or (isinstance(self.optimizer, SGD) and bool(group.get("fused") or self._fuses(group)))

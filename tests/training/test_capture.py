@@ -1,0 +1,403 @@
+"""Captured steps train as eager ones do; what a replay would not see is seen; what cannot be captured is said, and trained.
+
+Without a GPU something stands for graphs, so that all but CUDA is tried here.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from hinterland import datasets
+from hinterland.runtime.errors import ConfigError
+from hinterland.sampling import NeighborSampler
+from hinterland.sampling.envelope import Envelope, ends_of, padded
+from hinterland.training import Batch, capture
+from hinterland.training.capture import _without_padding, sees_padding
+from hinterland.training.capture_key import difference, key_of
+from hinterland.training.graphed_optimizer import GraphedOptimizer
+
+from .captured_steps import OPTIMIZERS, SHAPE, adam, both, eager, loss_of, made, replayed, sgd, stand_in
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return datasets.generate(SHAPE, seed=1, device="cpu")
+
+
+@pytest.fixture
+def place(device, monkeypatch):
+    """A processor where steps are replayed, and nothing falls back unsaid."""
+    if device.type == "cpu":
+        stand_in(monkeypatch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield device
+
+
+class TestOnACPU:
+    def test_it_is_a_plain_loop(self, dataset):
+        def clip(net):
+            nn.utils.clip_grad_norm_(net.parameters(), 0.1)
+
+        ended = []
+        for run in (eager, replayed):
+            net, loader = made(dataset, torch.device("cpu"), "auto", dropout=0.3)
+            found = run(net, loader, adam(net.parameters()), 2, clip)
+            ended.append((found if run is eager else found[0], net.state_dict()))
+        (one, state), (other, same) = ended
+        assert torch.equal(one, other) and all(torch.equal(state[name], same[name]) for name in state)
+
+    @pytest.mark.parametrize(
+        "wrong, said",
+        [
+            ({"model": "sage"}, "model is a str, but must be a Module"),
+            ({"loss": 3}, "loss=3 is no function"),
+            ({"loss": None}, "loss=None is no function"),
+            ({"optimizer": 0.01}, "optimizer is a float, but must be a Optimizer"),
+            ({"loader": 8}, "loader is a int, but must be a Iterable"),
+            ({"before_step": 1}, "before_step=1 is no function"),
+        ],
+    )
+    def test_arguments(self, wrong, said):
+        net = nn.Linear(1, 1)
+        given = {"model": net, "loss": loss_of, "optimizer": adam(net.parameters()), "loader": [], **wrong}
+        with pytest.raises(ConfigError, match=said):
+            capture(**given)
+
+    def test_a_batch_without_its_padding_is_the_batch(self, dataset):
+        sampler = NeighborSampler(dataset.graph, [4, 3], seed=1)
+        seeds = dataset.splits["train"][:20]
+        sample = sampler.sample(seeds)
+        (_, *vertices), (_, *edges) = ends_of(sample).tolist()
+        fixed = padded(sample, Envelope((20, *(n + 5 for n in vertices)), tuple(n + 3 for n in edges)))
+        x, y = dataset.features.gather(fixed.node), dataset.labels[seeds]
+        cut = _without_padding(Batch(fixed, x, y, seeds, buffer=1))
+        for name in ("node", "row", "col", "edge"):
+            assert torch.equal(getattr(cut.sample, name), getattr(sample, name))
+        assert cut.sample.num_sampled_nodes == sample.num_sampled_nodes
+        assert cut.sample.num_sampled_edges == sample.num_sampled_edges
+        assert cut.buffer is None and torch.equal(cut.x, dataset.features.gather(sample.node)) and torch.equal(cut.y, y)
+
+
+CHANGES = {
+    "momentum of SGD": lambda net, optimizer: optimizer.param_groups[1].update(momentum=0.9),
+    "weight_decay of SGD": lambda net, optimizer: optimizer.param_groups[0].update(weight_decay=0.1),
+    "training of Sequential": lambda net, optimizer: net.eval(),
+    "p of Dropout": lambda net, optimizer: setattr(net[1], "p", 0.2),
+    "weight of Linear": lambda net, optimizer: net[0].weight.requires_grad_(False),
+    "bias of Linear": lambda net, optimizer: setattr(net[2].bias, "data", torch.zeros(2)),
+    "the modules of the model or the groups of the optimizer": lambda net, optimizer: net.append(nn.ReLU()),
+    "matmul precision of torch": lambda net, optimizer: torch.set_float32_matmul_precision("high"),
+}
+
+
+class TestWhatAGraphIsOf:
+    @pytest.fixture
+    def pair(self):
+        net = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 2))
+        optimizer = torch.optim.SGD([{"params": net[0].parameters()}, {"params": net[2].parameters()}], lr=0.1, momentum=0.5)
+        return net, optimizer
+
+    @pytest.mark.parametrize("what", CHANGES)
+    def test_it_names_what_changed(self, pair, what):
+        precision = torch.get_float32_matmul_precision()
+        before = key_of(*pair)
+        assert key_of(*pair) == before
+        try:
+            CHANGES[what](*pair)
+            after = key_of(*pair)
+        finally:
+            torch.set_float32_matmul_precision(precision)
+        assert after != before and difference(before, after) == what
+
+    def test_a_group_more(self, pair):
+        before = key_of(*pair)
+        pair[1].add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
+        assert key_of(*pair) != before
+
+    def test_state_that_was_loaded(self, pair):
+        net, optimizer = pair
+        net(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+        before = key_of(*pair)
+        state = copy.deepcopy(optimizer.state_dict())
+        state["state"][0]["momentum_buffer"] += 1
+        optimizer.load_state_dict(state)
+        assert key_of(*pair) != before
+
+    def test_a_learning_rate_is_not_part_of_it(self, pair):
+        before = key_of(*pair)
+        pair[1].param_groups[0]["lr"] = 0.7
+        assert key_of(*pair) == before
+
+    def test_groups_are_the_users_after_a_step(self, pair):
+        optimizer = torch.optim.Adam(pair[0].parameters(), lr=0.1)
+        before = [dict(group) for group in optimizer.param_groups]
+        graphed = GraphedOptimizer(optimizer, torch.device("cpu"))
+        with graphed.settings():
+            (group,) = optimizer.param_groups
+            assert (
+                group["capturable"] is True
+                and isinstance(group["lr"], torch.Tensor)
+                and float(group["lr"]) == pytest.approx(0.1)
+            )
+        assert [dict(group) for group in optimizer.param_groups] == before
+        optimizer.param_groups[0]["lr"] = 0.5
+        with graphed.settings():
+            assert float(optimizer.param_groups[0]["lr"]) == 0.5
+
+    @pytest.mark.parametrize("kind, sees", [(nn.BatchNorm1d, True), (nn.InstanceNorm1d, True), (nn.LayerNorm, False)])
+    def test_statistics_over_rows(self, kind, sees):
+        net = nn.Sequential(nn.Linear(3, 4), kind(4))
+        assert (sees_padding(net) is not None) == sees
+        if kind is nn.BatchNorm1d:
+            assert "BatchNorm1d takes statistics over all rows" in sees_padding(net)
+            assert sees_padding(net.eval()) is None
+
+    @pytest.mark.parametrize(
+        "kind, sees", [("GraphNorm", True), ("PairNorm", True), ("LayerNorm", True), ("MessageNorm", False)]
+    )
+    def test_statistics_of_pyg(self, kind, sees):
+        layers = pytest.importorskip("torch_geometric.nn")
+        net = nn.Sequential(getattr(layers, kind)() if kind in ("PairNorm", "MessageNorm") else getattr(layers, kind)(4))
+        assert (sees_padding(net) is not None) == sees
+        if kind == "LayerNorm":
+            assert sees_padding(layers.LayerNorm(4, mode="node")) is None
+
+
+class TestSteps:
+    @pytest.mark.parametrize("optimizer", ["SGD", "momentum"])
+    def test_they_are_those_of_a_plain_loop(self, dataset, place, optimizer):
+        steps, _ = both(dataset, place, optimizer=OPTIMIZERS[optimizer])
+        assert steps.replayed >= 25 and steps.why_not is None
+
+    def test_a_scheduler(self, dataset, place):
+        def warm(epoch, net, optimizer):
+            optimizer.param_groups[0]["lr"] = 0.02 / (epoch + 1)
+
+        steps, _ = both(dataset, place, between=warm, optimizer=sgd)
+        assert steps.replayed >= 25
+
+    def test_a_scheduler_of_torch_at_each_step(self, dataset, place):
+        losses = []
+        for captures in (True, False):
+            net, loader = made(dataset, place, captures)
+            optimizer = (sgd if place.type == "cpu" else adam)(net.parameters())
+            scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
+            run, found = capture(net, loss_of, optimizer, loader), []
+            for _ in range(4):
+                for _, loss in run:
+                    scheduler.step()
+                    found.append(loss)
+            losses.append(torch.stack(found).cpu())
+            assert optimizer.param_groups[0]["lr"] == pytest.approx((0.05 if place.type == "cpu" else 0.01) * 0.9**32)
+            assert (run.replayed > 0) == captures
+        torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+
+    def test_frozen_parameters(self, dataset, place):
+        def freeze(epoch, net, optimizer):
+            net.first.requires_grad_(epoch < 3 or epoch > 5)
+
+        steps, _ = both(dataset, place, epochs=8, between=freeze, optimizer=sgd)
+        assert steps.replayed >= 40
+
+    def test_frozen_parameters_stay(self, dataset, place):
+        net, loader = made(dataset, place, True)
+        steps = capture(net, loss_of, torch.optim.SGD(net.parameters(), lr=0.1), loader)
+        for _ in range(3):
+            list(steps)
+        before, kept = steps.replayed, net.first.weight.detach().clone()
+        net.first.requires_grad_(False)
+        list(steps), list(steps)
+        assert torch.equal(net.first.weight, kept) and steps.replayed > before
+
+    def test_clipping(self, dataset, place):
+        def clip(net):
+            nn.utils.clip_grad_norm_(net.parameters(), 0.01)
+
+        steps, net = both(dataset, place, before_step=clip, optimizer=sgd)
+        assert steps.replayed >= 25
+        assert torch.cat([p.grad.flatten() for p in net.parameters()]).norm() == pytest.approx(0.01, rel=1e-3)
+
+    def test_other_settings_of_the_optimizer(self, dataset, place):
+        def decay(epoch, net, optimizer):
+            optimizer.param_groups[0].update(weight_decay=0.3 * (epoch > 2), momentum=0.9 if epoch > 3 else 0.5)
+
+        steps, _ = both(dataset, place, epochs=6, between=decay, optimizer=sgd)
+        assert steps.replayed >= 25
+
+    def test_evaluation_in_between(self, dataset, place):
+        def evaluate(epoch, net, optimizer):
+            net.eval()
+            with torch.no_grad():
+                net(torch.ones(5, 64, device=place), torch.zeros(2, 3, dtype=torch.int64, device=place))
+            net.train()
+
+        steps, _ = both(dataset, place, between=evaluate)
+        assert steps.replayed >= 25
+
+    def test_an_optimizer_that_counts_in_python(self, dataset, place):
+        class Slower(torch.optim.SGD):
+            def step(self, closure=None):
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        self.state[p]["calls"] = self.state[p].get("calls", 0) + 1
+                return super().step(closure)
+
+        net, loader = made(dataset, place, True)
+        with pytest.warns(UserWarning, match="calls of Slower changes at each step"):
+            _, steps = replayed(net, loader, Slower(net.parameters(), lr=0.1), 5)
+        assert steps.replayed == 0
+
+
+REFUSED = {
+    "a look at a value": lambda net: net.register_forward_hook(lambda net, given, out: out * float(out.sum() * 0 + 1)),
+    "numbers of the CPU": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * torch.rand(1).item()),
+    "statistics": lambda net: setattr(net, "between", nn.BatchNorm1d(32).to(net.first.weight.device)),
+    "a count in Python": lambda net: net.register_forward_pre_hook(
+        lambda net, given: setattr(net, "calls", getattr(net, "calls", 0) + 1)
+    ),
+    "no memory": lambda net: net.register_forward_hook(
+        lambda net, given, out: torch.empty(1 << 45, device="cuda") if torch.cuda.is_current_stream_capturing() else None
+    ),
+}
+ON_A_GPU = ("a look at a value", "no memory")
+SAID = {
+    "a look at a value": "(?i)captur",
+    "numbers of the CPU": "draws random numbers on the CPU",
+    "statistics": "BatchNorm1d takes statistics over all rows",
+    "a count in Python": "calls of Net changes at each step",
+    "no memory": "OutOfMemoryError",
+}
+
+
+@pytest.mark.parametrize("what", [pytest.param(what, marks=[pytest.mark.gpu] * (what in ON_A_GPU)) for what in REFUSED])
+def test_what_cannot_be_captured_is_said_and_trained(dataset, place, what):
+    ended = []
+    for captures in (True, False):
+        net, loader = made(dataset, place, captures)
+        REFUSED[what](net)
+        optimizer = sgd(net.parameters())
+        if not captures:
+            ended.append((eager(net, loader, optimizer, 5), net))
+            continue
+        with pytest.warns(UserWarning, match=SAID[what]) as said:
+            losses, steps = replayed(net, loader, optimizer, 5)
+        assert len([one for one in said if "are not captured, and run as usual" in str(one.message)]) == 1
+        assert steps.replayed == 0 and steps.why_not is not None and not loader.capture
+        ended.append((losses, net))
+    (losses, net), (expected, other) = ended
+    torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
+    for one, true in zip(net.buffers(), other.buffers(), strict=True):
+        torch.testing.assert_close(one, true, rtol=1e-3, atol=1e-3)
+    torch.rand(4, device=place)  # the generator draws outside of graphs again
+    assert place.type == "cpu" or torch.cuda.current_stream() == torch.cuda.default_stream()
+
+
+@pytest.mark.gpu
+class TestOnAGPU:
+    @pytest.fixture
+    def device(self):
+        return torch.device("cuda:0")
+
+    @pytest.mark.parametrize("optimizer", OPTIMIZERS)
+    def test_steps_are_those_of_a_plain_loop(self, dataset, place, optimizer):
+        steps, _ = both(dataset, place, optimizer=OPTIMIZERS[optimizer])
+        assert steps.replayed >= 25 and steps.why_not is None
+
+    def test_an_optimizer_that_was_loaded(self, dataset, place):
+        def load(epoch, net, optimizer):
+            if epoch == 3:
+                state = copy.deepcopy(optimizer.state_dict())
+                for held in state["state"].values():
+                    held["exp_avg"] *= 3
+                optimizer.load_state_dict(state)
+
+        steps, _ = both(dataset, place, between=load)
+        assert steps.replayed >= 25
+
+    def test_autocast_around_the_loop(self, dataset, place):
+        """Casts of parameters that the surrounding autocast keeps would be those of an earlier step."""
+        net, loader = made(dataset, place, True)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
+        steps = capture(net, loss_of, optimizer, loader)
+        with torch.autocast("cuda", torch.bfloat16):
+            losses = [float(loss) for _ in range(8) for _, loss in steps]
+        assert steps.replayed >= 40 and sum(losses[-8:]) < 0.8 * sum(losses[:8])
+
+    def test_dropout_draws_anew(self, dataset, place):
+        net, loader = made(dataset, place, True, dropout=0.5)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.0)
+        steps, at = capture(net, loss_of, optimizer, loader), {}
+        for _ in range(3):
+            list(steps)
+        position = loader.state_dict()
+        for seed in (1, 2, 1):
+            loader.load_state_dict(position)
+            torch.manual_seed(seed)
+            at.setdefault(seed, []).append([float(loss) for _, loss in steps])
+        assert at[1][0] == pytest.approx(at[1][1], rel=1e-5) and at[1][0] != pytest.approx(at[2][0], rel=1e-3)
+        assert steps.replayed >= 24
+
+    def test_what_was_captured_is_let_go(self, dataset, place):
+        def run():
+            net, loader = made(dataset, place, True)
+            steps = capture(net, loss_of, adam(net.parameters()), loader)
+            for _ in range(3):
+                list(steps)
+            assert steps.replayed
+            next(iter(steps))  # an epoch that is left early
+
+        run()  # what stays from a first time
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
+        run()
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        assert torch.cuda.memory_allocated() == allocated and torch.cuda.memory_reserved() <= reserved
+
+    def test_an_interruption(self, dataset, place):
+        """Ctrl-C in the middle of a capture leaves a model that trains."""
+        net, loader = made(dataset, place, True)
+        stops = [True]
+
+        def stopped(model, batch):
+            if stops and torch.cuda.is_current_stream_capturing():
+                stops.clear()
+                raise KeyboardInterrupt
+            return loss_of(model, batch)
+
+        steps = capture(net, stopped, adam(net.parameters()), loader)
+        with pytest.raises(KeyboardInterrupt):
+            for _ in range(3):
+                list(steps)
+        list(steps), list(steps)
+        assert steps.replayed > 5 and steps.why_not is None
+
+    def test_gradients_are_those_of_the_step(self, dataset, place):
+        net, loader = made(dataset, place, True)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+        steps = capture(net, loss_of, optimizer, loader)
+        for _ in range(3):
+            for batch, _ in steps:
+                found = [p.grad.clone() for p in net.parameters()]
+                with torch.no_grad():
+                    for p in net.parameters():
+                        p += 0.05 * p.grad  # back before the step
+                other = copy.deepcopy(net)
+                other.zero_grad()
+                loss_of(other, batch).backward()
+                for one, p in zip(found, other.parameters(), strict=True):
+                    torch.testing.assert_close(one, p.grad, rtol=1e-3, atol=1e-5)
+                with torch.no_grad():
+                    for p, gradient in zip(net.parameters(), found, strict=True):
+                        p -= 0.05 * gradient
+        assert steps.replayed > 8

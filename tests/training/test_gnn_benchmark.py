@@ -1,0 +1,28 @@
+"""``python -m benchmarks gnn --small``: every case runs on a CPU, where captured cases are eager, too."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+pytest.importorskip("benchmarks", reason="the benchmarks are not beside the tests")
+
+from benchmarks import gnn
+
+
+def test_a_small_run_gives_all_figures():
+    found = gnn.run(argparse.Namespace(small=True, scale=None, shape=None, symmetrize=False))
+    assert [(case["case"], case["captured"]) for case in found["cases"]] == [("host", False), ("host", True)]
+    for case in found["cases"]:
+        assert case["ms_a_batch"] >= case["cpu_ms"] > 0 and case["edges_a_batch"] > case["rows_a_batch"] > gnn.SMALL_BATCH
+        assert not case["captured"] or case["padding"] == 0  # a CPU pads nothing
+    assert [epoch["case"] for epoch in found["epochs"]] == ["none, first", "none, second"]
+
+
+def test_messages_both_ways_are_twice_the_edges():
+    def edges(symmetrize: bool) -> int:
+        options = argparse.Namespace(small=True, scale=2e-5, shape="papers100M", symmetrize=symmetrize)
+        return gnn.run(options)["set"]["edges"]
+
+    assert edges(True) == 2 * edges(False) == 2 * round(1_615_685_872 * 2e-5)
