@@ -79,8 +79,6 @@ def attend(
     *,
     skipped: Tensor | None = None,
     first_row: int = 0,
-    found: AttentionSums | None = None,
-    row_numbers: Tensor | None = None,
     **mine: Tensor | None,
 ) -> AttentionSums:
     """One pass over the entries.
@@ -91,8 +89,6 @@ def attend(
         width: of a result's rows.
         skipped: int64 ``[rows]``: a place that does not count for each row, or -1. With it no row is its own neighbour.
         first_row: which of ``rows.own`` the first row is.
-        found: where results are written; of new ones none.
-        row_numbers: int64 ``[rows]``: where in ``found`` each row is written; -1: nowhere.
         mine: ``row``, ``gradient``, ``number``, ``logarithm``, ``delta``, ``vector``: as ``AttentionParams`` has them.
 
     Raises:
@@ -103,19 +99,39 @@ def attend(
     if channels > _core.MOST_CHANNELS:
         raise ConfigError(f"a head of {channels} channels; attention takes {_core.MOST_CHANNELS} at most: use more heads")
     has_second = (scores.kind, way) in (("gatv2", "target"), ("dot", "source"))
-    if found is None:
-        found = _empty(entries.rows, width, scores.heads, kind, rows.own.device, has_second)
-    if width == 0 or entries.rows == 0:
-        return found
+    found = _empty(entries.rows, width, scores.heads, kind, rows.own.device, has_second)
+    if width and entries.rows:
+        given = {"loops": scores.loops and skipped is None, "skipped": address(skipped), "first_row": first_row}
+        given |= {name: address(array) for name, array in mine.items()}
+        _fill(found, None, scores, way, entries, rows, numbers, given)
+    return found
+
+
+def _fill(
+    found: AttentionSums,
+    row_numbers: Tensor | None,
+    scores: Scores,
+    way: str,
+    entries: RowEntries,
+    rows: PartRows,
+    numbers: PartRows | None,
+    given: dict[str, int],
+) -> None:
+    """One pass, whose results are written to ``found``, at the row's numbers if there are any; -1: nowhere.
+
+    Args:
+        given: fields of AttentionParams.
+    """
+    width, kind, has_second = found.out.shape[1], found.out.dtype, found.second is not None
+    channels = width // scores.heads
     wide, chunks, across = _form(channels, rows)
     longest, at_once = _shape(entries, across, scores.heads)
     longest = entries.longest(longest)
     pieces = entries.pieces(longest)
     params = _params(scores, entries, rows, numbers, channels, (longest, across * at_once, across), found)
-    params.loops, params.skipped, params.first_row = scores.loops and skipped is None, address(skipped), first_row
     params.row_numbers = address(row_numbers)
-    for name, array in mine.items():
-        setattr(params, name, address(array))
+    for name, value in given.items():
+        setattr(params, name, value)
     parts = None
     if pieces is not None:
         parts = _empty(len(pieces.rows), width, scores.heads, kind, rows.own.device, has_second)
@@ -127,7 +143,6 @@ def attend(
     if pieces is not None and parts is not None:
         numbers_of_long = pieces.long if row_numbers is None else row_numbers[pieces.long]
         _join_pieces(pieces.joined, numbers_of_long, parts, found, way, scores.heads)
-    return found
 
 
 def joined(found: Tensor, logarithms: Tensor) -> tuple[Tensor, Tensor]:
@@ -204,7 +219,7 @@ def _join_pieces(
     if way == "forward":
         zero, of = parts.number.new_zeros(of_rows.rows, heads), (PartRows(parts.out), PartRows(parts.number))
         as_scores = Scores("gat", heads, slope=1.0)
-        attend(as_scores, "forward", of_rows, *of, parts.out.shape[1], found=found, row_numbers=numbers, number=zero)
+        _fill(found, numbers, as_scores, "forward", of_rows, *of, {"number": zero.data_ptr()})
         return
     for part, to in zip(parts, found, strict=True):
         if part is not None and to is not None:
