@@ -36,11 +36,11 @@ class SAGEConv(nn.Module):
         given = [mean, self.neighbors.weight, self.neighbors.bias, own, self.self_.weight]
         if torch.is_autocast_enabled(x.device.type):
             given = [one.to(torch.get_autocast_dtype(x.device.type)) for one in given]
-        out: Tensor = _Both.apply(*given)
+        out: Tensor = _TwoProducts.apply(*given)
         return out
 
 
-class _Both(torch.autograd.Function):
+class _TwoProducts(torch.autograd.Function):
     """x a^T + y b^T + bias, the second product onto the first. The bias's gradient is ones times that of the rows: on an H200 a
     third of the time of torch's sum."""
 
