@@ -126,7 +126,7 @@ class _Sum(torch.autograd.Function):
 
 def turned(block: Block, sources: int) -> tuple[Tensor, Tensor]:
     """The edges by the rows that they bring: where those of each begin and the last one's end, and which they are."""
-    # Sorts go through all bits, so that short numbers take half as long.
+    # Sorts go through all bits: of short numbers they take seven tenths of the time.
     first, kind = (-(1 << 15), torch.int16) if sources < 1 << 16 else (0, torch.int32)
     row, order = (block.row + first).to(kind).sort(stable=True)
     rows = torch.arange(first, first + sources + 1, device=row.device, dtype=kind)
