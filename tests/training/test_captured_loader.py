@@ -168,6 +168,17 @@ def test_of_a_reordered_graph(graph, rows, seeds, place):
     assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0
 
 
+def test_padding_names_rows_of_the_batch_where_few_blocks_gather(graph, rows, seeds, place):
+    features = hl.UnifiedTensor.from_tensor(rows.repeat(1, 16))  # in whole lines, which a GPU copies in bulk
+    ours, theirs = (made(graph, seeds, place, features, gather_blocks=2, capture=capture) for capture in (True, False))
+    assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0
+    for batch in ours:
+        if batch.buffer is not None:
+            drawn = int(batch.sample.ends[0, -1])
+            padding = batch.x[drawn:]
+            assert torch.equal(padding, batch.x[: len(padding)])
+
+
 def test_a_short_last_batch_is_replayed(graph, rows, seeds, place):
     loader = made(graph, seeds, place, rows.to(place), capture=True)
     list(epoch(loader))
@@ -475,7 +486,7 @@ def test_a_loader_gives_its_memory_back(graph, rows, seeds, left):
         held = torch.cuda.memory_allocated() - before
         del loader, batch
         torch.cuda.synchronize()
-        assert held > 1 << 20 and torch.cuda.memory_allocated() - before < 1 << 18
+        assert held > 1 << 18 and torch.cuda.memory_allocated() - before < held // 4
     finally:
         gc.enable()
 

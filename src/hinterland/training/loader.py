@@ -105,8 +105,8 @@ class Loader:
             it is measured after the first batches, the cache filled then, and torch's peak of allocated memory is reset.
             There is nothing to measure on the CPU, where nothing is kept without a budget; with one, host memory stands for a
             GPU's.
-        capture: has CUDA graphs make batches of one shape, with padding (docs/training.md): :attr:`Batch.buffer` says what that
-            means for a batch. Draws and rows are the same. The first 8 are ordinary ones and give the shape; one that it
+        capture: has CUDA graphs make batches of one shape, with padding (docs/cuda_graphs.md): :attr:`Batch.buffer` says what
+            that means for a batch. Draws and rows are the same. The first 8 are ordinary ones and give the shape; one that it
             does not hold is ordinary, too. True refuses what cannot be captured, ``"auto"`` makes ordinary batches of it.
 
     Attributes:

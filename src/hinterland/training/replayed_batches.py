@@ -19,7 +19,7 @@ import torch
 from ..memory import faults
 from ..runtime import devices
 from ..runtime.capture import captured
-from ..runtime.thresholds import BATCH_BUFFERS
+from ..runtime.thresholds import BATCH_BUFFERS, LOAD_BLOCKS
 from ..runtime.watch import Watch
 from ..sampling import NeighborSampler, Sample
 from ..sampling.envelope import Envelope, PaddedSample, ends_of
@@ -122,8 +122,7 @@ class BatchBuffer:
         self.gathering: torch.cuda.CUDAGraph | None = None
         self.x: torch.Tensor | None = None
         if inputs.features is not None:
-            table, node, blocks = inputs.features, self.sample.node, inputs.blocks
-            self.gathering, self.x = captured(device, lambda: rows_of(table, node, blocks, waits=False))
+            self.gathering, self.x = captured(device, lambda: self._gather(inputs))
 
     def _sample(self, ring: BatchRing) -> tuple[PaddedSample, torch.Tensor, torch.Tensor | None]:
         row = ring.order.index_select(0, ring.next)[0]
@@ -133,6 +132,14 @@ class BatchBuffer:
         sample = ring.inputs.sampler.captured(seeds, given, ring.envelope)
         self.counts.copy_(sample.ends, non_blocking=True)
         return sample, seeds, y
+
+    def _gather(self, inputs: CapturedInputs) -> torch.Tensor:
+        node = self.sample.node
+        if inputs.blocks is not None and inputs.blocks < LOAD_BLOCKS:
+            # Copies in bulk of one row wait for each other: where all padding named vertex 0, 5 % of it took 2.3 ms for 1.7.
+            drawn = self.sample.ends[0, -1].clamp(min=1)
+            node = node[torch.arange(len(node), device=node.device) % drawn]
+        return rows_of(inputs.features, node, inputs.blocks, waits=False)
 
 
 class HandedOut(NamedTuple):
