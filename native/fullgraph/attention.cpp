@@ -11,8 +11,8 @@ namespace hinterland::native {
 
 HINTERLAND_STRUCT(fullgraph::AttentionParams, begins, ends, rows, places, place_bytes, from, numbers, row, gradient, number,
                   logarithm, delta, vector, slope, scale, loops, first_row, skipped, heads, channels, longest, piece_rows,
-                  piece_begins, piece_ends, pieces, out, second, out_number, piece_out, piece_second, piece_number, lanes,
-                  across);
+                  piece_begins, piece_ends, pieces, row_numbers, out, second, out_number, piece_out, piece_second, piece_number,
+                  lanes, across);
 
 namespace {
 

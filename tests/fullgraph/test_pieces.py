@@ -30,8 +30,11 @@ def check(lengths, spare, longest, device="cpu"):
     expected = x.new_zeros(len(lengths), WIDTH).index_add(0, of, x[places[:end]] * weights[:end, None]) * scale[:, None]
     entries = RowEntries(offsets[:-1], offsets[1:], places, weights, most=len(places))
     out = torch.full_like(expected, 77)
-    aggregate_rows(entries, PartRows(x), out, shape=LaunchShape(longest, 1, WIDTH * 8), scale=scale)
+    shape = LaunchShape(longest, 1, WIDTH * 8)
+    aggregate_rows(entries, PartRows(x), out, shape=shape, scale=scale)
     assert torch.equal(out, expected)
+    aggregate_rows(entries, PartRows(x), out, shape=shape, scale=scale, degrees=offsets.diff())
+    torch.testing.assert_close(out, expected / offsets.diff().clamp(min=1)[:, None])
     longest = entries.longest(longest)
     pieces = entries.pieces(longest)
     if pieces is not None:

@@ -32,7 +32,7 @@ enum class Reduce : int64_t {
 struct Finish {
   const void* before;      // Real[rows, width]: what other entries of the rows gave; may be `out`, where that is Real
   const void* scale;       // Real[rows]: with kSum: the sum is multiplied by it
-  const int64_t* degrees;  // [rows]: with kMax: a row that has no entry anywhere becomes 0
+  const int64_t* degrees;  // [rows]: entries anywhere: a row without any becomes 0, and with kSum others are divided by them
   void* out;               // [rows, width]
 };
 
@@ -256,12 +256,13 @@ class Aggregation {
 
   HINTERLAND_WITHIN void finish(int64_t row, Sum& sum) const {
     const Finish& f = p_.finish;
-    const R scale = f.scale == nullptr ? R{1} : static_cast<const R*>(f.scale)[row];
-    const bool none = f.degrees != nullptr && f.degrees[row] == 0;
+    const int64_t degree = f.degrees == nullptr ? 1 : f.degrees[row];
+    R scale = f.scale == nullptr ? R{1} : static_cast<const R*>(f.scale)[row];
+    if (kReduce == Reduce::kSum && degree > 1) scale /= static_cast<R>(degree);
     each_chunk(sum, [&](int k, int at, Vector<R, kWide>& value) {
       if (f.before != nullptr) sum.join(k, load_vector<R, kWide>(static_cast<const R*>(f.before) + row * p_.width + at));
       Vector<Out, kWide> out;
-      for (int i = 0; i < kWide; ++i) narrow(none ? R{0} : value.at[i] * scale, out.at[i]);
+      for (int i = 0; i < kWide; ++i) narrow(degree == 0 ? R{0} : value.at[i] * scale, out.at[i]);
       store_vector(static_cast<Out*>(f.out) + row * p_.out_stride + at, out);
     });
   }

@@ -53,6 +53,7 @@ struct AttentionParams {
   const int64_t* piece_begins;
   const int64_t* piece_ends;
   int64_t pieces;
+  const int64_t* row_numbers;  // [rows]: which rows of the results they are, -1: none; null: the first ones
   // Results of the rows, Real but for `out` in the last stage of a forward pass, and of pieces. What is null is not written.
   void* out;         // width: the sum; kTarget: of y or q; kSource: of x, or of the value
   void* second;      // width: kGatv2, kTarget: what the row adds to the gradient of a; kDot, kSource: of k
@@ -296,7 +297,8 @@ class Attention {
   }
 
   HINTERLAND_FN void write(int64_t row, bool piece) {
-    if (entry_ != 0) return;
+    if (!piece && p_.row_numbers != nullptr) row = p_.row_numbers[row];
+    if (entry_ != 0 || row < 0) return;
     if constexpr (kForward) {
       const bool none = total_ == 0;
       const R share = none ? R{0} : 1 / total_;

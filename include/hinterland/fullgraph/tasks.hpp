@@ -45,7 +45,7 @@ struct CutParams {
   const int64_t* ends;    // [rows], ascending
   int64_t rows;
   int64_t longest;
-  int64_t count;  // of multiples
+  int64_t count;          // of multiples
   int64_t* piece_rows;    // [2 count]
   int64_t* piece_begins;  // [2 count]
   int64_t* piece_ends;    // [2 count]

@@ -17,7 +17,6 @@ from .aggregate_launch import (
     ELEMENTS,
     PartRows,
     RowEntries,
-    RowPieces,
     aggregate_rows,
     compute_type,
     instance,
@@ -100,19 +99,39 @@ def attend(
     if channels > _core.MOST_CHANNELS:
         raise ConfigError(f"a head of {channels} channels; attention takes {_core.MOST_CHANNELS} at most: use more heads")
     has_second = (scores.kind, way) in (("gatv2", "target"), ("dot", "source"))
-    # Where pieces were cut unseen, those of no row go into a row behind the others: -1.
-    behind = entries.most is not None
-    found = _empty(entries.rows + behind, width, scores.heads, kind, rows.own.device, has_second)
-    if width == 0 or entries.rows == 0:
-        return _first(found, entries.rows)
+    found = _empty(entries.rows, width, scores.heads, kind, rows.own.device, has_second)
+    if width and entries.rows:
+        given = {"loops": scores.loops and skipped is None, "skipped": address(skipped), "first_row": first_row}
+        given |= {name: address(array) for name, array in mine.items()}
+        _fill(found, None, scores, way, entries, rows, numbers, given)
+    return found
+
+
+def _fill(
+    found: AttentionSums,
+    row_numbers: Tensor | None,
+    scores: Scores,
+    way: str,
+    entries: RowEntries,
+    rows: PartRows,
+    numbers: PartRows | None,
+    given: dict[str, int],
+) -> None:
+    """One pass, whose results are written to ``found``, at the row's numbers if there are any; -1: nowhere.
+
+    Args:
+        given: fields of AttentionParams.
+    """
+    width, kind, has_second = found.out.shape[1], found.out.dtype, found.second is not None
+    channels = width // scores.heads
     wide, chunks, across = _form(channels, rows)
     longest, at_once = _shape(entries, across, scores.heads)
     longest = entries.longest(longest)
     pieces = entries.pieces(longest)
     params = _params(scores, entries, rows, numbers, channels, (longest, across * at_once, across), found)
-    params.loops, params.skipped, params.first_row = scores.loops and skipped is None, address(skipped), first_row
-    for name, array in mine.items():
-        setattr(params, name, address(array))
+    params.row_numbers = address(row_numbers)
+    for name, value in given.items():
+        setattr(params, name, value)
     parts = None
     if pieces is not None:
         parts = _empty(len(pieces.rows), width, scores.heads, kind, rows.own.device, has_second)
@@ -122,12 +141,8 @@ def attend(
         params.piece_number = parts.number.data_ptr()
     _run(params, scores.kind, way, entries, rows, (wide, chunks))
     if pieces is not None and parts is not None:
-        _join_pieces(pieces, parts, found, way, scores.heads)
-    return _first(found, entries.rows)
-
-
-def _first(found: AttentionSums, rows: int) -> AttentionSums:
-    return AttentionSums(found.out[:rows], None if found.second is None else found.second[:rows], found.number[:rows])
+        numbers_of_long = pieces.long if row_numbers is None else row_numbers[pieces.long]
+        _join_pieces(pieces.joined, numbers_of_long, parts, found, way, scores.heads)
 
 
 def joined(found: Tensor, logarithms: Tensor) -> tuple[Tensor, Tensor]:
@@ -197,25 +212,18 @@ def _params(
     return params
 
 
-def _join_pieces(pieces: RowPieces, parts: AttentionSums, found: AttentionSums, way: str, heads: int) -> None:
-    """The results of long rows from those of their pieces."""
-    of_rows = pieces.joined
+def _join_pieces(
+    of_rows: RowEntries, numbers: Tensor, parts: AttentionSums, found: AttentionSums, way: str, heads: int
+) -> None:
+    """The results of long rows, which have these numbers, from those of their pieces."""
     if way == "forward":
-        zero = parts.number.new_zeros(of_rows.rows, heads)
-        whole = attend(
-            Scores("gat", heads, slope=1.0),
-            "forward",
-            of_rows,
-            PartRows(parts.out),
-            PartRows(parts.number),
-            parts.out.shape[1],
-            number=zero,
-        )
-        found.out[pieces.long], found.number[pieces.long] = whole.out, whole.number
+        zero, of = parts.number.new_zeros(of_rows.rows, heads), (PartRows(parts.out), PartRows(parts.number))
+        as_scores = Scores("gat", heads, slope=1.0)
+        _fill(found, numbers, as_scores, "forward", of_rows, *of, {"number": zero.data_ptr()})
         return
     for part, to in zip(parts, found, strict=True):
         if part is not None and to is not None:
-            aggregate_rows(of_rows, PartRows(part), to, row_numbers=pieces.long)
+            aggregate_rows(of_rows, PartRows(part), to, row_numbers=numbers)
 
 
 def _run(params: Params, kind: str, way: str, entries: RowEntries, rows: PartRows, form: tuple[int, int]) -> None:

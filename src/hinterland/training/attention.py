@@ -58,7 +58,7 @@ class _Attention(torch.autograd.Function):
         block, scores, width = ctx.block, ctx.scores, rows.shape[1]
         (given,) = dense([grad.flatten(1)])
         delta = (grad * out.view_as(grad)).sum(2) - of_logarithm
-        own = {"number": target, "gradient": given, "logarithm": logarithm, "delta": delta}
+        own: dict[str, Any] = {"number": target, "gradient": given, "logarithm": logarithm, "delta": delta}
         targets = attend(scores, "target", block.entries, PartRows(rows), PartRows(source), width, **own)
         offsets, order = turned(block, len(rows))
         entries = RowEntries(offsets[:-1], offsets[1:], block.col[order], most=len(order))

@@ -8,7 +8,7 @@ the device: sums end where edges that count do, and what lies in rows behind is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any
 
@@ -28,7 +28,7 @@ class Block:
 
     Attributes:
         row: int64 ``[e]``, the row of ``x`` that an edge brings; with padding the last of ``x``, for edges that do not count.
-        col: int64 ``[e]``, ascending, the vertex it goes to.
+        col: int64 ``[e]``, ascending, the vertex it goes to; anything for edges that do not count.
         offsets: int64 ``[targets + 1]``, where each vertex's edges begin, and where the last one's end.
         degree: ``[sources]``, each vertex's neighbours in the whole graph; for GCN.
         weight: ``[e]``, how much an edge counts; for PinSAGE. None counts all alike.
@@ -57,7 +57,7 @@ class Block:
 
     def sum(self, x: Tensor, weight: Tensor | None = None) -> Tensor:
         """The sum of the rows that the edges bring to each target, each times its ``weight`` ``[e]``, which has no gradient."""
-        out: Tensor = _Sum.apply(x, weight, self, None)[0]
+        out: Tensor = _Sum.apply(x, self, weight, False)[0]
         return out
 
     def mean(self, x: Tensor) -> Tensor:
@@ -66,53 +66,59 @@ class Block:
 
     def mean_and_own(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Their mean, and each target's own row of ``x``."""
-        kind = compute_type(x.dtype)
         if self.weight is None:
-            total = self.offsets.diff().to(kind).clamp_(min=1)
-        else:
-            total = torch.zeros(self.targets, dtype=kind, device=x.device).index_add(0, self.col, self.weight.to(kind))
-            total = total.masked_fill(total == 0, 1)
-        mean, own = _Sum.apply(x, self.weight, self, total.reciprocal())
-        return mean, own
+            mean, own = _Sum.apply(x, self, None, True)
+            return mean, own
+        weight = self.weight.to(x.dtype)
+        total = x.new_zeros(self.targets).index_add(0, self.col.clamp(max=self.targets - 1), weight)
+        return self.sum(x, weight) / torch.where(total == 0, 1, total)[:, None], x[: self.targets]
+
+    @property
+    def is_captured(self) -> bool:
+        """Whether sums are to end where edges that count do, or become part of a CUDA graph: then they are our kernels'. Else
+        they are torch's, which are slower, but sooner launched."""
+        return self.count is not None or (self.row.is_cuda and torch.cuda.is_current_stream_capturing())
 
 
-def _summed(x: Tensor, places: Tensor, offsets: Tensor, weight: Tensor | None, scale: Tensor | None) -> Tensor:
-    """For each two offsets the sum of the rows of ``x`` at the places between them, times ``scale``; 0 where there are none."""
-    if x.is_cuda:
+def _summed(
+    block: Block, x: Tensor, places: Tensor, offsets: Tensor, weight: Tensor | None = None, lengths: Tensor | None = None
+) -> Tensor:
+    """For each two offsets the sum, or with ``lengths`` the mean, of the rows of ``x`` at the places between; of none 0."""
+    if x.is_cuda and block.is_captured:
         entries, (rows,) = RowEntries(offsets[:-1], offsets[1:], places, weight, most=len(places)), dense([x])
-        return aggregate_rows(entries, PartRows(rows), x.new_empty(len(offsets) - 1, x.shape[1]), scale=scale)
+        return aggregate_rows(entries, PartRows(rows), x.new_empty(len(offsets) - 1, x.shape[1]), degrees=lengths)
+    if block.count is not None:
+        places = places[: offsets[-1]]
     if not len(places):
         return x.new_zeros(len(offsets) - 1, x.shape[1])
-    places = places[: offsets[-1]]
-    weight = None if weight is None else weight[: len(places)].to(x.dtype)
-    out = F.embedding_bag(places, x.contiguous(), offsets, mode="sum", per_sample_weights=weight, include_last_offset=True)
-    return out if scale is None else out.mul_(scale[:, None])
+    mode, weight = "sum" if lengths is None else "mean", None if weight is None else weight[: len(places)].to(x.dtype)
+    return F.embedding_bag(places, x.contiguous(), offsets, mode=mode, per_sample_weights=weight, include_last_offset=True)
 
 
 class _Sum(torch.autograd.Function):
-    """Weighted sums of the edges' rows, each times its target's ``scale``, and the targets' own rows.
+    """Weighted sums, or means, of the edges' rows, and the targets' own rows.
 
     The gradient is gathered along the edges turned around: one sort, and each sum in one order; what comes through the own rows
     is added where it belongs, without an array of zeros around it.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor | None, block: Block, scale: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, x: Tensor, block: Block, weight: Tensor | None, is_mean: bool) -> tuple[Tensor, Tensor]:
+        # Autocast makes rows shorter than what they are multiplied by.
         weight = None if weight is None else weight.to(compute_type(x.dtype))
-        ctx.block, ctx.weight, ctx.scale, ctx.sources = block, weight, scale, len(x)
+        lengths = block.offsets.diff() if is_mean else None
+        ctx.block, ctx.weight, ctx.lengths, ctx.sources = block, weight, lengths, len(x)
         ctx.set_materialize_grads(False)
-        return _summed(x, block.row, block.offsets, weight, scale), x[: block.targets]
+        return _summed(block, x, block.row, block.offsets, weight, lengths), x[: block.targets]
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, own: Tensor | None) -> tuple[Tensor, None, None, None]:
-        block, weight, scale = ctx.block, ctx.weight, ctx.scale
+        block, weight = ctx.block, ctx.weight
+        if ctx.lengths is not None:
+            grad = grad / ctx.lengths.clamp(min=1).to(grad.dtype)[:, None]
         offsets, order = turned(block, ctx.sources)
-        places = block.col[order]
-        weights = None if weight is None else weight[order]
-        if scale is not None:
-            weights = scale[places] if weights is None else weights * scale[places]
-        found = _summed(grad, places, offsets, weights, None)
+        found = _summed(block, grad, block.col[order], offsets, None if weight is None else weight[order])
         if own is not None:
             found[: block.targets] += own
         return found, None, None, None
@@ -120,10 +126,12 @@ class _Sum(torch.autograd.Function):
 
 def turned(block: Block, sources: int) -> tuple[Tensor, Tensor]:
     """The edges by the rows that they bring: where those of each begin and the last one's end, and which they are."""
-    row, order = block.row.int().sort(stable=True)
-    rows = torch.arange(sources + 1, device=row.device, dtype=row.dtype)
+    # Sorts go through all bits: of short numbers they take seven tenths of the time.
+    first, kind = (-(1 << 15), torch.int16) if sources < 1 << 16 else (0, torch.int32)
+    row, order = (block.row + first).to(kind).sort(stable=True)
+    rows = torch.arange(first, first + sources + 1, device=row.device, dtype=kind)
     if block.count is not None:  # the last row is padding, and its edges do not count
-        rows.clamp_(max=sources - 1)
+        rows.clamp_(max=first + sources - 1)
     return torch.searchsorted(row, rows), order
 
 
@@ -157,15 +165,18 @@ def blocks(sample: Any, degree: Tensor | None = None, weight: Tensor | None = No
             None if degree is None else degree[:sources],
             None if weight is None else weight[:end],
         )
-        found.append(_bounded(block, sources, sample.ends[1, hops]) if isinstance(sample, PaddedSample) else block)
+        if isinstance(sample, PaddedSample):
+            block = _bounded(block, sources, sample.ends[1, hops], is_all=hops == len(edges))
+        found.append(block)
     return found
 
 
-def _bounded(block: Block, sources: int, count: Tensor) -> Block:
-    """``block``, of whose edges the first ``count`` count. Behind them are those of the next hop, whose ends are not the
-    layer's, and padding."""
-    offsets = torch.minimum(block.offsets, count)
-    behind = torch.arange(len(block.row), device=count.device) >= count
-    row, weight = block.row.masked_fill(behind, sources - 1), block.weight
-    weight = None if weight is None else weight.masked_fill(behind, 0)
-    return Block(row, block.col.clamp(max=block.targets - 1), offsets, block.degree, weight, count)
+def _bounded(block: Block, sources: int, count: Tensor, is_all: bool) -> Block:
+    """``block``, of whose edges the first ``count`` count. Behind them are those of the next hop, unless it has all edges, and
+    padding."""
+    row, weight = block.row, block.weight
+    if not is_all or weight is not None:
+        behind = torch.arange(len(row), device=count.device) >= count
+        row = row.masked_fill(behind, sources - 1)
+        weight = None if weight is None else weight.masked_fill(behind, 0)
+    return replace(block, row=row, offsets=torch.minimum(block.offsets, count), weight=weight, count=count)

@@ -46,6 +46,7 @@ def tracing(path: Path | None, device: torch.device, steps: int) -> Iterator[Cal
         activities=activities,
         schedule=schedule(wait=before - warm, warmup=warm, active=TRACE_STEPS, repeat=1),
         on_trace_ready=lambda found: _write(found, path),
+        acc_events=True,  # there is one cycle; without it torch warns that it keeps no others
         experimental_config=_ExperimentalConfig(profile_all_threads=True),  # stages have theirs
     ) as running:
         yield running.step
