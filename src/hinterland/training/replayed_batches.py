@@ -23,12 +23,11 @@ from ..runtime.thresholds import BATCH_BUFFERS, LOAD_BLOCKS
 from ..runtime.watch import Watch
 from ..sampling import NeighborSampler, Sample
 from ..sampling.envelope import Envelope, PaddedSample, ends_of
-from ..table import as_table
 from .envelope_estimate import Counts, EnvelopeEstimate, ReplayCounts
 from .mini_batch import Batch
 from .pipeline import Stage, watching
 from .prefetch import StreamedStage, settling, stage_stream, wait_for
-from .row_gather import rows_of
+from .row_gather import kept_table, rows_of
 
 _NAP = 2e-4  # seconds between looks at the GPU, which has two batches more to make meanwhile
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
@@ -93,7 +92,7 @@ def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, cou
     if isinstance(features, torch.Tensor):
         moved = "make a table of them, UnifiedTensor.from_tensor(features)"
         return None if features.device == device else f"features are a tensor on {features.device}; {moved}"
-    known = as_table(features)
+    known = kept_table(features)
     if known is None or not known.in_reach:
         return f"rows of a {type(features).__name__} are fetched by the CPU; use a table in memory that the GPU reads"
     if known.placement == "pageable":
@@ -169,6 +168,8 @@ class BatchRing:
             if inputs.labels is not None:
                 of_none = self._labels_of(torch.zeros(0, dtype=torch.int64))
                 self.labels = torch.zeros((*shape, *of_none.shape[1:]), dtype=of_none.dtype, device=device)
+            if inputs.features is not None:
+                rows_of(inputs.features, self.next[:0])  # what it brings to the GPU once, as scales
             self._buffers = [BatchBuffer(first_number + n, self) for n in range(BATCH_BUFFERS)]
         self._user: object | None = None
 
