@@ -18,6 +18,7 @@ from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
 from hinterland.sampling.envelope import Envelope, PaddedSample
 from hinterland.training import Loader, replayed_batches
+from hinterland.training.converted_rows import ConvertedRows
 from hinterland.training.envelope_estimate import EnvelopeEstimate
 from hinterland.training.pipeline import tensors_of
 from hinterland.training.replayed_batches import unpadded
@@ -125,10 +126,12 @@ def table_of(kind, rows, place):
     table = hl.UnifiedTensor.from_tensor(rows)
     if kind == "tiered":
         return table.tiered(local="8KiB", devices=[str(place)]) if place.type == "cuda" else table.tiered(local="8KiB")
+    if kind == "converted":
+        return ConvertedRows(hl.UnifiedTensor.from_tensor(rows.to(torch.float8_e4m3fn)), scales=rows.abs().amax(1))
     return table.cached("32KiB", str(place)) if kind == "cached" else None
 
 
-@pytest.mark.parametrize("kind", ["managed", "pinned", "tensor", "tiered", "cached", "none"])
+@pytest.mark.parametrize("kind", ["managed", "pinned", "tensor", "tiered", "cached", "converted", "none"])
 def test_batches_are_those_of_an_ordinary_loader(graph, rows, seeds, place, kind):
     features = table_of(kind, rows, place)
     ours, theirs = (made(graph, seeds, place, features, capture=capture) for capture in (True, False))
@@ -271,6 +274,17 @@ def test_a_state_goes_on_with_the_same_shapes(graph, rows, seeds, place, stop):
     assert same(rest, expected[stop:])
     assert [number is None for number in again] == [number is None for number in buffers[stop:]]
     assert second.state_dict() == whole.state_dict()
+
+
+def test_what_a_table_brings_to_a_gpu_once_is_there_before_a_capture(graph, rows, seeds, place):
+    """A loader whose first batches are replayed has gathered nothing before."""
+    first, second, theirs = (
+        made(graph, seeds, place, table_of("converted", rows, place), capture=capture) for capture in (True, True, False)
+    )
+    assert same(epoch(first), epoch(theirs))
+    second.load_state_dict(first.state_dict())
+    buffers = []
+    assert same(epoch(second, buffers), epoch(theirs)) and buffers[0] is not None
 
 
 def test_other_states(graph, seeds, place):

@@ -36,7 +36,7 @@ from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
 from .reads_by_tier import fetched, moved, served
 from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, refusal, unpadded
-from .row_gather import by_type, check_rows, each_of, gather_blocks_for, rows_of
+from .row_gather import by_type, check_rows, each_of, gather_blocks_for, kept_table, rows_of
 
 _STATE_VERSION = 1
 _MOST_RANKS = 1 << 24
@@ -312,8 +312,9 @@ class Loader:
             with torch.inference_mode(False):
                 return self._gather(self._sample(handed.numbered))
         batch = Batch(buffer.sample, buffer.x, buffer.y, buffer.seeds, buffer=buffer.number)
-        sampler, known = self.sampler, not getattr(self.features, "follows_reads", False)  # or this gather has moved rows
-        if not known or not self._is_counted(number) or not isinstance(sampler, NeighborSampler):
+        sampler, table = self.sampler, kept_table(self.features)
+        moved_rows = table is not None and table.follows_reads  # and where they came from is not known any more
+        if moved_rows or not self._is_counted(number) or not isinstance(sampler, NeighborSampler):
             return batch
         sample = unpadded(buffer.sample, handed.counts)
         return replace(batch, served=served(sample, sampler, [fetched(self.features, sample.node)]))

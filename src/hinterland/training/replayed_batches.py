@@ -169,6 +169,8 @@ class BatchRing:
             if inputs.labels is not None:
                 of_none = self._labels_of(torch.zeros(0, dtype=torch.int64))
                 self.labels = torch.zeros((*shape, *of_none.shape[1:]), dtype=of_none.dtype, device=device)
+            if inputs.features is not None:
+                rows_of(inputs.features, self.next[:0])  # what it brings to the GPU once, as scales
             self._buffers = [BatchBuffer(first_number + n, self) for n in range(BATCH_BUFFERS)]
         self._user: object | None = None
 
