@@ -32,7 +32,7 @@ from .cache_budget import after_a_step, filled, wanted
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
 from .reads_by_tier import Served, fetched, moved, served
-from .row_gather import by_type, each_of, gather_blocks_for, rows_of
+from .row_gather import HelpedGathers, by_type, each_of, gather_blocks_for, rows_of
 
 _STATE_VERSION = 1
 _MOST_RANKS = 1 << 24
@@ -119,7 +119,7 @@ class Loader:
             to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple of 4 bytes, one for every
             fourth multiprocessor.
         host_threads: cores that may help the GPU to gather features that lie in pinned host memory, where that is predicted to
-            be faster (``by`` of ``gather``); a thread beside training then leads them. 0 leaves the features to the GPU alone.
+            be faster (``by`` of ``gather``). 0 leaves the features to the GPU alone.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
@@ -223,6 +223,8 @@ class Loader:
             self.gather_blocks = by_type(lambda table: blocks, self.features)
         self.asked_cache = asked = wanted(cache, gpu_budget)
         self._wanted = asked if len(self) else None
+        if self.host_threads and self._only_launches():
+            self.stages.append(Stage("pack", _packed))
         if self._wanted is None:
             return
         if not isinstance(self.sampler, NeighborSampler):
@@ -308,8 +310,8 @@ class Loader:
         """Whether batches can be launched ahead: sampled by this library, from tables that the GPU reads."""
         if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
             return False  # whole lists are taken hop by hop, and each hop is waited for
-        if self.sampler.lists.stored or self.host_threads:
-            return False  # reads of a disk, and rows that the CPU packs, are waited for
+        if self.sampler.lists.stored or (self.host_threads and self.stats is not None):
+            return False  # reads of a disk, and rows that the CPU packs and that are counted, are waited for
         on_gpu = self.features.is_cuda if isinstance(self.features, torch.Tensor) else getattr(self.features, "in_reach", False)
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
@@ -331,23 +333,24 @@ class Loader:
             return _Sampled(number, self.sampler.begin(here, batch=number), seeds, here)
         return _Sampled(number, self.sampler.sample(here, batch=number), seeds, here)
 
-    def _gather(self, sampled: _Sampled) -> Batch:
-        if self.host_threads:
-            _core.set_num_threads(min(self.host_threads, cores()))  # of this stage's thread
+    def _gather(self, sampled: _Sampled) -> Batch | _Packed:
         sample, waits = sampled.sample, True
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False
+        elif self.host_threads:
+            _core.set_num_threads(min(self.host_threads, cores()))  # of this stage's thread
+        helped = HelpedGathers(min(self.host_threads, cores())) if len(self.stages) > 2 and not waits else None
         counts = sampled.number // self.world_size % len(self) % _COUNTED_EVERY == 0 and self.features is not None
         counts = counts and isinstance(self.sampler, NeighborSampler | HeteroSampler)
         rows = each_of(by_type(fetched, self.features, sample.node)) if counts else []  # before the gather, which may move rows
         read: dict[str, Any] = {}
         asked = None if sampled.stats is None else read
-        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits, asked)
+        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits, asked, helped)
         if asked is not None:
             batch = replace(batch, stats={"sampling": sampled.stats, "features": read})
-        if not counts or not isinstance(self.sampler, NeighborSampler | HeteroSampler):
-            return batch
-        return replace(batch, served=served(sample, self.sampler, rows))
+        if counts and isinstance(self.sampler, NeighborSampler | HeteroSampler):
+            batch = replace(batch, served=served(sample, self.sampler, rows))
+        return batch if helped is None else _Packed(batch, helped)
 
     def batch_of(
         self,
@@ -356,6 +359,7 @@ class Loader:
         on_cpu: torch.Tensor | None = None,
         waits: bool = True,
         stats: dict[str, Any] | None = None,
+        helped: HelpedGathers | None = None,
     ) -> Batch:
         """The batch of a sample, its rows gathered to the device where it is.
 
@@ -365,9 +369,12 @@ class Loader:
             on_cpu: the same seeds on the CPU, where labels that lie there are then found without waiting for the device.
             waits: for the rows of tables, and raises here what is wrong with them.
             stats: a dict that is filled with what gathering its features did, of several types that of all tables.
+            helped: has the CPU help with them; the rows are there once it is finished.
         """
 
         def gathered(table: Any, index: torch.Tensor, blocks: int | None) -> torch.Tensor:
+            if helped is not None:
+                return helped.rows_of(table, index, blocks)
             if stats is None:
                 return rows_of(table, index, blocks, waits)
             read: dict[str, Any] = {}
@@ -428,6 +435,24 @@ class _Sampled:
 
     def is_ready(self) -> bool:
         return not isinstance(self.sample, PendingSample) or self.sample.is_ready()
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """A batch whose rows the CPU may still be packing."""
+
+    batch: Batch
+    helped: HelpedGathers
+
+    def is_ready(self) -> bool:
+        return self.helped.is_ready()
+
+
+def _packed(made: _Packed | Batch) -> Batch:
+    if isinstance(made, Batch):
+        return made
+    made.helped.finish()
+    return made.batch
 
 
 def _check_rows(name: str, table: Any, seeds: torch.Tensor) -> None:
