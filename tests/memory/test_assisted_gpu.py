@@ -341,3 +341,19 @@ def test_an_epoch_that_the_cpu_helps_is_left_or_fails(helped_loader, monkeypatch
         patched.setattr(assisted._Gather, "_place", lambda *args: 1 // 0)
         list(loader("cpu", 2))
     assert len(list(loader("cpu", 2))) == 8
+
+
+def test_a_table_that_is_let_go_is_there_until_its_rows_are_packed(gpu, monkeypatch, nothing_left):
+    source = torch.randn(90_000, 16)
+    table = UnifiedTensor.from_tensor(source, placement="pinned")
+    plan = planning.planned("pinned", 1 << 17, 64, table.nbytes, 0, "cpu", threads=2, ahead=True)
+    monkeypatch.setattr(table._help, "plan", lambda *args, **options: plan)
+    index, goes_on, run = torch.randint(0, 90_000, (1 << 17,), device=gpu), threading.Event(), assisted._Gather.run
+    monkeypatch.setattr(assisted._Gather, "run", lambda self: goes_on.wait(60) and run(self))
+    rows, packed = table.begin_gather(index, 2)
+    del table
+    gc.collect()
+    assert not packed.done()
+    goes_on.set()
+    packed.result(60)
+    assert torch.equal(rows.cpu(), source[index.cpu()])

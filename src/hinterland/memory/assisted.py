@@ -15,6 +15,7 @@ from .. import _core
 from ..runtime import devices
 from ..runtime.thresholds import HELP_COPIED, HELP_LEAST, HELP_PART, HELP_PARTS, HELP_ROWS, HELP_SHARE, HELP_STAGED
 from . import faults
+from .allocator import Buffer
 from .gather import copy_rows, index_bytes, row_copy
 from .help_plan import WALK_BYTES, Help, HelpPlan
 from .plan import visiting_order
@@ -25,12 +26,14 @@ _NEVER, _ALWAYS = -1, (1 << 31) - 1  # blocks of rows that the GPU does not read
 
 @dataclass(frozen=True)
 class HelpedTable:
-    """Rows in host memory, at one address for the CPU and for GPUs; the first ``managed`` rows are mapped in large pages."""
+    """Rows in host memory, at one address for the CPU and for GPUs; the first ``managed`` rows are mapped in large pages.
+    ``memory`` is kept while they are read."""
 
     address: int
     rows: int
     row_bytes: int
     managed: int = 0
+    memory: Buffer | None = None
 
 
 def split(index: torch.Tensor, table: HelpedTable, plan: HelpPlan) -> tuple[torch.Tensor, int]:

@@ -356,7 +356,7 @@ class HostTable(Table):
     @property
     def _rows_for_help(self) -> assisted.HelpedTable:
         managed = self.managed_bytes // max(self._row_bytes, 1)
-        return assisted.HelpedTable(self._buffer.address, self._rows, self._row_bytes, managed)
+        return assisted.HelpedTable(self._buffer.address, self._rows, self._row_bytes, managed, self._buffer)
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.managed_bytes)
