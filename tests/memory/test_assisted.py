@@ -199,10 +199,15 @@ def test_few_cores_help_less(unmeasured, monkeypatch):
 
 
 def test_what_it_takes_to_begin_is_hidden_behind_earlier_gathers(unmeasured):
-    waited = planning.planned("pinned", 200_000, 512, 16 * _GIB, 0, threads=12)
-    ahead = planning.planned("pinned", 200_000, 512, 16 * _GIB, 0, threads=12, ahead=True)
-    assert (waited.by, ahead.by) == ("gpu", "both") and ahead.both < waited.both and ahead.cpu < waited.cpu
+    waited, ahead = (planning.planned("pinned", 200_000, 512, 16 * _GIB, 0, threads=12, ahead=ahead) for ahead in (False, True))
+    assert ahead.both < waited.both and ahead.cpu < waited.cpu
     assert 0 < ahead.share < 1 and (1 - ahead.share) * 200_000 / ahead.packs == pytest.approx(ahead.both)
+
+
+@pytest.mark.parametrize(("row_bytes", "gib", "by"), [(512, 16, "gpu"), (512, 96, "both"), (128, 96, "cpu"), (64, 96, "cpu")])
+def test_training_is_helped_only_where_the_gpu_takes_twice_as_long(unmeasured, row_bytes, gib, by):
+    plan = planning.planned("pinned", 200_000, row_bytes, gib * _GIB, 0, threads=15, ahead=True)
+    assert plan.by == by and (min(plan.cpu, plan.both) < plan.gpu / 2) == (by != "gpu")
 
 
 def test_the_gpus_share_has_managed_rows_in_it(unmeasured):
@@ -252,7 +257,7 @@ def test_what_ends_in_a_pause_is_not_learnt(clock):
 
 
 def test_the_share_follows_the_pace(clock):
-    table = Help("pinned", 512, 96 * _GIB, 0)
+    table = Help("pinned", 128, 96 * _GIB, 0)
     shares = []
     for pace in (1.0, 1.0, 0.7, 1.5, 1.0):
         shares.append(table.plan(1 << 20, 16, ahead=True).share)

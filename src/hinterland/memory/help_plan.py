@@ -19,7 +19,7 @@ from ..machine.cache import cores
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
-from ..runtime.thresholds import HELP_GAIN, HELP_PAUSE, HELP_ROWS, HELP_SECONDS, LONGEST_PAUSE, SPLIT_SECONDS
+from ..runtime.thresholds import HELP_BESIDE, HELP_GAIN, HELP_PAUSE, HELP_ROWS, HELP_SECONDS, LONGEST_PAUSE, SPLIT_SECONDS
 from ..runtime.units import format_bytes
 from .plan import REACH, link_rate, plan_sort, row_rate
 
@@ -125,7 +125,7 @@ def planned(
     Args:
         threads: of the CPU, at most.
         pace: what the CPU packs, beside what is known of it.
-        ahead: several gathers are under way, so what each takes to begin is hidden.
+        ahead: nobody waits for it, as in training: what it takes to begin is hidden, and help has to be worth more.
     """
     sort = plan_sort(mapping, rows, row_bytes, table_bytes, managed_bytes)
     machine, width = load(), max(row_bytes, 1)
@@ -144,9 +144,10 @@ def planned(
         cpu, both = cpu + HELP_SECONDS, both + SPLIT_SECONDS
     if by is None:
         seconds = {"cpu": cpu, "both": both}
+        gain = HELP_BESIDE if ahead else HELP_GAIN
         best = "both" if both < HELP_GAIN * cpu else "cpu"  # which deals no rows out
         helps = mapping == "pageable" or (
-            mapping in _HELPED and rows >= HELP_ROWS and table_bytes > REACH and seconds[best] < HELP_GAIN * gpu
+            mapping in _HELPED and rows >= HELP_ROWS and table_bytes > REACH and seconds[best] < gain * gpu
         )
         by = best if helps else "gpu"
     reads = rows / gpu if gpu and math.isfinite(gpu) else 0.0

@@ -22,6 +22,7 @@ HELP_ROWS = 1 << 16  # of a gather that the CPU may help with. Derived: of fewer
 HELP_SECONDS = 1.5e-4  # that help takes to begin. Guess
 SPLIT_SECONDS = 6e-4  # that rows take to be dealt out between GPU and CPU. Derived: two sorts of 0.11 ms, and ten launches
 HELP_GAIN = 0.9  # of the GPU's time, below which it is helped. Guess
+HELP_BESIDE = 0.5  # likewise, beside training, which needs cores too. Measured: at 0.8 a batch took 1.2 times as long
 HELP_SHARE = 0.8  # of its share that a GPU is given at once; the rest goes to who is ready. Guess
 HELP_PART = 4 << 20  # bytes that threads pack, and then are copied. Derived: 100 us at 40 GB/s
 HELP_STAGED = 256 << 20  # bytes in GPU memory that wait for their places. Derived: 7 ms at 35 GB/s, beside 0.2 to begin anew

@@ -20,7 +20,7 @@ from ..memory.existing import describe
 from ..memory.gather import few_blocks
 from ..memory.help_plan import Help, HelpPlan, plan_help
 from ..memory.mapping import explain_table
-from ..memory.plan import sorts
+from ..memory.plan import REACH, sorts
 from ..runtime import arguments, devices
 from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
@@ -268,11 +268,13 @@ class HostTable(Table):
         return self.to(device)
 
     def gather_blocks(self, device: torch.device) -> int:
-        """As few as fill the link, by the library's measurement of such a GPU, or by the probe's of this one."""
+        """As few as fill the link, by the library's measurement of such a GPU, or by the probe's of this one; those of loads where
+        rows wait for walks of page tables: bulk copies have too few under way."""
         few, link = few_blocks(device, self._row_bytes), measured_link()
-        if few is not None or link is None:
-            return few or LOAD_BLOCKS
-        return link.threads_to_saturate.get(_LOAD_BYTES, LOAD_BLOCKS)
+        if few is None and link is not None:
+            few = link.threads_to_saturate.get(_LOAD_BYTES, LOAD_BLOCKS)
+        walks = self.placement in ("pinned", "split") and self.nbytes > REACH
+        return max(few or LOAD_BLOCKS, LOAD_BLOCKS if walks else 1)
 
     def tiers_of(self, index: torch.Tensor) -> dict[str, int]:
         """All come from the host."""

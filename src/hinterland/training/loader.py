@@ -115,9 +115,9 @@ class Loader:
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
             default, of a table in host memory, as many as fill the link: on an H100 or newer 2 for rows of 512 bytes to about
             14 KiB that are whole lines of 128, and 4 for those of 384; else 8, or what the probe measured on other GPUs
-            (``hinterland probe``). 8 for a CachedTensor; 4 if some rows lie in GPU memory and can be copied in bulk (256 bytes
-            to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple of 4 bytes, one for every
-            fourth multiprocessor.
+            (``hinterland probe``); at least 8 of pinned and split tables beyond 1 GiB. 8 for a CachedTensor; 4 if some rows lie
+            in GPU memory and can be copied in bulk (256 bytes to about 14 KiB, a multiple of 16); of other tables, and of rows
+            that are no multiple of 4 bytes, one for every fourth multiprocessor.
         host_threads: cores that may help the GPU to gather features that lie in pinned host memory, where that is predicted to
             be faster (``by`` of ``gather``). 0 leaves the features to the GPU alone.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
