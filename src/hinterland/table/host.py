@@ -268,8 +268,8 @@ class HostTable(Table):
         return self.to(device)
 
     def gather_blocks(self, device: torch.device) -> int:
-        """As few as fill the link, by the library's measurement of such a GPU, or by the probe's of this one; those of loads where
-        rows wait for walks of page tables: bulk copies have too few under way."""
+        """As few as fill the link, by the library's measurement of such a GPU, or by the probe's of this one; those of loads
+        where rows wait for walks of page tables: bulk copies have too few under way."""
         few, link = few_blocks(device, self._row_bytes), measured_link()
         if few is None and link is not None:
             few = link.threads_to_saturate.get(_LOAD_BYTES, LOAD_BLOCKS)
