@@ -162,8 +162,29 @@ def test_room_is_what_the_peak_and_the_margin_leave(gpu):
     """Reserved blocks that were in use at the peak are not free: the next step takes them again."""
     device = torch.device("cuda", 0)
     assert room(device) == 10_000 + 3_000 - 2_600 - 2_000 // 20 - (2_600 - 1_000) // 4
+    # Of a captured step beside an ordinary one: what came and went is needed twice.
+    assert room(device, steps=2) == room(device) - (2_600 - 1_000)
     gpu["free"], gpu["reserved"] = 0, 2_650
     assert room(device) == 0
+
+
+def test_a_loader_that_captures_leaves_room_for_another_step(graph, features, seeds, gpu, monkeypatch):
+    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=50 << 10)
+    budgets = []
+    for capture in (False, True):
+        ours = waiting(graph, features, seeds)
+        ours.capture = capture
+        monkeypatch.setattr("hinterland.training.loader.refusal", lambda *_: None)
+        monkeypatch.setattr(type(ours), "_replayed", lambda *_: iter_of_none())
+        list(ours)
+        budgets.append(ours.cache_plan.budget)
+    assert budgets[0] - budgets[1] == 50 << 10
+
+
+def iter_of_none():
+    """Stands for graphs that make no batch."""
+    yield from ()
+    return []
 
 
 def test_on_the_cpu_there_is_nothing_to_measure(graph, features, seeds):

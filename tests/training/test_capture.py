@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+import weakref
 
 import pytest
 import torch
@@ -33,11 +34,11 @@ def dataset():
 
 @pytest.fixture
 def place(device, monkeypatch):
-    """A processor where steps are replayed, and nothing falls back unsaid."""
+    """A processor where steps are replayed, and nothing falls back."""
     if device.type == "cpu":
         stand_in(monkeypatch)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.filterwarnings("error", message=".*(are not captured|without CUDA graphs)")
         yield device
 
 
@@ -258,7 +259,9 @@ class TestSteps:
 
 
 REFUSED = {
-    "a look at a value": lambda net: net.register_forward_hook(lambda net, given, out: out * float(out.sum() * 0 + 1)),
+    "a look at a value": lambda net: net.register_forward_hook(
+        lambda net, given, out: out * float((torch.rand(3, device=out.device).sum() + out.detach().sum()) * 0 + 1)
+    ),
     "numbers of the CPU": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * torch.rand(1).item()),
     "statistics": lambda net: setattr(net, "between", nn.BatchNorm1d(32).to(net.first.weight.device)),
     "a count in Python": lambda net: net.register_forward_pre_hook(
@@ -268,9 +271,8 @@ REFUSED = {
         lambda net, given, out: torch.empty(1 << 45, device="cuda") if torch.cuda.is_current_stream_capturing() else None
     ),
 }
-ON_A_GPU = ("a look at a value", "no memory")
 SAID = {
-    "a look at a value": "(?i)captur",
+    "a look at a value": "run as usual: [A-Za-z]*Error: ",
     "numbers of the CPU": "draws random numbers on the CPU",
     "statistics": "BatchNorm1d takes statistics over all rows",
     "a count in Python": "calls of Net changes at each step",
@@ -278,8 +280,12 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("what", [pytest.param(what, marks=[pytest.mark.gpu] * (what in ON_A_GPU)) for what in REFUSED])
+@pytest.mark.parametrize("what", ["numbers of the CPU", "statistics", "a count in Python"])
 def test_what_cannot_be_captured_is_said_and_trained(dataset, place, what):
+    said_and_trained(dataset, place, what)
+
+
+def said_and_trained(dataset, place, what):
     ended = []
     for captures in (True, False):
         net, loader = made(dataset, place, captures)
@@ -317,7 +323,7 @@ class TestOnAGPU:
             if epoch == 3:
                 state = copy.deepcopy(optimizer.state_dict())
                 for held in state["state"].values():
-                    held["exp_avg"] *= 3
+                    held["momentum_buffer"] *= 3
                 optimizer.load_state_dict(state)
 
         steps, _ = both(dataset, place, between=load)
@@ -354,6 +360,7 @@ class TestOnAGPU:
                 list(steps)
             assert steps.replayed
             next(iter(steps))  # an epoch that is left early
+            return weakref.ref(net), weakref.ref(steps)
 
         run()  # what stays from a first time
         torch.cuda.synchronize()
@@ -362,7 +369,14 @@ class TestOnAGPU:
         run()
         torch.cuda.synchronize()
         torch.cuda.empty_cache()
-        assert torch.cuda.memory_allocated() == allocated and torch.cuda.memory_reserved() <= reserved
+        # What samplers find wrong in replays is kept for ever, some KiB of each graph; a pool that is held is many MiB.
+        assert torch.cuda.memory_allocated() - allocated < 256 << 10
+        assert torch.cuda.memory_reserved() - reserved <= 4 << 20
+        assert [one() for one in run()] == [None, None]
+
+    @pytest.mark.parametrize("what", ["a look at a value", "no memory"])
+    def test_a_capture_that_fails_is_said_and_training_goes_on(self, dataset, place, what):
+        said_and_trained(dataset, place, what)
 
     def test_an_interruption(self, dataset, place):
         """Ctrl-C in the middle of a capture leaves a model that trains."""

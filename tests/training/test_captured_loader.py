@@ -18,6 +18,7 @@ from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
 from hinterland.sampling.envelope import Envelope, PaddedSample
 from hinterland.training import Loader, replayed_batches
+from hinterland.training.converted_rows import ConvertedRows
 from hinterland.training.envelope_estimate import EnvelopeEstimate
 from hinterland.training.pipeline import tensors_of
 from hinterland.training.replayed_batches import unpadded
@@ -125,10 +126,12 @@ def table_of(kind, rows, place):
     table = hl.UnifiedTensor.from_tensor(rows)
     if kind == "tiered":
         return table.tiered(local="8KiB", devices=[str(place)]) if place.type == "cuda" else table.tiered(local="8KiB")
+    if kind == "converted":
+        return ConvertedRows(hl.UnifiedTensor.from_tensor(rows.to(torch.float8_e4m3fn)), scales=rows.abs().amax(1))
     return table.cached("32KiB", str(place)) if kind == "cached" else None
 
 
-@pytest.mark.parametrize("kind", ["managed", "pinned", "tensor", "tiered", "cached", "none"])
+@pytest.mark.parametrize("kind", ["managed", "pinned", "tensor", "tiered", "cached", "converted", "none"])
 def test_batches_are_those_of_an_ordinary_loader(graph, rows, seeds, place, kind):
     features = table_of(kind, rows, place)
     ours, theirs = (made(graph, seeds, place, features, capture=capture) for capture in (True, False))
@@ -166,6 +169,17 @@ def test_of_a_reordered_graph(graph, rows, seeds, place):
     again = hl.reorder(graph, "degree")
     ours, theirs = (made(again, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
     assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0
+
+
+def test_padding_names_rows_of_the_batch_where_few_blocks_gather(graph, rows, seeds, place):
+    features = hl.UnifiedTensor.from_tensor(rows.repeat(1, 16))  # in whole lines, which a GPU copies in bulk
+    ours, theirs = (made(graph, seeds, place, features, gather_blocks=2, capture=capture) for capture in (True, False))
+    assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0
+    for batch in ours:
+        if batch.buffer is not None:
+            drawn = int(batch.sample.ends[0, -1])
+            padding = batch.x[drawn:]
+            assert torch.equal(padding, batch.x[: len(padding)])
 
 
 def test_a_short_last_batch_is_replayed(graph, rows, seeds, place):
@@ -260,6 +274,17 @@ def test_a_state_goes_on_with_the_same_shapes(graph, rows, seeds, place, stop):
     assert same(rest, expected[stop:])
     assert [number is None for number in again] == [number is None for number in buffers[stop:]]
     assert second.state_dict() == whole.state_dict()
+
+
+def test_what_a_table_brings_to_a_gpu_once_is_there_before_a_capture(graph, rows, seeds, place):
+    """A loader whose first batches are replayed has gathered nothing before."""
+    first, second, theirs = (
+        made(graph, seeds, place, table_of("converted", rows, place), capture=capture) for capture in (True, True, False)
+    )
+    assert same(epoch(first), epoch(theirs))
+    second.load_state_dict(first.state_dict())
+    buffers = []
+    assert same(epoch(second, buffers), epoch(theirs)) and buffers[0] is not None
 
 
 def test_other_states(graph, seeds, place):
@@ -475,7 +500,7 @@ def test_a_loader_gives_its_memory_back(graph, rows, seeds, left):
         held = torch.cuda.memory_allocated() - before
         del loader, batch
         torch.cuda.synchronize()
-        assert held > 1 << 20 and torch.cuda.memory_allocated() - before < 1 << 18
+        assert held > 1 << 18 and torch.cuda.memory_allocated() - before < held // 4
     finally:
         gc.enable()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import gc
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
@@ -101,7 +102,7 @@ def captured(
         try:
             made = call()
         except BaseException:
-            with suppress(RuntimeError):
+            with suppress(RuntimeError), warnings.catch_warnings(action="ignore"):  # as of a graph with nothing in it
                 _end(graph, pool, device)
             raise
         _end(graph, pool, device)

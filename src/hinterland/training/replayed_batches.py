@@ -19,16 +19,16 @@ import torch
 from ..memory import faults
 from ..runtime import devices
 from ..runtime.capture import captured
-from ..runtime.thresholds import BATCH_BUFFERS
+from ..runtime.thresholds import BATCH_BUFFERS, LOAD_BLOCKS
 from ..runtime.watch import Watch
 from ..sampling import NeighborSampler, Sample
 from ..sampling.envelope import Envelope, PaddedSample, ends_of
-from ..table import as_table
 from .envelope_estimate import Counts, EnvelopeEstimate, ReplayCounts
 from .mini_batch import Batch
 from .pipeline import Stage, watching
 from .prefetch import StreamedStage, settling, stage_stream, wait_for
-from .row_gather import rows_of
+from .row_gather import kept_table, rows_of
+from .trace import span
 
 _NAP = 2e-4  # seconds between looks at the GPU, which has two batches more to make meanwhile
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
@@ -93,7 +93,7 @@ def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, cou
     if isinstance(features, torch.Tensor):
         moved = "make a table of them, UnifiedTensor.from_tensor(features)"
         return None if features.device == device else f"features are a tensor on {features.device}; {moved}"
-    known = as_table(features)
+    known = kept_table(features)
     if known is None or not known.in_reach:
         return f"rows of a {type(features).__name__} are fetched by the CPU; use a table in memory that the GPU reads"
     if known.placement == "pageable":
@@ -122,8 +122,7 @@ class BatchBuffer:
         self.gathering: torch.cuda.CUDAGraph | None = None
         self.x: torch.Tensor | None = None
         if inputs.features is not None:
-            table, node, blocks = inputs.features, self.sample.node, inputs.blocks
-            self.gathering, self.x = captured(device, lambda: rows_of(table, node, blocks, waits=False))
+            self.gathering, self.x = captured(device, lambda: self._gather(inputs))
 
     def _sample(self, ring: BatchRing) -> tuple[PaddedSample, torch.Tensor, torch.Tensor | None]:
         row = ring.order.index_select(0, ring.next)[0]
@@ -133,6 +132,14 @@ class BatchBuffer:
         sample = ring.inputs.sampler.captured(seeds, given, ring.envelope)
         self.counts.copy_(sample.ends, non_blocking=True)
         return sample, seeds, y
+
+    def _gather(self, inputs: CapturedInputs) -> torch.Tensor:
+        node = self.sample.node
+        if inputs.blocks is not None and inputs.blocks < LOAD_BLOCKS:
+            # Copies in bulk of one row wait for each other: where all padding named vertex 0, 5 % of it took 2.3 ms for 1.7.
+            drawn = self.sample.ends[0, -1].clamp(min=1)
+            node = node[torch.arange(len(node), device=node.device) % drawn]
+        return rows_of(inputs.features, node, inputs.blocks, waits=False)
 
 
 class HandedOut(NamedTuple):
@@ -162,6 +169,8 @@ class BatchRing:
             if inputs.labels is not None:
                 of_none = self._labels_of(torch.zeros(0, dtype=torch.int64))
                 self.labels = torch.zeros((*shape, *of_none.shape[1:]), dtype=of_none.dtype, device=device)
+            if inputs.features is not None:
+                rows_of(inputs.features, self.next[:0])  # what it brings to the GPU once, as scales
             self._buffers = [BatchBuffer(first_number + n, self) for n in range(BATCH_BUFFERS)]
         self._user: object | None = None
 
@@ -356,4 +365,5 @@ class _ReplayedStage(StreamedStage):
         return self.made.pop()[1]
 
     def _work(self, item: torch.cuda.CUDAGraph) -> None:
-        item.replay()
+        with span(self.stage.name):
+            item.replay()

@@ -27,7 +27,7 @@ def span(name: str) -> AbstractContextManager[Any]:
 @contextmanager
 def tracing(path: Path | None, device: torch.device, steps: int) -> Iterator[Callable[[], None]]:
     """A with-block of training, which calls what it gets after every step. It writes a timeline of TRACE_STEPS of them, of all
-    threads and of the GPU; of the first half there is none, nor of the first TRACE_AFTER.
+    threads and of the GPU, once TRACE_AFTER were made, or half of all if that is sooner.
 
     Args:
         path: the file, which appears when these steps are done; None: there is none.
@@ -46,6 +46,7 @@ def tracing(path: Path | None, device: torch.device, steps: int) -> Iterator[Cal
         activities=activities,
         schedule=schedule(wait=before - warm, warmup=warm, active=TRACE_STEPS, repeat=1),
         on_trace_ready=lambda found: _write(found, path),
+        acc_events=True,  # there is one cycle; without it torch warns that it keeps no others
         experimental_config=_ExperimentalConfig(profile_all_threads=True),  # stages have theirs
     ) as running:
         yield running.step

@@ -62,6 +62,13 @@ from .trace import span, tracing
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
 
 
+def _seed(device: torch.device, seed: int) -> None:
+    """What torch.manual_seed() does for the generators that a step draws from; that takes 0.1 ms for others as well."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(seed)
+
+
 @dataclass(repr=False)
 class Trained(Repr):
     """What :func:`train` made.
@@ -347,7 +354,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             return
         for i, batch in enumerate(self.loader, position):
             start = time.perf_counter()
-            torch.manual_seed(self.loader.seed_of(number - 1, i))
+            _seed(self.ranks.device, self.loader.seed_of(number - 1, i))
             with span("train"):
                 taken, _ = self.steps.step(batch)
             self.working += time.perf_counter() - start
