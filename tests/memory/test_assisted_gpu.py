@@ -132,7 +132,6 @@ def test_streams_and_threads_race(gpu, by):
 def helped(monkeypatch):
     """The row counts of gathers that were helped."""
     counts, gather = [], assisted.gather
-    monkeypatch.setattr(planning, "idle_cores", lambda: 16)
     monkeypatch.setattr(assisted, "gather", lambda *args: (counts.append(args[1].numel()), gather(*args)))
     return counts
 
@@ -144,7 +143,7 @@ def test_the_gpu_takes_over_where_the_cpu_is_slower(gpu, monkeypatch, helped):
 
     def planned(*args, pace, **options):
         sizes = ("pinned", 1 << 17, 64, table.nbytes, 4)
-        return HelpPlan("cpu" if pace == 1 else "gpu", *sizes, 1.0, 0.1, 1.0, 1e12, 1e12, 18e6, 1e-9, pace=pace)
+        return HelpPlan("cpu", *sizes, 1.0 if pace == 1 else 0.01, 0.1, 1.0, 1e12, 1e12, 18e6, 1e-9, pace=pace)
 
     monkeypatch.setattr(planning, "planned", planned)
     now = [100.0]
@@ -307,7 +306,6 @@ def helped_loader(gpu, monkeypatch):
     planned, sampler = planning.planned, NeighborSampler(graph, [5, 5], seed=3)
     monkeypatch.setattr(planning, "HELP_ROWS", 1)
     monkeypatch.setattr(assisted, "HELP_ROWS", 1)
-    monkeypatch.setattr(planning, "idle_cores", lambda: 16)
 
     def loader(by, threads):
         monkeypatch.setattr(planning, "planned", lambda *args, **options: planned(*args, by, **options))

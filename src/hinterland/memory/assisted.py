@@ -108,13 +108,16 @@ def gather(
     # Of no rows: looks at the options, and raises what earlier calls left.
     copy_rows(table.address, table.rows, table.row_bytes, out, index.view(-1)[:0], max_blocks=max_blocks, check=check)
     with torch.cuda.device(device):
-        bad = _Gather(table, index.view(-1), out, plan, help, max_blocks).run()
+        work = _Gather(table, index.view(-1), out, plan, help, max_blocks)
+        bad = work.run()
     if bad and pageable:
         raise _bad_number(table, index.view(-1))
     if bad:  # the GPU finds the bad numbers again, and tells of them as it always does
         copy_rows(table.address, table.rows, table.row_bytes, out, index, max_blocks=max_blocks, check=check)
     elif check == "sync":
         devices.current_stream(device).sync()
+        if help is not None:
+            help.learn(plan, index.numel(), work.packs, time.perf_counter() - work.begun)
         faults.raise_deferred(device.index)
 
 
@@ -158,6 +161,7 @@ class _Gather:
         self.caller = devices.torch_stream(index.device)
         self.order: torch.Tensor | None = None  # positions; None where rows are taken as they come
         self.read, self.since, self.done = 0, 0.0, self.caller.record_event()  # what the GPU got last, when, when it is done
+        self.begun, self.packs = 0.0, 0.0  # when the CPU's part was, and its rows a second
         share, row_bytes = 0, table.row_bytes
         if plan.by == "both" and not ahead:
             self.order, share = split(index, table, plan)
@@ -183,6 +187,8 @@ class _Gather:
                 devices.give_context(self.index.device)
                 if self.run():
                     raise _bad_number(self.table, self.index)
+                if self.help is not None:
+                    self.help.learn(self.plan, self.index.numel(), self.packs)
         finally:
             ring.stream.synchronize()  # what this gather holds is read until then
 
@@ -193,6 +199,8 @@ class _Gather:
         try:
             with ring.lock:
                 begin = 0
+                self.arrived[0].synchronize()
+                self.begun = time.perf_counter()
                 while begin < self.end:
                     stop = min(begin + self.staged, self.end)
                     bad |= self._send(ring, stream, begin, stop)
@@ -222,9 +230,7 @@ class _Gather:
         parts = HELP_PARTS, HELP_PART, self.part, HELP_PARTS - HELP_COPIED
         some, all = (event.cuda_event for event in self.arrived)
         copies = to, stream.cuda_stream, ring.copied, HELP_COPIED, some, all, reader, least
-        fault, packs = _core.send_rows(copy.address, stop - begin, self.plan.threads, parts, copies, take_over)
-        if self.help is not None:
-            self.help.learn(self.plan, packs)
+        fault, self.packs = _core.send_rows(copy.address, stop - begin, self.plan.threads, parts, copies, take_over)
         return fault is not None
 
     def _numbers(self, count: int, first: int) -> tuple[torch.Tensor, list[torch.cuda.Event]]:

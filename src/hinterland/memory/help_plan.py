@@ -7,7 +7,6 @@ and many cores pack short rows faster than the GPU reads them. Long rows are rea
 from __future__ import annotations
 
 import math
-import os
 import time
 from dataclasses import dataclass
 
@@ -187,40 +186,48 @@ class Help:
         self._table = mapping, row_bytes, table_bytes, managed_bytes
         self._plans: tuple[Machine | None, dict[tuple[int, int, float, bool], HelpPlan]] = None, {}
         self._pace: float | None = None  # of the last gather since help was planned again
-        self._resumes, self._pause = 0.0, HELP_PAUSE
+        self._resumes, self._pause, self._warm = 0.0, HELP_PAUSE, False
 
     def plan(self, rows: int, threads: int, ahead: bool = False) -> HelpPlan | None:
         """A plan for a gather of about so many rows; None: the GPU reads alone.
 
         It does so for a while where the CPU was too slow, and twice as long each time that it still is.
-
-        Args:
-            threads: of the CPU, at most; also no more than there are idle cores.
-            ahead: as of ``planned``. Cores that pack for earlier gathers look busy then, so all count as idle.
         """
         if rows < HELP_ROWS or self._table[0] not in _HELPED or time.monotonic() < self._resumes:
             return None
         machine = load()
         if self._plans[0] is not machine:
             self._plans = machine, {}
-        if self._known(rows, threads, 1.0, ahead).by == "gpu":
-            return None
-        threads = threads if ahead else min(threads, idle_cores())
         plan = self._known(rows, threads, 1.0, ahead)
         if plan.by == "gpu" or self._pace is None:
             return None if plan.by == "gpu" else plan
-        plan = self._known(rows, threads, self._pace, ahead)
-        if plan.by == "gpu":
-            self._resumes, self._pause = time.monotonic() + self._pause, min(2 * self._pause, LONGEST_PAUSE)
-            self._pace = None
+        paced = self._known(rows, threads, self._pace, ahead)
+        if min(paced.cpu, paced.both) > paced.gpu:
+            self._rest()
             return None
         self._pause = HELP_PAUSE
-        return plan
+        return plan if paced.by == "gpu" else paced  # which gains too little to begin with, but does no harm
 
-    def learn(self, plan: HelpPlan, packs: float) -> None:
-        """Takes the rows a second that the CPU packed in a gather; of few rows none is known, and 0 is given."""
-        if packs > 0 and time.monotonic() >= self._resumes:  # in steps of a fifth, of which plans are kept
+    def learn(self, plan: HelpPlan, rows: int, packs: float, seconds: float = 0.0) -> None:
+        """Takes what became of a gather.
+
+        Args:
+            rows: how many it was of.
+            packs: rows a second of the CPU; 0 if it had too few to tell.
+            seconds: of the whole, where it was waited for.
+        """
+        if time.monotonic() < self._resumes:
+            return
+        if self._warm and seconds * plan.rows > plan.gpu * rows:  # the first may have had kernels to compile
+            self._rest()
+        elif packs > 0:  # in steps of a fifth, of which plans are kept
             self._pace = 2.0 ** (round(4 * math.log2(min(max(plan.pace * packs / plan.packs, 1 / 64), 4))) / 4)
+        self._warm = True
+
+    def _rest(self) -> None:
+        """Leaves all to the GPU for a while."""
+        self._resumes, self._pause = time.monotonic() + self._pause, min(2 * self._pause, LONGEST_PAUSE)
+        self._pace = None
 
     def _known(self, rows: int, threads: int, pace: float, ahead: bool) -> HelpPlan:
         """A plan takes a tenth of a small gather's time, so it is kept until the machine is measured again."""
@@ -232,13 +239,3 @@ class Help:
                 mapping, key[0], row_bytes, table_bytes, managed_bytes, threads=threads, pace=pace, ahead=ahead
             )
         return self._plans[1][key]
-
-
-def idle_cores() -> int:
-    """Cores of this process on which nothing else runs at this moment, as Linux counts; one at least."""
-    try:
-        with open("/proc/loadavg") as file:
-            running = int(file.read().split()[3].partition("/")[0])
-    except (OSError, ValueError, IndexError):
-        running = 1
-    return max(1, min(cores(), (os.cpu_count() or 1) + 1 - running))
