@@ -61,7 +61,6 @@ class ListSearch {
   using Counts = graph::CountsOf<Graph>;
   static constexpr uint64_t kUnset = ~uint64_t{0};
   static constexpr int64_t kAscendFrom = 64;  // a level ascends if it has one vertex in so many: docs/notes/bfs-on-cpu.md
-  static constexpr int64_t kAhead = 8;        // lists that are asked for before they are read: docs/notes/bfs-on-cpu.md
   static constexpr int64_t kFewEdges = 256;   // one edge in so many is pushed without asking: docs/notes/thresholds.md
 
   static uint64_t word(int64_t level, int64_t parent) {
@@ -209,7 +208,6 @@ class ListSearch {
       pushing(depth, [&](auto& push, Counts& counts) {
         ranges([&](int64_t i, int64_t) {
           ahead(i, vertices, [&](int64_t k) { return ask_for_list(own_graph, list[k], 0, graph::kTaskEdges); });
-          if (i + kAhead < vertices) prefetch(list[i + kAhead]);
           const int64_t vertex = list[i];
           const auto own = lists_of(own_graph, vertex, true, counts);
           if (own.length() <= graph::kTaskEdges) return visit_chunks(own_graph, own, vertex, 0, own.chunks, push, counts);
@@ -219,14 +217,6 @@ class ListSearch {
     });
     if (const int64_t parts = frontier().num_parts(depth); parts != 0) push_parts(depth, parts);
     end_ += found_;
-  }
-
-  // Asks memory for the list of a vertex, whose offsets have been read before.
-  void prefetch(int64_t vertex) const {
-    if constexpr (requires { graph_.edges.prefetch(0, 0); }) {
-      const int64_t first = graph_.offsets.read_alone(vertex);
-      graph_.edges.prefetch(first, first + 1);
-    }
   }
 
   // Long lists, shared by all threads.

@@ -2,6 +2,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
 #include "core/team.hpp"
@@ -63,6 +64,20 @@ void bind_embedding(nb::module_& m) {
   def_loop(m, "weigh_entries", weigh_entries, nb::arg("element"));
   def_loop(m, "note_entries", note_entries);
   def_loop(m, "update_rows", update_rows, nb::arg("element"));
+}
+
+std::pair<FoundFault, double> send(
+    uintptr_t copy, int64_t count, int threads, std::tuple<int64_t, int64_t, int64_t, int64_t> parts,
+    std::tuple<uintptr_t, uintptr_t, std::vector<uintptr_t>, int64_t, uintptr_t, uintptr_t, uintptr_t, double> copies,
+    const nb::callable& take_over) {
+  const GilReleased released;
+  const Sent sent = send_rows(*reinterpret_cast<const memory::RowCopy<memory::OneRange>*>(copy), count, threads,
+                              std::make_from_tuple<PackedParts>(parts), std::make_from_tuple<PartCopies>(copies),
+                              [&](int64_t begun, double rate) {
+                                const GilHeld held;
+                                return nb::cast<int64_t>(take_over(begun, rate));
+                              });
+  return {sent.fault, sent.rate};
 }
 
 }  // namespace
@@ -127,6 +142,8 @@ const Binding memory([](nb::module_& m) {
       },
       nb::arg("copy"), nb::arg("count"), nb::arg("threads"), nb::arg("parts"), nb::arg("send"),
       "Parts are their number, the bytes and the rows of each, and how many are packed ahead (native/memory/collect.hpp).");
+  m.def("send_rows", &send, nb::arg("copy"), nb::arg("count"), nb::arg("threads"), nb::arg("parts"), nb::arg("copies"),
+        nb::arg("take_over"), "Parts as of collect_rows; copies are the fields of PartCopies (native/memory/collect.hpp).");
   static_assert(memory::kLocal == 0 && memory::kPeers == 1 && memory::kHost == 2 && memory::kTiers == 3);
   m.attr("TIERS") = nb::make_tuple("local", "peers", "host");
   def_loop(m, "count_rows", count_rows);

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "core/errors.hpp"
 #include "core/pool.hpp"
 #include "core/thresholds.hpp"
+#include "runtime/launch.hpp"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -184,6 +187,36 @@ FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t c
   Pool::own().run(static_cast<int>(std::max<int64_t>(useful, 1)),
                   [&](int thread) { thread == 0 ? packing.lead() : packing.help(); });
   return packing.fault();
+}
+
+Sent send_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
+               const PartCopies& copies, const TakeOver& take_over) {
+  using Clock = std::chrono::steady_clock;
+  const auto require = [](int error) {
+    if (error != 0) throw DeviceError("CUDA could not copy rows to a GPU: " + error_name(error));
+  };
+  const auto copied = [&](int64_t part) { return copies.copied[part % parts.count]; };
+  for (const uintptr_t event : copies.copied) require(wait_for_event(event));
+  require(wait_for_event(copies.some));
+  Clock::time_point first;
+  double rate = 0;
+  const auto send = [&](uintptr_t at, int64_t begin, int64_t end, int64_t begun) {
+    const int64_t part = begin / parts.rows;
+    require(copy_to_gpu(copies.to + begin * copy.row_bytes, at, (end - begin) * copy.row_bytes, copies.stream));
+    require(record_event(copied(part), copies.stream));
+    if (part >= copies.under_way) require(wait_for_event(copied(part - copies.under_way)));
+    if (part == 0) {
+      require(wait_for_event(copies.all));
+      first = Clock::now();
+      return count;
+    }
+    rate = begin / std::max(std::chrono::duration<double>(Clock::now() - first).count(), 1e-9);
+    const bool knows = part >= copies.under_way && begun < count;  // the rate, not before some copies were waited for
+    if (knows && (rate < copies.least || (copies.reader != 0 && is_done(copies.reader)))) count = take_over(begun, rate);
+    return count;
+  };
+  const FoundFault fault = collect_rows(copy, count, threads, parts, send);
+  return {fault, rate};
 }
 
 }  // namespace hinterland::native

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "memory/gather.hpp"
 
@@ -26,5 +27,30 @@ using SendPart = std::function<int64_t(uintptr_t at, int64_t begin, int64_t end,
 // that calls; a row number outside the table gives zeros. Which positions were outside. What `send` throws ends it.
 FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
                         const SendPart& send);
+
+// Where a GPU's copy engine brings parts, of rows that were packed into pinned memory.
+struct PartCopies {
+  uintptr_t to;                   // of the first row; the others follow it
+  uintptr_t stream;               // a CUstream
+  std::vector<uintptr_t> copied;  // a CUevent for each part of pinned memory, of earlier copies, too
+  int64_t under_way;              // copies at most
+  uintptr_t some, all;            // CUevents: behind the row numbers of the first `ahead` parts, and behind all
+  uintptr_t reader;               // a CUevent: the GPU is done with the rows that it reads itself; 0 for none
+  double least;                   // rows a second of the CPU, with fewer of which others are to take over
+};
+
+// Called while rows are left, where the GPU has nothing to read or the CPU is too slow, with the first row that nobody has begun
+// and the CPU's rows a second so far. Gives the number of rows that are still to be packed, as SendPart.
+using TakeOver = std::function<int64_t(int64_t begun, double rate)>;
+
+struct Sent {
+  FoundFault fault;
+  double rate;  // rows a second of the CPU, with the copies behind it; 0 where they made up one part
+};
+
+// collect_rows, once the row numbers are there, whose parts a GPU's copy engine takes. Copies may be under way when it returns.
+// What `take_over` throws ends it.
+Sent send_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
+               const PartCopies& copies, const TakeOver& take_over);
 
 }  // namespace hinterland::native

@@ -19,6 +19,10 @@ struct Driver {
   int (*cuLaunchCooperativeKernel)(uintptr_t, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, uintptr_t,
                                    void**);
   int (*cuLaunchHostFunc)(uintptr_t, void (*)(void*), void*);
+  int (*cuMemcpyHtoDAsync)(uintptr_t, uintptr_t, size_t, uintptr_t);
+  int (*cuEventRecord)(uintptr_t, uintptr_t);
+  int (*cuEventSynchronize)(uintptr_t);
+  int (*cuEventQuery)(uintptr_t);
   int (*cuStreamGetCaptureInfo)(uintptr_t, int*, uint64_t*, uintptr_t*, const uintptr_t**, size_t*);
 };
 
@@ -36,6 +40,10 @@ Driver open() {
   find(driver.cuLaunchKernel, "cuLaunchKernel");
   find(driver.cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel");
   find(driver.cuLaunchHostFunc, "cuLaunchHostFunc");
+  find(driver.cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2");
+  find(driver.cuEventRecord, "cuEventRecord");
+  find(driver.cuEventSynchronize, "cuEventSynchronize");
+  find(driver.cuEventQuery, "cuEventQuery");
   find(driver.cuStreamGetCaptureInfo, "cuStreamGetCaptureInfo_v2");
   return driver;
 }
@@ -75,6 +83,16 @@ int launch_packed(const Launch& kernel, void* params, size_t bytes) {
 int call_host(uintptr_t stream, void (*function)(void*), void* argument) {
   return driver().cuLaunchHostFunc(stream, function, argument);
 }
+
+int copy_to_gpu(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t stream) {
+  return driver().cuMemcpyHtoDAsync(to, from, bytes, stream);
+}
+
+int record_event(uintptr_t event, uintptr_t stream) { return driver().cuEventRecord(event, stream); }
+
+int wait_for_event(uintptr_t event) { return driver().cuEventSynchronize(event); }
+
+bool is_done(uintptr_t event) { return driver().cuEventQuery(event) == 0; }
 
 uint64_t capture_id(uintptr_t stream) {
   int status = 0;  // 1 is active

@@ -37,6 +37,18 @@ int call_host(uintptr_t stream, void (*function)(void*), void* argument);
 // Which capture of a CUDA graph a stream is part of: a number of its own in this process, 0 for none.
 uint64_t capture_id(uintptr_t stream);
 
+// Queues the copy of so many bytes of pinned memory to an address of a GPU. The driver's error number, as of the next two.
+int copy_to_gpu(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t stream);
+
+// Records a CUevent behind what a stream has.
+int record_event(uintptr_t event, uintptr_t stream);
+
+// Waits for what stands before an event; not for one that was never recorded.
+int wait_for_event(uintptr_t event);
+
+// Whether all that stands before an event is done.
+bool is_done(uintptr_t event);
+
 // What the driver calls one of its error numbers.
 std::string error_name(int error);
 

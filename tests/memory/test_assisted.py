@@ -1,6 +1,8 @@
 """Rows that the CPU packs for a GPU: what needs no GPU to be shown."""
 
+import io
 import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,8 +16,11 @@ from hinterland.machine import HelpPoint
 from hinterland.memory import help_plan as planning
 from hinterland.memory.assisted import HelpedTable, split
 from hinterland.memory.gather import row_copy
-from hinterland.memory.help_plan import WALK_BYTES, plan_help
+from hinterland.memory.help_plan import WALK_BYTES, Help, idle_cores, plan_help
 from hinterland.runtime.errors import ConfigError
+from hinterland.runtime.thresholds import HELP_PAUSE, LONGEST_PAUSE
+
+from ..driver import through_driver
 
 _GIB = 1 << 30
 
@@ -106,6 +111,11 @@ def test_what_is_thrown_while_a_part_is_sent_ends_it():
         assert torch.equal(collected(table, index, threads, 100)[0], table[index])
 
 
+def test_parts_are_sent_once_their_numbers_are_there_and_overwritten_once_they_are_copied(tmp_path):
+    said = through_driver(Path(__file__).with_name("sent_rows.py"), tmp_path)
+    assert said == "CUDA could not copy rows to a GPU: CUDA_ERROR_INVALID_VALUE\n"
+
+
 def rates(walks=18e6, packs=40e6, payload=1e-9):
     return SimpleNamespace(walks=walks, packs=packs, payload=payload)
 
@@ -186,6 +196,101 @@ def test_few_cores_help_less(unmeasured, monkeypatch):
     few = plan_help("pinned", 1 << 20, 128, 96 * _GIB)
     assert few.packs == pytest.approx(many.packs / 8)
     assert plan_help("pinned", 1 << 20, 1024, 96 * _GIB).by == "gpu"
+
+
+def test_what_it_takes_to_begin_is_hidden_behind_earlier_gathers(unmeasured):
+    waited, ahead = (planning.planned("pinned", 200_000, 512, 16 * _GIB, 0, threads=12, ahead=ahead) for ahead in (False, True))
+    assert ahead.both < waited.both and ahead.cpu < waited.cpu
+    assert 0 < ahead.share < 1 and (1 - ahead.share) * 200_000 / ahead.packs == pytest.approx(ahead.both)
+
+
+@pytest.mark.parametrize(("row_bytes", "gib", "by"), [(512, 16, "gpu"), (512, 96, "both"), (128, 96, "cpu"), (64, 96, "cpu")])
+def test_training_is_helped_only_where_the_gpu_takes_twice_as_long(unmeasured, row_bytes, gib, by):
+    plan = planning.planned("pinned", 200_000, row_bytes, gib * _GIB, 0, threads=15, ahead=True)
+    assert plan.by == by and (min(plan.cpu, plan.both) < plan.gpu / 2) == (by != "gpu")
+
+
+def test_the_gpus_share_has_managed_rows_in_it(unmeasured):
+    shares = [plan_help("split", 1 << 20, 512, 96 * _GIB, managed * _GIB).share for managed in (0, 8, 90)]
+    assert 0 < shares[0] < shares[1] < shares[2] <= 1 and shares[2] >= 90 / 96
+
+
+@pytest.fixture
+def clock(unmeasured, monkeypatch):
+    """Seconds, which tests add to; all cores are idle."""
+    now = [1000.0]
+    monkeypatch.setattr(planning, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(planning, "idle_cores", lambda: 16)
+    return now
+
+
+def gathered(table, pace):
+    """Whether a gather of a million rows is helped; the CPU then packs ``pace`` of what is known of it."""
+    plan = table.plan(1 << 20, 16)
+    if plan is not None:
+        table.learn(plan, plan.packs / plan.pace * pace)
+    return plan is not None
+
+
+def test_a_cpu_that_is_slow_is_tried_more_and_more_seldom(clock):
+    table, tried = Help("pinned", 128, 16 * _GIB, 0), []
+    for _ in range(4000):
+        tried += [clock[0]] if gathered(table, 0.1) else []
+        clock[0] += 0.1
+    pauses = np.diff(tried)
+    wanted = [HELP_PAUSE, 2 * HELP_PAUSE, 4 * HELP_PAUSE]
+    assert np.allclose(pauses[:3], wanted, atol=0.3) and max(pauses) == pytest.approx(LONGEST_PAUSE, abs=0.3)
+    clock[0] += LONGEST_PAUSE
+    assert all(gathered(table, 1.0) for _ in range(5))
+    assert gathered(table, 0.1) and not gathered(table, 1.0)
+    clock[0] += 1.1 * HELP_PAUSE  # no longer than the first
+    assert gathered(table, 1.0) and gathered(table, 1.0)
+
+
+def test_what_ends_in_a_pause_is_not_learnt(clock):
+    table = Help("pinned", 128, 16 * _GIB, 0)
+    late = table.plan(1 << 20, 16)
+    assert gathered(table, 0.1) and not gathered(table, 1.0)
+    table.learn(late, late.packs / 10)
+    clock[0] += 1.1 * HELP_PAUSE
+    assert gathered(table, 1.0) and gathered(table, 1.0)
+
+
+def test_the_share_follows_the_pace(clock):
+    table = Help("pinned", 128, 96 * _GIB, 0)
+    shares = []
+    for pace in (1.0, 1.0, 0.7, 1.5, 1.0):
+        shares.append(table.plan(1 << 20, 16, ahead=True).share)
+        assert gathered(table, pace)
+    assert shares[1] == shares[0] < shares[3] and shares[4] < shares[0]
+
+
+def test_gathers_that_are_never_helped_ask_nothing(clock, monkeypatch):
+    monkeypatch.setattr(planning, "idle_cores", lambda: pytest.fail("was asked"))
+    assert Help("pinned", 128, 16 * _GIB, 0).plan(1000, 16) is None
+    assert Help("pinned", 4096, 16 * _GIB, 0).plan(1 << 20, 16) is None
+
+
+def test_cores_that_others_use_do_not_help(clock, monkeypatch):
+    table = Help("pinned", 128, 16 * _GIB, 0)
+    assert table.plan(1 << 20, 16).threads == 16 and table.plan(1 << 20, 12).threads == 12
+    monkeypatch.setattr(planning, "idle_cores", lambda: 1)
+    assert table.plan(1 << 20, 16) is None
+    monkeypatch.setattr(planning, "idle_cores", lambda: 13)
+    assert table.plan(1 << 20, 16).threads == 13
+
+
+@pytest.mark.parametrize(
+    ("said", "idle"),
+    [("1.5 1.2 1.1 1/400 77", 16), ("9 9 9 16/400 77", 1), ("9 9 9 12/400 77", 5), ("9 9 9 99/400 77", 1), ("no such", 16)],
+)
+def test_idle_cores(monkeypatch, said, idle):
+    monkeypatch.setattr(planning, "open", lambda path: io.StringIO(said), raising=False)
+    monkeypatch.setattr(planning.os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(planning, "cores", lambda: 16)
+    assert idle_cores() == idle
+    monkeypatch.setattr(planning, "cores", lambda: 4)  # of 16 this process may use four
+    assert idle_cores() == min(idle, 4)
 
 
 def test_measured_rates_decide(unmeasured, monkeypatch):

@@ -14,10 +14,10 @@ import torch
 import hinterland
 from hinterland import UnifiedTensor, memory
 from hinterland.memory import assisted
+from hinterland.memory import help_plan as planning
 from hinterland.memory.help_plan import HelpPlan
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
-from hinterland.table import host as host_tables
 from hinterland.training import Loader
 
 from ..split import across_boundary
@@ -71,6 +71,10 @@ def test_pageable_memory_is_read_by_the_cpu_alone(gpu):
         table.gather(torch.tensor([1], device=gpu), by="both")
     with pytest.raises(ConfigError, match="pageable memory is not visible"):
         table.gather(torch.tensor([1], device=gpu), by="gpu")
+    many = torch.zeros(90_000, dtype=torch.int64, device=gpu)
+    many[70_000], many[80_000] = 10, -11
+    with pytest.raises(IndexOutOfRange, match=r"index 10 at position 70000 is outside a table of 10 rows \(2 such"):
+        table[many]
     long = UnifiedTensor.from_tensor(torch.randint(0, 256, (3, 9 << 20), dtype=torch.uint8), placement="pageable")
     assert torch.equal(long[torch.tensor([2, 0], device=gpu)].cpu(), long.cpu()[[2, 0]])
 
@@ -124,24 +128,48 @@ def test_streams_and_threads_race(gpu, by):
     assert torch.equal(rows.cpu(), source[index.cpu()])
 
 
-def test_the_gpu_takes_over_where_the_cpu_is_slower(gpu, monkeypatch):
+@pytest.fixture
+def helped(monkeypatch):
+    """The row counts of gathers that were helped."""
+    counts, gather = [], assisted.gather
+    monkeypatch.setattr(planning, "idle_cores", lambda: 16)
+    monkeypatch.setattr(assisted, "gather", lambda *args: (counts.append(args[1].numel()), gather(*args)))
+    return counts
+
+
+def test_the_gpu_takes_over_where_the_cpu_is_slower(gpu, monkeypatch, helped):
     """A planned gather whose threads do not come is ended by the GPU, and none is helped for a while."""
     source = torch.randn(200_000, 16)
     table = UnifiedTensor.from_tensor(source, placement="pinned")
-    plan = HelpPlan("cpu", "pinned", 1 << 17, 64, table.nbytes, 4, 1.0, 0.1, 1.0, 1e12, 4e8, 18e6, 1e-9)
-    asked = []
-    monkeypatch.setattr(host_tables, "plan_help", lambda *args: asked.append(args) or plan)
-    monkeypatch.setattr(assisted, "_resumes", 0.0)
+
+    def planned(*args, pace, **options):
+        sizes = ("pinned", 1 << 17, 64, table.nbytes, 4)
+        return HelpPlan("cpu" if pace == 1 else "gpu", *sizes, 1.0, 0.1, 1.0, 1e12, 1e12, 18e6, 1e-9, pace=pace)
+
+    monkeypatch.setattr(planning, "planned", planned)
+    now = [100.0]
+    monkeypatch.setattr(planning.time, "monotonic", lambda: now[0])
     index = torch.randint(0, 200_000, (1 << 17,), device=gpu)
-    assert torch.equal(table.gather(index).cpu(), source[index.cpu()])
-    before = len(asked)
-    assert assisted.is_paused() and before > 0
-    table.gather(index)
-    assert len(asked) == before
+    for seconds, count in ((0, 1), (0, 1), (0.9, 1), (0.2, 2), (0, 2), (1.1, 2), (1, 3)):
+        now[0] += seconds
+        assert torch.equal(table.gather(index).cpu(), source[index.cpu()])
+        assert len(helped) == count, now
     index[100_000] = 200_000
-    monkeypatch.setattr(assisted, "_resumes", 0.0)
+    now[0] += 100
     with pytest.raises(IndexOutOfRange, match="index 200000 at position 100000"):
         table.gather(index)
+
+
+@pytest.mark.parametrize("by", ["cpu", "both"])
+def test_more_than_is_staged_at_once(gpu, monkeypatch, by):
+    monkeypatch.setattr(assisted, "HELP_STAGED", 1 << 20)
+    source = torch.randn(90_000, 25)
+    table = UnifiedTensor.from_tensor(source, placement="pinned")
+    index = torch.randint(-90_000, 90_000, (150_000,))
+    assert torch.equal(table.gather(index.to(gpu), by=by).cpu(), source[index])
+    index[140_000] = 90_000
+    with pytest.raises(IndexOutOfRange, match="index 90000 at position 140000"):
+        table.gather(index.to(gpu), by=by)
 
 
 @pytest.mark.parametrize("by", WAYS)
@@ -158,7 +186,7 @@ def test_options_are_looked_at_in_every_way(gpu, by):
 
 
 def test_planned_help_waits_for_nobody_who_does_not(gpu, monkeypatch):
-    monkeypatch.setattr(host_tables, "plan_help", lambda *args: pytest.fail("a plan was asked"))
+    monkeypatch.setattr(planning, "planned", lambda *args, **options: pytest.fail("a plan was asked"))
     table = UnifiedTensor.from_tensor(torch.randn(100_000, 16), placement="pinned")
     index = torch.arange(1 << 16, device=gpu)
     table.gather(index, check="async")
@@ -176,27 +204,24 @@ def test_no_graph_has_the_cpus_part_in_it(gpu, by):
     assert torch.equal(table.gather(index, by=by).cpu(), table.cpu()[:500])
 
 
-@pytest.mark.parametrize(("by", "part"), [("cpu", 5), ("both", 1)])
-def test_an_exception_in_the_middle_leaves_nothing(gpu, by, part, monkeypatch, nothing_left):
+@pytest.mark.parametrize(("by", "step"), [("cpu", "_place"), ("both", "_place"), ("both", "_balance")])
+def test_an_exception_in_the_middle_leaves_nothing(gpu, by, step, monkeypatch, nothing_left):
     source = torch.randn(20_000, 64)
     table = UnifiedTensor.from_tensor(source, placement="pinned")
     index = torch.randint(0, 20_000, (80_000,), device=gpu)
     for _ in range(3):
         table.gather(index, by=by)
     held = torch.cuda.host_memory_stats()["allocated_bytes.current"]
-    send, calls = assisted._Ring.send, []
 
     def interrupted(*args):
-        calls.append(args)
-        if len(calls) % part == 0:
-            raise KeyboardInterrupt
-        send(*args)
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(assisted._Ring, "send", interrupted)
-    for _ in range(3):
-        with pytest.raises(KeyboardInterrupt):
-            table.gather(index, by=by)
-    monkeypatch.setattr(assisted._Ring, "send", send)
+    with monkeypatch.context() as patched:
+        patched.setattr(assisted._Gather, step, interrupted)
+        patched.setattr(assisted, "HELP_SHARE", 0.01)  # so that the GPU is done first
+        for _ in range(3):
+            with pytest.raises(KeyboardInterrupt):
+                table.gather(index, by=by)
     for _ in range(3):
         assert torch.equal(table.gather(index, by=by).cpu(), source[index.cpu()])
     # The numbers of one gather may be waiting for the GPU still.
@@ -271,26 +296,64 @@ def test_statistics_and_gradients_are_as_ever(gpu):
     memory.synchronize()
 
 
-def test_a_loader_has_its_features_gathered_with_the_cpus_help(gpu, monkeypatch):
+@pytest.fixture
+def helped_loader(gpu, monkeypatch):
+    """What makes a loader whose every gather is helped in one way, and what its batches' features are."""
     random = torch.Generator().manual_seed(1)
     edges = torch.randint(0, 20_000, (2, 400_000), generator=random)
     graph = hinterland.from_edges(edges[0], edges[1], num_vertices=20_000)
     features = torch.randn(20_000, 16, generator=random)
     table = UnifiedTensor.from_tensor(features, placement="pinned")
-    plans, planned = [], host_tables.plan_help
+    planned, sampler = planning.planned, NeighborSampler(graph, [5, 5], seed=3)
+    monkeypatch.setattr(planning, "HELP_ROWS", 1)
+    monkeypatch.setattr(assisted, "HELP_ROWS", 1)
+    monkeypatch.setattr(planning, "idle_cores", lambda: 16)
 
-    def plan_help(mapping, rows, row_bytes, table_bytes, managed_bytes, by=None):
-        plans.append(planned(mapping, rows, row_bytes, table_bytes, managed_bytes, "both"))
-        return plans[-1]
+    def loader(by, threads):
+        monkeypatch.setattr(planning, "planned", lambda *args, **options: planned(*args, by, **options))
+        return Loader(sampler, torch.arange(2000), 256, features=table, host_threads=threads)
 
-    monkeypatch.setattr(host_tables, "plan_help", plan_help)
-    monkeypatch.setattr(host_tables, "HELP_ROWS", 1)
-    sampler = NeighborSampler(graph, [5, 5], seed=3)
-    batches = {
-        threads: list(Loader(sampler, torch.arange(2000), 256, features=table, host_threads=threads)) for threads in (0, 3)
-    }
-    assert {len(batch.sample.node) for batch in batches[3]} <= {plan.rows for plan in plans}
-    assert {plan.threads for plan in plans} == {3}
-    for alone, helped in zip(batches[0], batches[3], strict=True):
+    return loader, features
+
+
+@pytest.mark.parametrize("by", WAYS)
+def test_a_loader_has_its_features_gathered_with_the_cpus_help(helped_loader, monkeypatch, by):
+    loader, features = helped_loader
+    begun, begin, threads = [], assisted.begin, torch.get_num_threads()
+    monkeypatch.setattr(assisted, "begin", lambda *args: (begun.append(args[3]), begin(*args))[1])
+    with torch.inference_mode():
+        batches = [list(loader(by, threads)) for threads in (0, 3)]
+    assert [(plan.by, plan.threads) for plan in begun] == ([] if by == "gpu" else [(by, 3)] * 8)
+    for alone, helped in zip(*batches, strict=True):
         assert torch.equal(alone.sample.node, helped.sample.node) and torch.equal(alone.x, helped.x)
         assert torch.equal(helped.x.cpu(), features[helped.sample.node.cpu()])
+    assert torch.get_num_threads() == threads
+
+
+def test_an_epoch_that_the_cpu_helps_is_left_or_fails(helped_loader, monkeypatch, nothing_left):
+    loader, features = helped_loader
+    for _ in range(3):
+        for batch in loader("both", 2):
+            assert torch.equal(batch.x.cpu(), features[batch.sample.node.cpu()])
+            break
+    del batch
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(assisted._Gather, "_place", lambda *args: 1 // 0)
+        list(loader("cpu", 2))
+    assert len(list(loader("cpu", 2))) == 8
+
+
+def test_a_table_that_is_let_go_is_there_until_its_rows_are_packed(gpu, monkeypatch, nothing_left):
+    source = torch.randn(90_000, 16)
+    table = UnifiedTensor.from_tensor(source, placement="pinned")
+    plan = planning.planned("pinned", 1 << 17, 64, table.nbytes, 0, "cpu", threads=2, ahead=True)
+    monkeypatch.setattr(table._help, "plan", lambda *args, **options: plan)
+    index, goes_on, run = torch.randint(0, 90_000, (1 << 17,), device=gpu), threading.Event(), assisted._Gather.run
+    monkeypatch.setattr(assisted._Gather, "run", lambda self: goes_on.wait(60) and run(self))
+    rows, packed = table.begin_gather(index, 2)
+    del table
+    gc.collect()
+    assert not packed.done()
+    goes_on.set()
+    packed.result(60)
+    assert torch.equal(rows.cpu(), source[index.cpu()])

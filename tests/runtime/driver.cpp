@@ -1,12 +1,15 @@
-// Stands for CUDA's driver where there is none: keeps what the last launch got, and refuses, or waits, when told to. Built as
-// libcuda.so.1. benchmarks/launch.py measures launches against it.
+// Stands for CUDA's driver where there is none: keeps what the last launch got, and refuses, or waits, when told to. Copies are
+// made when somebody waits for an event behind them, and no sooner. Built as libcuda.so.1. benchmarks/launch.py measures launches
+// against it.
 #include <dlfcn.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <map>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -19,6 +22,14 @@ size_t params_bytes = 0;
 std::atomic<bool> full = false, waiting = false;
 int64_t seen[12];
 char params_seen[64];
+
+struct Copy {
+  uintptr_t to, from;
+  size_t bytes;
+};
+std::vector<Copy> copies;
+size_t copied = 0;
+std::map<uintptr_t, size_t> recorded;  // copies before each event
 
 int launch(int64_t function, const unsigned (&shape)[7], int64_t stream, void** params, bool cooperative) {
   if (refusal != 0) return refusal;
@@ -50,7 +61,27 @@ bool is_waiting() { return waiting; }
 const int64_t* get_seen() { return seen; }
 const char* get_params() { return params_seen; }
 
+int64_t num_copied() { return copied; }
+
 // What hinterland calls.
+int cuMemcpyHtoDAsync_v2(uintptr_t to, uintptr_t from, size_t bytes, uintptr_t) {
+  copies.push_back({to, from, bytes});
+  return refusal;
+}
+
+int cuEventRecord(uintptr_t event, uintptr_t) {
+  recorded[event] = copies.size();
+  return 0;
+}
+
+int cuEventSynchronize(uintptr_t event) {
+  for (; copied < recorded[event]; ++copied)
+    std::memcpy(reinterpret_cast<void*>(copies[copied].to), reinterpret_cast<void*>(copies[copied].from), copies[copied].bytes);
+  return 0;
+}
+
+int cuEventQuery(uintptr_t event) { return copied < recorded[event] ? kNotReady : 0; }
+
 int cuCtxGetDevice(int* device) {
   *device = current;
   return current < 0 ? kInvalidContext : 0;

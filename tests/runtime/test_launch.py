@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -16,6 +15,8 @@ import pytest
 import torch
 
 from hinterland.runtime import devices, launch
+
+from ..driver import through_driver
 
 GPU = torch.device("cuda", 0)
 
@@ -47,15 +48,7 @@ def test_a_threads_first_question_comes_after_its_context(monkeypatch):
 @pytest.fixture(scope="module")
 def launches(tmp_path_factory):
     """What launches.py says became of its launches, through a driver that only keeps what it gets."""
-    if shutil.which("g++") is None:
-        pytest.skip("no g++")
-    driver = tmp_path_factory.mktemp("driver") / "libcuda.so.1"
-    source = Path(__file__).with_name("driver.cpp")
-    flags = ["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1"]
-    subprocess.run(["g++", *flags, source, "-o", driver], check=True)
-    done = subprocess.run([sys.executable, source.with_name("launches.py"), driver], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(through_driver(Path(__file__).with_name("launches.py"), tmp_path_factory.mktemp("driver")))
 
 
 # Function, blocks, threads of each, shared memory, stream, cooperative, device and launches so far; then the thread's device.

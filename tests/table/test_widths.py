@@ -58,6 +58,20 @@ def test_rows_are_torchs(placement, device, tmp_path):
             table.close()
 
 
+@pytest.fixture
+def some_gpu(monkeypatch):
+    """Has there be a GPU, as far as blocks are concerned, of a compute capability."""
+
+    def there_is(capability):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        monkeypatch.setattr(devices, "shared_bytes", lambda device: 227 << 10)
+        monkeypatch.setattr(devices, "quarter", lambda device: 33)
+        gather._bulk_threads.cache_clear()
+
+    yield there_is
+    gather._bulk_threads.cache_clear()
+
+
 @pytest.mark.parametrize(
     ("capability", "row_bytes", "blocks"),
     [
@@ -76,17 +90,22 @@ def test_rows_are_torchs(placement, device, tmp_path):
         ((8, 0), 512, 8),
     ],
 )
-def test_what_training_leaves_to_a_gather(capability, row_bytes, blocks, monkeypatch):
+def test_what_training_leaves_to_a_gather(capability, row_bytes, blocks, some_gpu):
     """Whole lines come in bulk, on fewer multiprocessors than loads take; of which kind the GPU is decides."""
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    monkeypatch.setattr(devices, "shared_bytes", lambda device: 227 << 10)
-    monkeypatch.setattr(devices, "quarter", lambda device: 33)
-    gather._bulk_threads.cache_clear()
+    some_gpu(capability)
     table = hl.UnifiedTensor.empty((2, row_bytes), torch.uint8, "pageable")
-    try:
-        assert table.gather_blocks(torch.device("cuda", 0)) == blocks
-        assert gather.few_blocks(torch.device("cuda", 0), row_bytes, tiered=True) == (
-            4 if capability >= (9, 0) and row_bytes % 16 == 0 and 256 <= row_bytes <= 14 << 10 else None
-        )
-    finally:
-        gather._bulk_threads.cache_clear()
+    assert table.gather_blocks(torch.device("cuda", 0)) == blocks
+    assert gather.few_blocks(torch.device("cuda", 0), row_bytes, tiered=True) == (
+        4 if capability >= (9, 0) and row_bytes % 16 == 0 and 256 <= row_bytes <= 14 << 10 else None
+    )
+
+
+@pytest.mark.parametrize(("row_bytes", "few", "many"), [(512, 2, 8), (384, 4, 8), (656, 8, 8), (602, 33, 33)])
+@pytest.mark.parametrize("mapping", ["managed", "pinned", "split"])
+def test_rows_that_wait_for_page_walks_are_left_the_blocks_of_loads(mapping, row_bytes, few, many, some_gpu, monkeypatch):
+    some_gpu((9, 0))
+    table = hl.UnifiedTensor.empty((2, row_bytes), torch.uint8, "pageable")
+    monkeypatch.setattr(table._buffer, "mapping", mapping)
+    assert table.gather_blocks(torch.device("cuda", 0)) == few  # of a table that is translated without misses
+    monkeypatch.setattr("hinterland.table.host.REACH", 0)
+    assert table.gather_blocks(torch.device("cuda", 0)) == (few if mapping == "managed" else many)

@@ -7,20 +7,24 @@ and many cores pack short rows faster than the GPU reads them. Long rows are rea
 from __future__ import annotations
 
 import math
+import os
+import time
 from dataclasses import dataclass
 
 import numpy as np
 
 from .. import _core
 from ..machine import HelpPoint, Machine, load
+from ..machine.cache import cores
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
-from ..runtime.thresholds import HELP_GAIN, HELP_ROWS, HELP_SECONDS, SPLIT_SECONDS
+from ..runtime.thresholds import HELP_BESIDE, HELP_GAIN, HELP_PAUSE, HELP_ROWS, HELP_SECONDS, LONGEST_PAUSE, SPLIT_SECONDS
 from ..runtime.units import format_bytes
 from .plan import REACH, link_rate, plan_sort, row_rate
 
 WAYS = ("gpu", "cpu", "both")
+_HELPED = ("pinned", "split")  # mappings
 WALK_BYTES = 64 << 10  # that one walk of a GPU's page tables finds: 16 entries of 4 KiB lie in a sector
 # Bytes a second of 96 GiB of an H200 machine by 16 cores; of the GPU alone, rows as they come of 32 GiB (gather-on-h200.md).
 _CORES = 16
@@ -47,6 +51,8 @@ class HelpPlan(Repr):
         reads, packs: rows a second of the GPU alone, and of the CPU with the copies behind it.
         walks: page walks a second of the GPU beside the CPU.
         payload: seconds that a row's bytes take on the link.
+        share: of the rows that the GPU reads, so that both are expected to end together.
+        pace: what the CPU packs, beside what is known of it.
     """
 
     by: str
@@ -62,6 +68,8 @@ class HelpPlan(Repr):
     packs: float
     walks: float
     payload: float
+    share: float = 0.0
+    pace: float = 1.0
 
     def explain(self) -> str:
         """The plan in one sentence."""
@@ -95,30 +103,56 @@ def plan_help(
     """
     rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)
     table_bytes = arguments.whole_number("table_bytes", table_bytes, 0)
+    if by is not None and (not isinstance(by, str) or by not in WAYS):
+        raise ConfigError(f"by={arguments.repr_of(by)} is none of 'gpu', 'cpu' and 'both'")
+    return planned(mapping, rows, row_bytes, table_bytes, managed_bytes, by, threads=_core.num_threads())
+
+
+def planned(
+    mapping: str,
+    rows: int,
+    row_bytes: int,
+    table_bytes: int,
+    managed_bytes: int,
+    by: str | None = None,
+    *,
+    threads: int,
+    pace: float = 1.0,
+    ahead: bool = False,
+) -> HelpPlan:
+    """As ``plan_help``.
+
+    Args:
+        threads: of the CPU, at most.
+        pace: what the CPU packs, beside what is known of it.
+        ahead: nobody waits for it, as in training: what it takes to begin is hidden, and help has to be worth more.
+    """
     sort = plan_sort(mapping, rows, row_bytes, table_bytes, managed_bytes)
-    machine, width, threads = load(), max(row_bytes, 1), _core.num_threads()
+    machine, width = load(), max(row_bytes, 1)
     points = _points(machine)
-    packs = _packed(points, width) / width * (1 if machine is not None and machine.helped else min(1, threads / _CORES))
+    packs = pace * _packed(points, width) / width * min(1, threads / (_CORES if points is _KNOWN else cores()))
     walks = max((point.both - point.cpu) / point.row_bytes for point in points)
     walks = walks if walks > 0 else min(point.gpu / point.row_bytes for point in points) / 2
     gpu = sort.sorted + sort.sorting if sort.sort else sort.as_given
     payload = width / link_rate(machine)
     managed = {"managed": table_bytes, "split": managed_bytes}.get(mapping, 0) / max(table_bytes, 1) * rows
-    both = _both(rows, managed, packs, walks, payload, row_rate("managed", width, table_bytes), table_bytes) + SPLIT_SECONDS
+    both, share = _both(rows, managed, packs, walks, payload, row_rate("managed", width, table_bytes), table_bytes)
     if mapping == "pageable":
         gpu = both = math.inf
-    cpu = rows / packs + HELP_SECONDS
-    seconds = {"gpu": gpu, "cpu": cpu, "both": both}
+    cpu = rows / packs
+    if not ahead:
+        cpu, both = cpu + HELP_SECONDS, both + SPLIT_SECONDS
     if by is None:
+        seconds = {"cpu": cpu, "both": both}
+        gain = HELP_BESIDE if ahead else HELP_GAIN
         best = "both" if both < HELP_GAIN * cpu else "cpu"  # which deals no rows out
         helps = mapping == "pageable" or (
-            mapping in ("pinned", "split") and rows >= HELP_ROWS and table_bytes > REACH and seconds[best] < HELP_GAIN * gpu
+            mapping in _HELPED and rows >= HELP_ROWS and table_bytes > REACH and seconds[best] < gain * gpu
         )
         by = best if helps else "gpu"
-    elif not isinstance(by, str) or by not in WAYS:
-        raise ConfigError(f"by={arguments.repr_of(by)} is none of 'gpu', 'cpu' and 'both'")
     reads = rows / gpu if gpu and math.isfinite(gpu) else 0.0
-    return HelpPlan(by, mapping, rows, row_bytes, table_bytes, threads, gpu, cpu, both, reads, packs, walks, payload)
+    sizes, rates = (mapping, rows, row_bytes, table_bytes, threads), (reads, packs, walks, payload, share, pace)
+    return HelpPlan(by, *sizes, gpu, cpu, both, *rates)
 
 
 def _points(machine: Machine | None) -> tuple[HelpPoint, ...]:
@@ -134,12 +168,77 @@ def _packed(points: tuple[HelpPoint, ...], row_bytes: int) -> float:
 
 def _both(
     rows: int, managed: float, packs: float, walks: float, payload: float, managed_rate: float, table_bytes: int
-) -> float:
-    """Seconds of both at once: the GPU reads managed rows and as many others as let both end together."""
+) -> tuple[float, float]:
+    """Seconds of both at once, and the share of the GPU: it reads managed rows and as many others as let both end together."""
     pinned = rows - managed
     crowd = pinned * WALK_BYTES / max(table_bytes, 1)  # rows of the batch for each 64 KiB; they share its walk
     walk = (1 - math.exp(-crowd)) / crowd if crowd > 0 else 1.0
     near = managed * max(1 / managed_rate, payload)
     reading, packing = pinned * max(walk / walks, payload), pinned / packs
     share = min(max((packing - near) / max(reading + packing, 1e-12), 0.0), 1.0)
-    return max(near + share * reading, (1 - share) * packing, rows * payload)
+    seconds = max(near + share * reading, (1 - share) * packing, rows * payload)
+    return seconds, (managed + share * pinned) / max(rows, 1)
+
+
+class Help:
+    """Whether gathers of one table are helped, by what is planned and by how fast the CPU was of late."""
+
+    def __init__(self, mapping: str, row_bytes: int, table_bytes: int, managed_bytes: int) -> None:
+        self._table = mapping, row_bytes, table_bytes, managed_bytes
+        self._plans: tuple[Machine | None, dict[tuple[int, int, float, bool], HelpPlan]] = None, {}
+        self._pace: float | None = None  # of the last gather since help was planned again
+        self._resumes, self._pause = 0.0, HELP_PAUSE
+
+    def plan(self, rows: int, threads: int, ahead: bool = False) -> HelpPlan | None:
+        """A plan for a gather of about so many rows; None: the GPU reads alone.
+
+        It does so for a while where the CPU was too slow, and twice as long each time that it still is.
+
+        Args:
+            threads: of the CPU, at most; also no more than there are idle cores.
+            ahead: as of ``planned``. Cores that pack for earlier gathers look busy then, so all count as idle.
+        """
+        if rows < HELP_ROWS or self._table[0] not in _HELPED or time.monotonic() < self._resumes:
+            return None
+        machine = load()
+        if self._plans[0] is not machine:
+            self._plans = machine, {}
+        if self._known(rows, threads, 1.0, ahead).by == "gpu":
+            return None
+        threads = threads if ahead else min(threads, idle_cores())
+        plan = self._known(rows, threads, 1.0, ahead)
+        if plan.by == "gpu" or self._pace is None:
+            return None if plan.by == "gpu" else plan
+        plan = self._known(rows, threads, self._pace, ahead)
+        if plan.by == "gpu":
+            self._resumes, self._pause = time.monotonic() + self._pause, min(2 * self._pause, LONGEST_PAUSE)
+            self._pace = None
+            return None
+        self._pause = HELP_PAUSE
+        return plan
+
+    def learn(self, plan: HelpPlan, packs: float) -> None:
+        """Takes the rows a second that the CPU packed in a gather; of few rows none is known, and 0 is given."""
+        if packs > 0 and time.monotonic() >= self._resumes:  # in steps of a fifth, of which plans are kept
+            self._pace = 2.0 ** (round(4 * math.log2(min(max(plan.pace * packs / plan.packs, 1 / 64), 4))) / 4)
+
+    def _known(self, rows: int, threads: int, pace: float, ahead: bool) -> HelpPlan:
+        """A plan takes a tenth of a small gather's time, so it is kept until the machine is measured again."""
+        shift = max(0, rows.bit_length() - 4)
+        key = rows >> shift << shift, threads, pace, ahead
+        mapping, row_bytes, table_bytes, managed_bytes = self._table
+        if key not in self._plans[1]:
+            self._plans[1][key] = planned(
+                mapping, key[0], row_bytes, table_bytes, managed_bytes, threads=threads, pace=pace, ahead=ahead
+            )
+        return self._plans[1][key]
+
+
+def idle_cores() -> int:
+    """Cores of this process on which nothing else runs at this moment, as Linux counts; one at least."""
+    try:
+        with open("/proc/loadavg") as file:
+            running = int(file.read().split()[3].partition("/")[0])
+    except (OSError, ValueError, IndexError):
+        running = 1
+    return max(1, min(cores(), (os.cpu_count() or 1) + 1 - running))

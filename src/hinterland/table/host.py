@@ -5,30 +5,31 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Any, Self
 
 import numpy as np
 import torch
 
-from ..machine import Machine, measured_link
-from ..machine import load as load_machine
+from .. import _core
+from ..machine import measured_link
 from ..memory import assisted, load
 from ..memory.allocator import Buffer, allocate
 from ..memory.copies import copied, copy
 from ..memory.existing import describe
 from ..memory.gather import few_blocks
-from ..memory.help_plan import plan_help
+from ..memory.help_plan import Help, HelpPlan, plan_help
 from ..memory.mapping import explain_table
-from ..memory.plan import sorts
+from ..memory.plan import REACH, sorts
 from ..runtime import arguments, devices
 from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError, IndexOutOfRange, NotATensor
 from ..runtime.repr import type_name
-from ..runtime.thresholds import HELP_PART, HELP_ROWS, LOAD_BLOCKS
+from ..runtime.thresholds import HELP_PART, LOAD_BLOCKS
 from . import ops  # noqa: F401  (ops registers torch.ops.hinterland.gather)
 from .indexing import device_of, is_rows, parts_of, rows_of
 from .placement import Sort
-from .row_arguments import expanded, overlaps, require_outside
+from .row_arguments import expanded, overlaps, require_outside, room_for
 from .table import Table
 
 _LOAD_BYTES = 16  # of one thread's load in a gather
@@ -44,7 +45,6 @@ class HostTable(Table):
 
     def __init__(self, buffer: Buffer, dtype: torch.dtype, shape: Sequence[int]) -> None:
         self._buffer = buffer
-        self._plans: tuple[Machine | None, dict[int, bool]] = None, {}
         self._cpu = buffer.tensor(dtype, torch.Size(shape))
         # Made now, not when asked for: a compiled function may only look them up.
         visible = devices.gpus() if buffer.mapping != "pageable" else []
@@ -54,6 +54,7 @@ class HostTable(Table):
             # would copy all rows to the GPU, since they might lie elsewhere next time.
             seen._dynamo_static_input_type = "unguarded"  # type: ignore[attr-defined]
         super().__init__(self._cpu.shape, dtype)
+        self._help = Help(self.placement, self._row_bytes, self.nbytes, self.managed_bytes)
 
     @classmethod
     def empty(
@@ -267,11 +268,13 @@ class HostTable(Table):
         return self.to(device)
 
     def gather_blocks(self, device: torch.device) -> int:
-        """As few as fill the link, by the library's measurement of such a GPU, or by the probe's of this one."""
+        """As few as fill the link, by the library's measurement of such a GPU, or by the probe's of this one; those of loads
+        where rows wait for walks of page tables: bulk copies have too few under way."""
         few, link = few_blocks(device, self._row_bytes), measured_link()
-        if few is not None or link is None:
-            return few or LOAD_BLOCKS
-        return link.threads_to_saturate.get(_LOAD_BYTES, LOAD_BLOCKS)
+        if few is None and link is not None:
+            few = link.threads_to_saturate.get(_LOAD_BYTES, LOAD_BLOCKS)
+        walks = self.placement in ("pinned", "split") and self.nbytes > REACH
+        return max(few or LOAD_BLOCKS, LOAD_BLOCKS if walks else 1)
 
     def tiers_of(self, index: torch.Tensor) -> dict[str, int]:
         """All come from the host."""
@@ -318,7 +321,8 @@ class HostTable(Table):
         if not index.is_cuda:
             return super()._read_by(index, out, max_blocks, check, sort, by)
         seen = bool(self._cuda)
-        if by == "gpu" or (by is None and seen and not self._plans_help(index, check, sort)):
+        plan = self._helped(index, check, sort) if by is None and seen else None
+        if by == "gpu" or (by is None and seen and plan is None):
             return False
         if by == "both" and not seen:
             raise ConfigError("by='both' needs a GPU that reads the rows, and none sees pageable memory; use by='cpu' or None")
@@ -327,32 +331,34 @@ class HostTable(Table):
         if not index.numel() or not 0 < self._row_bytes <= HELP_PART:  # nothing to copy, or rows longer than what is pinned
             out.copy_(self.gather(index.cpu()))
             return True
-        managed = self.managed_bytes
-        plan = plan_help(self.placement, index.numel(), self._row_bytes, self.nbytes, managed, by)
-        if plan.by != "gpu":
-            rows = assisted.HelpedTable(self._buffer.address, self._rows, self._row_bytes, managed // self._row_bytes)
-            assisted.gather(rows, index, out, plan, by is not None or not seen, max_blocks, check)
-        return plan.by != "gpu"
+        help = None if plan is None else self._help
+        if plan is None:
+            plan = plan_help(self.placement, index.numel(), self._row_bytes, self.nbytes, self.managed_bytes, by)
+        assisted.gather(self._rows_for_help, index, out, plan, help, max_blocks, check)
+        return True
 
-    def _plans_help(self, index: torch.Tensor, check: str, sort: Sort) -> bool:
-        """Whether it is worth asking a plan; a caller that does not wait for the rows is not held up for them."""
-        if index.numel() < HELP_ROWS or self._row_bytes == 0 or self._buffer.mapping == "managed":
-            return False
-        if check != "sync" or sort != "auto" or assisted.is_paused() or capturing():
-            return False
-        return self._helped(index.numel())
+    def _helped(self, index: torch.Tensor, check: str, sort: Sort) -> HelpPlan | None:
+        """How the CPU helps a gather that it may help; a caller that does not wait for the rows is not held up for them."""
+        if self._row_bytes == 0 or check != "sync" or sort != "auto" or capturing():
+            return None
+        return self._help.plan(index.numel(), _core.num_threads())
 
-    def _helped(self, rows: int) -> bool:
-        """Whether help is planned for a gather of about so many rows; a plan takes a tenth of a small one's time, so it is kept
-        until the machine is measured again."""
-        machine, shift = load_machine(), max(0, rows.bit_length() - 4)
-        about = rows >> shift << shift
-        if self._plans[0] is not machine:
-            self._plans = machine, {}
-        if about not in self._plans[1]:
-            plan = plan_help(self.placement, about, self._row_bytes, self.nbytes, self.managed_bytes)
-            self._plans[1][about] = plan.by != "gpu"
-        return self._plans[1][about]
+    def begin_gather(
+        self, index: torch.Tensor, threads: int, max_blocks: int | None = None
+    ) -> tuple[torch.Tensor, Future[None] | None]:
+        """The CPU helps where that is predicted to be faster."""
+        fits = 0 < self._row_bytes <= HELP_PART and not self.requires_grad
+        plan = self._help.plan(len(index), threads, ahead=True) if fits else None
+        if plan is None:
+            return super().begin_gather(index, threads, max_blocks)
+        self._source(index)
+        out = room_for(index.shape + self._row_shape, self._dtype, index.device)
+        return out, assisted.begin(self._rows_for_help, index, out, plan, self._help, max_blocks)
+
+    @property
+    def _rows_for_help(self) -> assisted.HelpedTable:
+        managed = self.managed_bytes // max(self._row_bytes, 1)
+        return assisted.HelpedTable(self._buffer.address, self._rows, self._row_bytes, managed, self._buffer)
 
     def _sorts(self, rows: int) -> bool:
         return sorts(self._buffer.mapping, rows, self._row_bytes, self.nbytes, self.managed_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from typing import Any, Literal, Self
 
 import torch
@@ -133,6 +134,21 @@ class Table(Placement, TensorLike):
         if not self._read_by(index, out, max_blocks, check, sort, by):
             self._read(index, out, max_blocks, check, sort)
         return out
+
+    def begin_gather(
+        self, index: torch.Tensor, threads: int, max_blocks: int | None = None
+    ) -> tuple[torch.Tensor, Future[None] | None]:
+        """A gather that nobody waits for.
+
+        Args:
+            index: int64 ``[n]``, contiguous on a GPU that reads the table; all are rows of it.
+            threads: of the CPU that may help, at most.
+            max_blocks: as of ``gather``.
+
+        Returns:
+            The rows, in the order of the current stream, and what must be done, too, before all are there, or None.
+        """
+        return self.gather(index, max_blocks=max_blocks, check="async"), None
 
     def _room(self, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """A caller's ``out``, checked."""

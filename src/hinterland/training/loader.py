@@ -31,12 +31,12 @@ from ..storage import StorageStats
 from .cache import CachePlan, require_plannable
 from .cache_budget import after_a_step, filled, wanted
 from .envelope_estimate import ReplayCounts
-from .mini_batch import Batch, SampledBatch
+from .mini_batch import Batch, PackedBatch, SampledBatch, packed
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
 from .reads_by_tier import fetched, moved, served
 from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, refusal, unpadded
-from .row_gather import by_type, check_rows, each_of, gather_blocks_for, kept_table, rows_of
+from .row_gather import HelpedGathers, by_type, check_rows, each_of, gather_blocks_for, kept_table, rows_of
 
 _STATE_VERSION = 1
 _MOST_RANKS = 1 << 24
@@ -86,11 +86,11 @@ class Loader:
         gather_blocks: multiprocessors for the gather: few, so that training finds room beside it (Min 2022, section 3.3.2). By
             default, of a table in host memory, as many as fill the link: on an H100 or newer 2 for rows of 512 bytes to about
             14 KiB that are whole lines of 128, and 4 for those of 384; else 8, or what the probe measured on other GPUs
-            (``hinterland probe``); with ``capture`` 8 at least. 8 for a CachedTensor; 4 if some rows lie in GPU memory and can
-            be copied in bulk (256 bytes to about 14 KiB, a multiple of 16); of other tables, and of rows that are no multiple
-            of 4 bytes, one for every fourth multiprocessor.
+            (``hinterland probe``); at least 8 of pinned and split tables beyond 1 GiB, and with ``capture``. 8 for a
+            CachedTensor; 4 if some rows lie in GPU memory and can be copied in bulk (256 bytes to about 14 KiB, a multiple of
+            16); of other tables, and of rows that are no multiple of 4 bytes, one for every fourth multiprocessor.
         host_threads: cores that may help the GPU to gather features that lie in pinned host memory, where that is predicted to
-            be faster (``by`` of ``gather``); a thread beside training then leads them. 0 leaves the features to the GPU alone.
+            be faster (``by`` of ``gather``). 0 leaves the features to the GPU alone.
         rank, world_size: this process's share of every epoch: all ranks shuffle alike and get the same number of batches; seeds
             are repeated to make them even, or left out with ``drop_last``.
         device: where batches are made; None is the current GPU, or the CPU without one.
@@ -200,6 +200,8 @@ class Loader:
             self.gather_blocks = by_type(lambda table: blocks, self.features)
         self.asked_cache = asked = wanted(cache, gpu_budget)
         self._wanted = asked if len(self) else None
+        if self.host_threads and self._only_launches():
+            self.stages.append(Stage("pack", packed))
         if not isinstance(capture, bool) and not (isinstance(capture, str) and capture == "auto"):
             raise ConfigError(f"capture={arguments.repr_of(capture)} is none of False, True and 'auto'")
         self._needs_capture, self.capture = capture is True, bool(capture) and len(self) > 0
@@ -267,7 +269,7 @@ class Loader:
         replays = self._replays = self._replays or Replays(self._captured_inputs())
         replays.take(self._captured_inputs())
         if self._wanted is not None:
-            yield from replays.noted(self._measured(itertools.islice(source, self._in_pipeline()), run))
+            yield from replays.noted(self._measured(itertools.islice(source, at_a_time(len(self.stages), self.prefetch)), run))
             replays.take(self._captured_inputs())
         yield from replays.noted(run(itertools.islice(source, replays.estimate.missing)))
         left = yield from self._replayed(source, epoch, order)
@@ -276,10 +278,7 @@ class Loader:
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
         # A captured step keeps its memory, and an ordinary one beside it needs as much.
         steps = 2 if self.capture else 1
-        return after_a_step(source, run, self._in_pipeline(), self.device, self._fill, steps)
-
-    def _in_pipeline(self) -> int:
-        return at_a_time(len(self.stages), self.prefetch)
+        return after_a_step(source, run, at_a_time(len(self.stages), self.prefetch), self.device, self._fill, steps)
 
     def _replayed(self, source: Iterator[Numbered], epoch: int, order: torch.Tensor) -> Generator[Batch, None, list[Numbered]]:
         """The batches of ``source``, as far as graphs make them; gives those that were taken from it and not made."""
@@ -305,16 +304,16 @@ class Loader:
 
     def _handed(self, handed: HandedOut) -> Batch:
         """A batch as graphs made it, or, where it did not fit, as it is made without."""
-        number, buffer = handed.numbered[0], handed.buffer
+        buffer = handed.buffer
         if self._replays is not None:
             self._replays.note(handed)
         if buffer is None or handed.counts is None:
             with torch.inference_mode(False):
-                return self._gather(self._sample(handed.numbered))
+                return packed(self._gather(self._sample(handed.numbered)))
         batch = Batch(buffer.sample, buffer.x, buffer.y, buffer.seeds, buffer=buffer.number)
         sampler, table = self.sampler, kept_table(self.features)
         moved_rows = table is not None and table.follows_reads  # and where they came from is not known any more
-        if moved_rows or not self._is_counted(number) or not isinstance(sampler, NeighborSampler):
+        if moved_rows or not self._is_counted(handed.numbered[0]) or not isinstance(sampler, NeighborSampler):
             return batch
         sample = unpadded(buffer.sample, handed.counts)
         return replace(batch, served=served(sample, sampler, [fetched(self.features, sample.node)]))
@@ -375,8 +374,8 @@ class Loader:
         """Whether batches can be launched ahead: sampled by this library, from tables that the GPU reads."""
         if self.device.type == "cpu" or not isinstance(self.sampler, NeighborSampler) or -1 in self.sampler.fanouts:
             return False  # whole lists are taken hop by hop, and each hop is waited for
-        if self.sampler.lists.stored or self.host_threads:
-            return False  # reads of a disk, and rows that the CPU packs, are waited for
+        if self.sampler.lists.stored or (self.host_threads and self.stats is not None):
+            return False  # reads of a disk, and rows that the CPU packs and that are counted, are waited for
         on_gpu = self.features.is_cuda if isinstance(self.features, torch.Tensor) else getattr(self.features, "in_reach", False)
         # A row that is not there is found too late to say so where it is asked for.
         return self.features is None or (on_gpu and len(self.features) >= self.sampler.graph.num_vertices)
@@ -398,22 +397,23 @@ class Loader:
             return SampledBatch(number, self.sampler.begin(here, batch=number), seeds, here)
         return SampledBatch(number, self.sampler.sample(here, batch=number), seeds, here)
 
-    def _gather(self, sampled: SampledBatch) -> Batch:
-        if self.host_threads:
-            _core.set_num_threads(min(self.host_threads, cores()))  # of this stage's thread
+    def _gather(self, sampled: SampledBatch) -> Batch | PackedBatch:
         sample, waits = sampled.sample, True
         if isinstance(sample, PendingSample):
             sample, waits = sample.finish(), False
+        elif self.host_threads:
+            _core.set_num_threads(min(self.host_threads, cores()))  # of this stage's thread
+        helped = HelpedGathers(min(self.host_threads, cores())) if len(self.stages) > 2 and not waits else None
         counts = self._is_counted(sampled.number)
         rows = each_of(by_type(fetched, self.features, sample.node)) if counts else []  # before the gather, which may move rows
         read: dict[str, Any] = {}
         asked = None if sampled.stats is None else read
-        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits, asked)
+        batch = self.batch_of(sample, sampled.here, sampled.seeds, waits, asked, helped)
         if asked is not None:
             batch = replace(batch, stats={"sampling": sampled.stats, "features": read})
-        if not counts or not isinstance(self.sampler, NeighborSampler | HeteroSampler):
-            return batch
-        return replace(batch, served=served(sample, self.sampler, rows))
+        if counts and isinstance(self.sampler, NeighborSampler | HeteroSampler):
+            batch = replace(batch, served=served(sample, self.sampler, rows))
+        return batch if helped is None else PackedBatch(batch, helped)
 
     def _is_counted(self, number: int) -> bool:
         known = self.features is not None and isinstance(self.sampler, NeighborSampler | HeteroSampler)
@@ -426,6 +426,7 @@ class Loader:
         on_cpu: torch.Tensor | None = None,
         waits: bool = True,
         stats: dict[str, Any] | None = None,
+        helped: HelpedGathers | None = None,
     ) -> Batch:
         """The batch of a sample, its rows gathered to the device where it is.
 
@@ -435,9 +436,12 @@ class Loader:
             on_cpu: the same seeds on the CPU, where labels that lie there are then found without waiting for the device.
             waits: for the rows of tables, and raises here what is wrong with them.
             stats: a dict that is filled with what gathering its features did, of several types that of all tables.
+            helped: has the CPU help with them; the rows are there once it is finished.
         """
 
         def gathered(table: Any, index: torch.Tensor, blocks: int | None) -> torch.Tensor:
+            if helped is not None:
+                return helped.rows_of(table, index, blocks)
             if stats is None:
                 return rows_of(table, index, blocks, waits)
             read: dict[str, Any] = {}

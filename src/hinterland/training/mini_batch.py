@@ -12,7 +12,7 @@ from ..runtime.repr import Repr
 from ..sampling import Sample
 from ..sampling.neighbor import PendingSample
 from .reads_by_tier import Served
-from .row_gather import by_type
+from .row_gather import HelpedGathers, by_type
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,3 +66,22 @@ class SampledBatch:
 
     def is_ready(self) -> bool:
         return not isinstance(self.sample, PendingSample) or self.sample.is_ready()
+
+
+@dataclass(frozen=True)
+class PackedBatch:
+    """A batch whose rows the CPU may still be packing."""
+
+    batch: Batch
+    helped: HelpedGathers
+
+    def is_ready(self) -> bool:
+        return self.helped.is_ready()
+
+
+def packed(made: PackedBatch | Batch) -> Batch:
+    """The batch, once its rows are there; raises what went wrong with them."""
+    if isinstance(made, Batch):
+        return made
+    made.helped.finish()
+    return made.batch

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -50,6 +52,33 @@ def rows_of(
         table.gather(index, max_blocks=blocks) if waits else table.gather(index, max_blocks=blocks, check="async")
     )
     return rows
+
+
+@dataclass
+class HelpedGathers:
+    """Gathers under way of one batch, which at most ``threads`` cores help the GPU with."""
+
+    threads: int
+    under_way: list[Future[None]] = field(default_factory=list)
+
+    def rows_of(self, table: Any, index: torch.Tensor, blocks: int | None) -> torch.Tensor:
+        """As the function of that name, which does not wait; not all rows may be there before :meth:`finish`."""
+        known = as_table(table)
+        if known is None:
+            return rows_of(table, index, blocks, waits=False)
+        rows, packed = known.begin_gather(index, self.threads, blocks)
+        if packed is not None:
+            self.under_way.append(packed)
+        return rows
+
+    def is_ready(self) -> bool:
+        """Whether the CPU is done."""
+        return all(packed.done() for packed in self.under_way)
+
+    def finish(self) -> None:
+        """Waits for the CPU, and raises what went wrong."""
+        for packed in self.under_way:
+            packed.result()
 
 
 class _PlainRows:
