@@ -44,7 +44,7 @@ def test_bfloat16_learns_as_float32_does(dataset, device, model):
     one, other = (train(dataset, model, **SMALL, device=device, epochs=4, precision=kind) for kind in ("float32", "bfloat16"))
     losses, nearly = ([epoch["loss"] for epoch in found.history] for found in (one, other))
     assert losses != nearly and nearly[0] == pytest.approx(losses[0], rel=CLOSE)
-    assert nearly[-1] < nearly[0] and abs(one.test["accuracy"] - other.test["accuracy"]) < 0.1
+    assert nearly[-1] < nearly[0] and abs(one.test["accuracy"] - other.test["accuracy"]) < 0.2
     assert {p.dtype for p in other.model.parameters()} == {torch.float32}
 
 
@@ -80,7 +80,7 @@ def test_features_of_fp8_with_a_scale_a_row(dataset, device, precision):
     kept = over(dataset, short, getattr(torch, precision), scales)
     exact = over(dataset, short.float() * scales[:, None])
     found, same = (train(one, **SMALL, device=device, epochs=2, precision=precision) for one in (kept, exact))
-    assert [e["loss"] for e in found.history] == pytest.approx([e["loss"] for e in same.history], rel=1e-4)
+    assert [e["loss"] for e in found.history] == pytest.approx([e["loss"] for e in same.history], rel=CLOSE)
 
 
 def test_a_run_of_another_precision_is_not_gone_on_with(dataset, tmp_path):
@@ -135,13 +135,15 @@ def test_a_loader_counts_what_is_kept(dataset, device):
     rows, scales = quantized(dataset.features.cpu())
     features, stats = over(dataset, rows, torch.float32, scales).features, {}
     sampler = NeighborSampler(dataset.graph, [4, 3], device=device)
-    more = {"features": features, "device": device}
-    batch = next(iter(Loader(sampler, dataset.splits["train"], 64, stats=stats, **more)))
+    batch = next(iter(Loader(sampler, dataset.splits["train"], 64, features=features, stats=stats, device=device)))
     assert torch.equal(batch.x.cpu(), rows.float()[batch.sample.node.cpu()] * scales[batch.sample.node.cpu(), None])
-    assert batch.stats["features"]["rows"] == len(batch.x) and batch.stats["features"]["bytes"] == len(batch.x) * 64
-    loader = Loader(sampler, dataset.splits["train"], 64, **more)
-    served = next(iter(loader)).served
-    assert served.host == len(batch.x) and (device.type == "cpu" or served.link < len(batch.x) * 65 + 40 * served.edges)
+    assert batch.stats["features"]["rows"] == len(batch.x) and batch.stats["features"]["useful_bytes"] == len(batch.x) * 64
+    loader, wide = (
+        Loader(sampler, dataset.splits["train"], 64, features=one, device=device) for one in (features, dataset.features)
+    )
+    served, of_wide = next(iter(loader)).served, next(iter(wide)).served
+    assert served.host == of_wide.host == len(batch.x)
+    assert of_wide.link - served.link == (0 if device.type == "cpu" else len(batch.x) * (256 - 64))
     assert loader._only_launches() == (device.type == "cuda")
 
 
@@ -163,3 +165,16 @@ def test_a_loader_counts_what_is_kept(dataset, device):
 def test_what_is_not_converted_is_refused(table, options, match):
     with pytest.raises(ConfigError, match=match):
         ConvertedRows(table, **options)
+
+
+@pytest.mark.gpu
+def test_converted_rows_are_gathered_by_graphs(dataset):
+    rows, scales = quantized(dataset.features.cpu())
+    sampler = NeighborSampler(dataset.graph, [4, 3], device="cuda")
+    features = over(dataset, rows, torch.bfloat16, scales).features
+    loader = Loader(sampler, dataset.splits["train"], 8, features=features, labels=dataset.labels, capture=True, device="cuda")
+    expected, replayed = (rows.float() * scales[:, None]).bfloat16(), 0
+    for batch in loader:
+        replayed += batch.buffer is not None
+        assert torch.equal(batch.x.cpu(), expected[batch.sample.node.cpu()])
+    assert replayed > 10

@@ -28,6 +28,7 @@ from .mini_batch import Batch
 from .pipeline import Stage, watching
 from .prefetch import StreamedStage, settling, stage_stream, wait_for
 from .row_gather import kept_table, rows_of
+from .trace import span
 
 _NAP = 2e-4  # seconds between looks at the GPU, which has two batches more to make meanwhile
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
@@ -364,4 +365,5 @@ class _ReplayedStage(StreamedStage):
         return self.made.pop()[1]
 
     def _work(self, item: torch.cuda.CUDAGraph) -> None:
-        item.replay()
+        with span(self.stage.name):
+            item.replay()
