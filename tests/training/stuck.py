@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import sys
 import tempfile
@@ -73,12 +74,17 @@ def consumer() -> None:
 
 def spin(flag: torch.Tensor | None = None) -> torch.Tensor:
     """A kernel that ends when ``flag`` tells it to; without one it is not told."""
+    flag = torch.zeros(1, dtype=torch.int32).pin_memory() if flag is None else flag
+    launch(spin_file(), "spin_kernel", torch.device("cuda:0"), 1, 1, Spin(flag=flag.data_ptr()))
+    return flag
+
+
+@functools.cache
+def spin_file() -> jit.KernelFile:
     folder = Path(tempfile.mkdtemp())
     (folder / "spin.cu").write_text(SPIN)
     jit.PACKAGE = folder
-    flag = torch.zeros(1, dtype=torch.int32).pin_memory() if flag is None else flag
-    launch(jit.KernelFile("spin.cu", ("spin_kernel",)), "spin_kernel", torch.device("cuda:0"), 1, 1, Spin(flag=flag.data_ptr()))
-    return flag
+    return jit.KernelFile("spin.cu", ("spin_kernel",))
 
 
 def kernel_of_a_stage(waits: bool) -> None:
@@ -119,7 +125,9 @@ def kernel_of_the_step() -> None:
 
 def replay_of_the_step() -> None:
     """A captured step whose kernel waits for a flag, once it is replayed."""
-    graph, flag, package = hl.generate("kronecker", scale=8, seed=1), torch.ones(1, dtype=torch.int32).pin_memory(), jit.PACKAGE
+    package, flag = jit.PACKAGE, spin(torch.ones(1, dtype=torch.int32).pin_memory())
+    jit.PACKAGE = package  # the kernel is loaded; those of samplers lie here
+    graph = hl.generate("kronecker", scale=8, seed=1)
     features, labels = torch.ones(graph.num_vertices, 4, device="cuda"), torch.zeros(graph.num_vertices, dtype=torch.int64)
     options = {"features": features, "labels": labels, "device": "cuda:0", "capture": True, "timeout": 2.0}
     loader = Loader(NeighborSampler(graph, [2], device="cuda:0"), torch.arange(200), 10, **options)
@@ -127,7 +135,6 @@ def replay_of_the_step() -> None:
 
     def loss(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         spin(flag)
-        jit.PACKAGE = package
         return torch.nn.functional.cross_entropy(model(batch.x)[: batch.batch_size], batch.y)
 
     steps = capture(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), loader)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import is_lazy
 
-_PLAIN = (bool, int, float, str)
+_PLAIN = frozenset((bool, int, float, str))
 
 Key = list[tuple[str, dict[Any, Any]]]
 
@@ -46,8 +46,13 @@ def _of(tensor: torch.Tensor) -> Any:
 
 def _plain(value: Any) -> Any:
     """A tensor is what lies at an address, but one number on the CPU is that number: a graph has it as such."""
+    kind = type(value)
+    if value is None or kind in _PLAIN:
+        return value
+    if kind is tuple:
+        return tuple(map(_plain, value))
     if not isinstance(value, torch.Tensor):
-        return value if type(value) in _PLAIN else repr(value)
+        return repr(value)
     return value.item() if value.is_cpu and value.numel() == 1 else value.data_ptr()
 
 
