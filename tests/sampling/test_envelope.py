@@ -11,12 +11,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 import hinterland as hl
 from hinterland import memory
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import Envelope, NeighborSampler
-from hinterland.sampling.envelope import ends_of, padded
+from hinterland.sampling.envelope import _deviations, ends_of, padded
 
 _spec = importlib.util.spec_from_file_location("sampling_oracle", Path(__file__).parent / "oracle.py")
 oracle = importlib.util.module_from_spec(_spec)
@@ -318,10 +319,18 @@ def test_an_envelope_of_what_was_met(data):
             assert size >= min(limit, 1.01 * float(met.max()), float(met.mean() + 3 * deviation[which, hop]))
 
 
-def test_an_envelope_follows_the_mean_and_three_deviations():
-    counts = torch.tensor([[[10, n], [0, 2 * n]] for n in (980, 1000, 1020)])
-    envelope = Envelope.of(counts, Envelope((10, 10_000), (10_000,)))
-    assert envelope == Envelope((10, 1088), (2176,))  # 1,060 and 2,120, rounded up to 64; of 1,020 and 2,040 1 % more is less
+@pytest.mark.parametrize("times, vertices, edges", [(1, 1152, 2240), (100, 1088, 2176)])
+def test_an_envelope_follows_the_mean_and_the_deviation(times, vertices, edges):
+    """Of 1,000 and 2,000 in the mean, with deviations of 20 and 40: 4.7 of them of 8 samples, 3 of many; rounded up to 64."""
+    met = [970, 980, 990, 1000, 1000, 1010, 1020, 1030] * times
+    envelope = Envelope.of(torch.tensor([[[10, n], [0, 2 * n]] for n in met]), Envelope((10, 10_000), (10_000,)))
+    assert envelope == Envelope((10, vertices), (edges,))
+
+
+@pytest.mark.parametrize("samples", [8, 20, 1000])
+def test_few_samples_say_little_of_their_deviation(samples):
+    expected = stats.t.ppf(stats.norm.cdf(3), samples - 1) * (1 + 1 / samples) ** 0.5
+    assert _deviations(samples) == pytest.approx(expected, rel=0.03)
 
 
 @given(oracle.small_graphs(), st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(1, 6))

@@ -6,6 +6,7 @@ only. What a layer must not read is told by counts that stay on the device (``Pa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +19,7 @@ from .bound import bound, check_fanouts
 from .sample import Sample
 
 _MULTIPLE = 64  # of vertices and edges: shapes that matrix products take well
-_SIGMAS, _MARGIN = 3, 1.01  # over the mean of what was met, and times the most of it
+_SIGMAS, _MARGIN = 3, 1.01  # over the mean of many samples, and times the most of what was met
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,8 @@ class Envelope:
 
         Args:
             counts: int64 ``[n, 2, hops + 1]``, of ``n`` samples, one at least, what ``PaddedSample.ends`` and :func:`ends_of`
-                say. Each number gets the mean and three standard deviations, and 1 % more than the largest at least.
+                say. Each number gets the mean and three standard deviations, more where few samples tell them (4.7 of 8), and
+                1 % more than the largest at least.
             most: where it ends, as :meth:`largest` gives it. It is passed by less than 64, to which all is rounded up.
 
         Raises:
@@ -63,7 +65,9 @@ class Envelope:
         met = counts.double()
         deviation = met.std(0, correction=min(1, len(met) - 1))
         # Not less than for the hop before, where what was met varied more.
-        sizes = torch.maximum(met.mean(0) + _SIGMAS * deviation, _MARGIN * met.amax(0)).cummax(1).values.ceil().long()
+        sizes = (
+            torch.maximum(met.mean(0) + _deviations(len(met)) * deviation, _MARGIN * met.amax(0)).cummax(1).values.ceil().long()
+        )
         found = sizes[0, 1:].clamp(min=most.vertices[0])  # a batch of fewer seeds may be all that was met
         vertices = [_rounded(min(n + 1, limit)) for n, limit in zip(found.tolist(), most.vertices[1:], strict=True)]
         edges = [_rounded(min(n, limit)) for n, limit in zip(sizes[1, 1:].tolist(), most.edges, strict=True)]
@@ -162,3 +166,12 @@ def padded(sample: Sample, envelope: Envelope) -> PaddedSample:
 
 def _rounded(size: int) -> int:
     return -(-size // _MULTIPLE) * _MULTIPLE
+
+
+def _deviations(samples: int) -> float:
+    """How many standard deviations over the mean another sample seldom lies, where so many told what these are: the quantile of
+    Student's t that belongs to three of the normal distribution, by the expansion of Cornish and Fisher, and the mean's own
+    error. 4.7 of 8 samples, 3.0 of a thousand."""
+    z, free = _SIGMAS, max(samples - 1, 1)
+    t = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return t * math.sqrt(1 + 1 / samples)

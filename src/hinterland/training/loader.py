@@ -245,16 +245,16 @@ class Loader:
         return count // self.world_size if self.drop_last else -(-count // self.world_size)
 
     def __iter__(self) -> Iterator[Batch]:
-        epoch, done = self.position
+        (epoch, done), total = self.position, len(self)
         shared = [table for table in each_of(self.features) if getattr(table, "collective", False)]
         if self.world_size > 1 and shared:  # whose gathers wait for each other
-            shared[0].check_same({"batches of an epoch": len(self), "batches given out": done})
+            shared[0].check_same({"batches of an epoch": total, "batches given out": done})
         for batch in self._batches(epoch, done):
             done += 1
             if self.stats is not None and batch.stats is not None:
                 add(self.stats, {"batches": 1, **batch.stats})
-            self._epoch, self._delivered = (epoch, done) if done < len(self) else (epoch + 1, 0)
-            if self._replays is not None and done == len(self):
+            self._epoch, self._delivered = (epoch, done) if done < total else (epoch + 1, 0)
+            if self._replays is not None and done == total:
                 self._replays.estimate.end_epoch()
             yield batch
 

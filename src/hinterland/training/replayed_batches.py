@@ -30,7 +30,7 @@ from .prefetch import StreamedStage, settling, stage_stream, wait_for
 from .row_gather import kept_table, rows_of
 from .trace import span
 
-_NAP = 2e-4  # seconds between looks at the GPU, which has two batches more to make meanwhile
+_NAP = 4e-4  # seconds between looks at the GPU, which has two batches more to make meanwhile
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
 
 Numbered = tuple[int, torch.Tensor]  # a batch's number, and its seeds on the CPU
