@@ -11,7 +11,7 @@ from hinterland.runtime.errors import ConfigError
 from hinterland.training import Loader, train
 from hinterland.training import checkpoint as checkpoints
 
-from .captured_steps import SHAPE, SMALL, adam, eager, made, replayed
+from .captured_steps import SHAPE, SMALL, eager, made, replayed, sgd
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -81,7 +81,7 @@ class TestOnAGPU:
             torch.manual_seed(5)
             net = Stack().to(device)
             run = replayed if captures else eager
-            ended.append(run(net, loader, adam(net.parameters()), 5))
+            ended.append(run(net, loader, sgd(net.parameters()), 5))  # Adam makes whole steps of what is rounding
         (losses, steps), expected = ended
         torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
         assert steps.replayed >= 25
