@@ -64,6 +64,7 @@ class TestOnACPU:
             ({"optimizer": 0.01}, "optimizer is a float, but must be a Optimizer"),
             ({"loader": 8}, "loader is a int, but must be a Iterable"),
             ({"before_step": 1}, "before_step=1 is no function"),
+            ({"optimizer": torch.optim.LBFGS([nn.Parameter(torch.zeros(1))])}, "optimizer is an LBFGS, .* use another"),
         ],
     )
     def test_arguments(self, wrong, said):
@@ -71,6 +72,20 @@ class TestOnACPU:
         given = {"model": net, "loss": loss_of, "optimizer": adam(net.parameters()), "loader": [], **wrong}
         with pytest.raises(ConfigError, match=said):
             capture(**given)
+
+    @pytest.mark.parametrize(
+        "gives, said",
+        [
+            (lambda loss: (loss, 1), "loss gave \\(tensor.*; give a tensor of one number"),
+            (lambda loss: None, "loss gave None"),
+            (lambda loss: loss.expand(3), "loss gave a torch.float32 tensor of shape \\(3,\\); give"),
+        ],
+    )
+    def test_what_is_no_loss(self, dataset, gives, said):
+        net, loader = made(dataset, torch.device("cpu"), "auto")
+        steps = capture(net, lambda model, batch: gives(loss_of(model, batch)), adam(net.parameters()), loader)
+        with pytest.raises(ConfigError, match=said):
+            list(steps)
 
     def test_a_batch_without_its_padding_is_the_batch(self, dataset):
         sampler = NeighborSampler(dataset.graph, [4, 3], seed=1)
@@ -153,6 +168,19 @@ class TestWhatAGraphIsOf:
         optimizer.param_groups[0]["lr"] = 0.5
         with graphed.settings():
             assert float(optimizer.param_groups[0]["lr"]) == 0.5
+
+    def test_counts_of_steps_go_back_to_the_cpu(self):
+        class OnGPU(torch.Tensor):
+            def cpu(self):
+                return self.as_subclass(torch.Tensor)
+
+        first, second = (nn.Parameter(torch.zeros(2)) for _ in range(2))
+        optimizer = torch.optim.Adam([{"params": [first]}, {"params": [second], "capturable": True}])
+        for parameter in (first, second):
+            optimizer.state[parameter]["step"] = torch.tensor(3.0).as_subclass(OnGPU)
+        GraphedOptimizer(optimizer, torch.device("cpu")).undo()
+        assert type(optimizer.state[first]["step"]) is torch.Tensor and optimizer.state[first]["step"] == 3
+        assert type(optimizer.state[second]["step"]) is OnGPU  # as its user wants it
 
     @pytest.mark.parametrize("kind, sees", [(nn.BatchNorm1d, True), (nn.InstanceNorm1d, True), (nn.LayerNorm, False)])
     def test_statistics_over_rows(self, kind, sees):
@@ -265,6 +293,7 @@ REFUSED = {
     ),
     "numbers of the CPU": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * torch.rand(1).item()),
     "statistics": lambda net: setattr(net, "between", nn.BatchNorm1d(32).to(net.first.weight.device)),
+    "sparse gradients": lambda net: setattr(net, "vectors", nn.Embedding(3, 2, sparse=True, device=net.first.weight.device)),
     "a count in Python": lambda net: net.register_forward_pre_hook(
         lambda net, given: setattr(net, "calls", getattr(net, "calls", 0) + 1)
     ),
@@ -276,12 +305,13 @@ SAID = {
     "a look at a value": "run as usual: [A-Za-z]*Error: ",
     "numbers of the CPU": "draws random numbers on the CPU",
     "statistics": "BatchNorm1d takes statistics over all rows",
+    "sparse gradients": "gradients of an Embedding with sparse=True",
     "a count in Python": "calls of Net changes at each step",
     "no memory": "OutOfMemoryError",
 }
 
 
-@pytest.mark.parametrize("what", ["numbers of the CPU", "statistics", "a count in Python"])
+@pytest.mark.parametrize("what", ["numbers of the CPU", "statistics", "sparse gradients", "a count in Python"])
 def test_what_cannot_be_captured_is_said_and_trained(dataset, place, what):
     said_and_trained(dataset, place, what)
 

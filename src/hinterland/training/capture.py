@@ -70,7 +70,7 @@ class CapturedSteps:
 
     def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
         if self._loader_captures:
-            self._refuse(sees_padding(self.model))
+            self._refuse(unfit(self.model))
         for batch in self.loader:
             yield self.step(batch)
 
@@ -98,7 +98,7 @@ class CapturedSteps:
         key = self._now()
         if key != self._key:
             self._drop(list(self._graphs))
-            self._refuse(sees_padding(self.model))
+            self._refuse(unfit(self.model))
             if self._unsteady >= UNSTEADY_STEPS:
                 self._refuse(f"{difference(self._key, key)} changes from step to step, which a replay would not see")
             self._steady, self._key = False, key
@@ -148,6 +148,8 @@ class CapturedSteps:
     def _one(self, batch: Any) -> torch.Tensor:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.model, batch)
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise ConfigError(f"loss gave {arguments.repr_of(loss)}; give a tensor of one number, as a mean over seeds is")
         loss.backward()  # type: ignore[no-untyped-call]
         if self.before_step is not None:
             self.before_step(self.model)
@@ -166,7 +168,8 @@ class CapturedSteps:
     @contextmanager
     def _side_stream(self) -> Iterator[torch.cuda.Stream]:
         """A with-block on the stream that is captured, between what the current stream has and what it gets."""
-        device = next(self.model.parameters()).device
+        assert self._graphed is not None
+        device = self._graphed.device
         current, stream = torch.cuda.current_stream(device), stage_stream(device, _STREAM)
         assert stream is not None
         stream.wait_stream(current)
@@ -249,9 +252,19 @@ def capture(
         raise ConfigError("loss=None is no function; pass one of the model and a batch")
     arguments.function("loss", loss)
     arguments.instance("optimizer", optimizer, torch.optim.Optimizer, "as torch.optim.Adam is")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ConfigError("optimizer is an LBFGS, which asks for several losses a step; use another, as torch.optim.Adam")
     arguments.instance("loader", loader, Iterable, "as a Loader is")
     arguments.function("before_step", before_step)
     return CapturedSteps(model, loss, optimizer, loader, before_step)
+
+
+def unfit(model: nn.Module) -> str | None:
+    """Why steps of a model are not to be captured, by what its modules are; None where nothing speaks against it."""
+    for module in model.modules():
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+            return f"gradients of an {type(module).__name__} with sparse=True have a size that the CPU waits for; use sparse=False"
+    return sees_padding(model)
 
 
 def sees_padding(model: nn.Module) -> str | None:
