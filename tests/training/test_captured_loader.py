@@ -190,7 +190,9 @@ def test_a_short_last_batch_is_replayed(graph, rows, seeds, place):
     assert int(last.sample.seeds) == 1500 % BATCH and (last.y[1500 % BATCH :] == -100).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.float32, torch.uint8, "columns", "table", None])
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.int32, torch.float16, torch.complex64, torch.uint8, torch.bool, "columns", "table", None]
+)
 def test_labels_of_any_kind(graph, seeds, place, dtype):
     """Where none can say that a seed is not there, a short batch is ordinary."""
     number = torch.arange(graph.num_vertices) % 100
@@ -199,11 +201,11 @@ def test_labels_of_any_kind(graph, seeds, place, dtype):
     elif dtype == "table":
         labels = hl.UnifiedTensor.from_tensor(number)
     else:
-        labels = None if dtype is None else number.to(dtype)
+        labels = None if dtype is None else number.to(dtype)  # without labels nothing says so either
     ours, theirs = (made(graph, seeds, place, None, labels, capture=capture) for capture in (True, False))
     buffers = []
     assert same(epoch(ours, buffers), epoch(theirs))
-    replayed = dtype in (torch.int8, torch.int32, "table", None)
+    replayed = dtype in (torch.int8, torch.int32, "table")
     assert (buffers[-1] is not None) == replayed and buffers[-2] is not None
 
 
@@ -439,6 +441,7 @@ def test_what_is_refused(graph, rows, seeds, monkeypatch):
     refused("samples of fixed shape", draws={"times": torch.zeros(graph.num_vertices, dtype=torch.int64)})
     refused("features are a tensor on cpu; make a table of them", rows)
     refused("features lie in pageable memory, which no GPU reads; make the table with placement='host'", host)
+    refused("features learn, and rows that a CUDA graph gathers have no gradients", torch.nn.Parameter(rows))
     shorter = hl.UnifiedTensor.from_tensor(rows[: int(seeds.max()) + 1])
     refused(f"features have {len(shorter)} rows, but the graph has {graph.num_vertices} vertices; give a row for each", shorter)
 

@@ -82,6 +82,8 @@ def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, cou
     for name, table in (("features", features), ("labels", labels)):
         if getattr(table, "collective", False):
             return f"{name} are dealt out over machines, whose gathers wait for each other"
+        if getattr(table, "requires_grad", False):
+            return f"{name} learn, and rows that a CUDA graph gathers have no gradients; gather them in the model"
     if features is None:
         return None
     if isinstance(features, Mapping):
@@ -183,7 +185,9 @@ class BatchRing:
     def _pads_labels(self) -> bool:
         """Whether a loss can leave out seeds by their label."""
         labels = self.labels
-        return labels is None or (labels.ndim == 2 and labels.dtype.is_signed and not labels.dtype.is_floating_point)
+        if labels is None or labels.ndim != 2 or labels.is_floating_point() or labels.is_complex():
+            return False
+        return labels.dtype.is_signed
 
     def begin(self, seeds: torch.Tensor, numbers: torch.Tensor, first: int) -> None:
         """Brings an epoch to the GPU: its ``seeds`` in order, the ``numbers`` of its batches (int64, on the CPU), of which
