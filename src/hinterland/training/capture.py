@@ -263,7 +263,9 @@ def unfit(model: nn.Module) -> str | None:
     """Why steps of a model are not to be captured, by what its modules are; None where nothing speaks against it."""
     for module in model.modules():
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
-            return f"gradients of an {type(module).__name__} with sparse=True have a size that the CPU waits for; use sparse=False"
+            return (
+                f"gradients of an {type(module).__name__} with sparse=True have a size that the CPU waits for; use sparse=False"
+            )
     return sees_padding(model)
 
 
