@@ -6,9 +6,11 @@ Without a GPU something stands for graphs, so that all but CUDA is tried here.
 from __future__ import annotations
 
 import copy
+import random
 import warnings
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -106,6 +108,9 @@ CHANGES = {
     "momentum of SGD": lambda net, optimizer: optimizer.param_groups[1].update(momentum=0.9),
     "weight_decay of SGD": lambda net, optimizer: optimizer.param_groups[0].update(weight_decay=0.1),
     "training of Sequential": lambda net, optimizer: net.eval(),
+    "inplace of Dropout": lambda net, optimizer: setattr(net[1], "inplace", True),
+    "hooks of Linear": lambda net, optimizer: net[0].register_forward_hook(lambda *_: None),
+    "activation of Linear": lambda net, optimizer: setattr(net[2], "activation", torch.relu),
     "p of Dropout": lambda net, optimizer: setattr(net[1], "p", 0.2),
     "weight of Linear": lambda net, optimizer: net[0].weight.requires_grad_(False),
     "bias of Linear": lambda net, optimizer: setattr(net[2].bias, "data", torch.zeros(2)),
@@ -263,6 +268,20 @@ class TestSteps:
         steps, _ = both(dataset, place, epochs=6, between=decay, optimizer=sgd)
         assert steps.replayed >= 25
 
+    def test_a_group_that_a_step_adds(self, dataset, place):
+        net, loader = made(dataset, place, True)
+        optimizer = torch.optim.SGD(net.first.parameters(), lr=0.1)
+        late = list(net.second.parameters())
+
+        def thaws(model):
+            if late:
+                optimizer.add_param_group({"params": [late.pop()], "lr": 0.05})
+
+        steps = capture(net, loss_of, optimizer, loader, before_step=thaws)
+        for _ in range(4):
+            list(steps)
+        assert steps.replayed > 15 and [group["lr"] for group in optimizer.param_groups] == [0.1, 0.05, 0.05]
+
     def test_evaluation_in_between(self, dataset, place):
         def evaluate(epoch, net, optimizer):
             net.eval()
@@ -292,6 +311,8 @@ REFUSED = {
         lambda net, given, out: out * float((torch.rand(3, device=out.device).sum() + out.detach().sum()) * 0 + 1)
     ),
     "numbers of the CPU": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * torch.rand(1).item()),
+    "numbers of Python": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * random.random()),
+    "numbers of NumPy": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * np.random.rand()),
     "statistics": lambda net: setattr(net, "between", nn.BatchNorm1d(32).to(net.first.weight.device)),
     "sparse gradients": lambda net: setattr(net, "vectors", nn.Embedding(3, 2, sparse=True, device=net.first.weight.device)),
     "a count in Python": lambda net: net.register_forward_pre_hook(
@@ -304,6 +325,8 @@ REFUSED = {
 SAID = {
     "a look at a value": "run as usual: [A-Za-z]*Error: ",
     "numbers of the CPU": "draws random numbers on the CPU",
+    "numbers of Python": "draws random numbers on the CPU",
+    "numbers of NumPy": "draws random numbers on the CPU",
     "statistics": "BatchNorm1d takes statistics over all rows",
     "sparse gradients": "gradients of an Embedding with sparse=True",
     "a count in Python": "calls of Net changes at each step",
@@ -311,7 +334,10 @@ SAID = {
 }
 
 
-@pytest.mark.parametrize("what", ["numbers of the CPU", "statistics", "sparse gradients", "a count in Python"])
+@pytest.mark.parametrize(
+    "what",
+    ["numbers of the CPU", "numbers of Python", "numbers of NumPy", "statistics", "sparse gradients", "a count in Python"],
+)
 def test_what_cannot_be_captured_is_said_and_trained(dataset, place, what):
     said_and_trained(dataset, place, what)
 

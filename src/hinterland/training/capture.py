@@ -7,10 +7,12 @@ see (:mod:`.capture_key`) is compared before each, and the step captured anew wh
 from __future__ import annotations
 
 import dataclasses
+import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -134,11 +136,11 @@ class CapturedSteps:
 
     def _warm_up(self, batch: Any) -> torch.Tensor:
         """A step on a batch of fixed shape as it will be captured; the next one can be if this changes nothing but values."""
-        drawn = torch.get_rng_state()
+        drawn = _drawn_on_cpu()
         loss = self._eager(batch)
         key = self._now()
         self._steady, self._unsteady = key == self._key, self._unsteady + 1
-        if not torch.equal(torch.get_rng_state(), drawn):
+        if _drawn_on_cpu() != drawn:
             self._refuse("the model or the loss draws random numbers on the CPU, which a replay would not draw again")
         elif self._unsteady >= UNSTEADY_STEPS and not self._steady:
             self._refuse(f"{difference(self._key, key)} changes at each step, which a replay would not see")
@@ -284,6 +286,12 @@ def sees_padding(model: nn.Module) -> str | None:
 
 def _is_replayable(batch: Any) -> bool:
     return getattr(batch, "buffer", None) is not None and batch.seeds.is_cuda
+
+
+def _drawn_on_cpu() -> tuple[Any, ...]:
+    """How far the generators of torch, Python and NumPy have come."""
+    of_numpy: Any = np.random.get_state()
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), of_numpy[1].tobytes(), of_numpy[2]
 
 
 def _generators(device: torch.device) -> Callable[[], None]:

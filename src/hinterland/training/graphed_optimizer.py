@@ -65,7 +65,7 @@ class GraphedOptimizer:
                     group["lr"] = rate
             yield
         finally:
-            for group, was in zip(groups, before, strict=True):
+            for group, was in zip(groups, before, strict=False):  # a step may have added one
                 group.update(was)
 
     def undo(self) -> None:
