@@ -17,8 +17,8 @@ Key = list[tuple[str, dict[Any, Any]]]
 
 
 def key_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Key:
-    """By module, by group and state of the optimizer: numbers, texts and functions, and where tensors lie. A learning rate is left out:
-    what a replay cannot take from the GPU adds it."""
+    """By module, by group and state of the optimizer: numbers, texts and functions, and where tensors lie. A learning rate is
+    left out: what a replay cannot take from the GPU adds it."""
     found: Key = []
     for module in model.modules():
         held = {name: value for name, value in vars(module).items() if type(value) in _OF_MODULES}
