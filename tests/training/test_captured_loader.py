@@ -396,6 +396,18 @@ def test_a_cache_is_captured(graph, rows, seeds, place):
     assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0 and ours.cache_plan.split.rows > 0
 
 
+@pytest.mark.parametrize("kind", ["tiered", "cached"])
+def test_a_table_that_was_closed_is_told_before_a_replay(graph, rows, seeds, place, kind):
+    features = table_of(kind, rows, place)
+    loader = made(graph, seeds, place, features, capture=True)
+    list(epoch(loader))
+    made_before = loader.stages[0].items
+    features.close()
+    with pytest.raises(ConfigError, match="has been closed"):
+        next(iter(loader))
+    assert loader.stages[0].items == made_before
+
+
 def test_what_was_served_is_counted_as_of_ordinary_batches(graph, rows, seeds, place, monkeypatch):
     monkeypatch.setattr("hinterland.training.loader._COUNTED_EVERY", 5)
     features = hl.UnifiedTensor.from_tensor(rows)

@@ -171,10 +171,14 @@ class BatchRing:
             if inputs.labels is not None:
                 of_none = self._labels_of(torch.zeros(0, dtype=torch.int64))
                 self.labels = torch.zeros((*shape, *of_none.shape[1:]), dtype=of_none.dtype, device=device)
-            if inputs.features is not None:
-                rows_of(inputs.features, self.next[:0])  # what it brings to the GPU once, as scales
+            self._gather_nothing()
             self._buffers = [BatchBuffer(first_number + n, self) for n in range(BATCH_BUFFERS)]
         self._user: object | None = None
+
+    def _gather_nothing(self) -> None:
+        """Has the table bring to the GPU what it does once, as scales. Raises where it was closed, which no replay would see."""
+        if self.inputs.features is not None:
+            rows_of(self.inputs.features, self.next[:0])
 
     def _labels_of(self, seeds: torch.Tensor) -> torch.Tensor:
         labels = self.inputs.labels
@@ -191,10 +195,11 @@ class BatchRing:
 
     def begin(self, seeds: torch.Tensor, numbers: torch.Tensor, first: int) -> None:
         """Brings an epoch to the GPU: its ``seeds`` in order, the ``numbers`` of its batches (int64, on the CPU), of which
-        ``first`` is made next."""
+        ``first`` is made next. ConfigError: the table of features was closed."""
         if self._user is not None:  # another run has launched replays, and nobody has waited for them
             devices.idle_at(self.device)
             self._user = None
+        self._gather_nothing()
         batches, size = self.inputs.batches, self.inputs.batch_size
         seeds = seeds[: batches * size]
         counts = (len(seeds) - size * torch.arange(batches)).clamp(max=size)
