@@ -435,6 +435,14 @@ class TestOnAGPU:
     def test_a_capture_that_fails_is_said_and_training_goes_on(self, dataset, place, what):
         said_and_trained(dataset, place, what)
 
+    def test_counts_of_steps_where_steps_are_not_captured(self, dataset, place):
+        net, loader = made(dataset, place, True)
+        REFUSED["no memory"](net)
+        optimizer = adam(net.parameters())
+        with pytest.warns(UserWarning, match=SAID["no memory"]):
+            replayed(net, loader, optimizer, 2)
+        assert all(state["step"].is_cpu for state in optimizer.state.values())
+
     def test_an_interruption(self, dataset, place):
         """Ctrl-C in the middle of a capture leaves a model that trains."""
         net, loader = made(dataset, place, True)

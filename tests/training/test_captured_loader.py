@@ -182,6 +182,22 @@ def test_padding_names_rows_of_the_batch_where_few_blocks_gather(graph, rows, se
             assert torch.equal(padding, batch.x[: len(padding)])
 
 
+@pytest.mark.parametrize(
+    "edges, batch_size, fanouts, count",
+    [(0, 4, (3, 2), 30), (1, 1, (2,), 30), (300, 100, (500, 500), 30), (300, 4, (3, 0), 30), (300, 7, (2, 2, 2), 1)],
+    ids=["no edges", "one seed", "more than a list has", "a fanout of 0", "one seed again and again"],
+)
+def test_of_odd_shapes(place, edges, batch_size, fanouts, count):
+    ends = torch.randint(30, (2, edges), generator=torch.Generator().manual_seed(4))
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), ends[0].bincount(minlength=30).cumsum(0)])
+    odd, column = hl.Graph(offsets, ends[1]), hl.UnifiedTensor.from_tensor(torch.rand(30, 1))
+    options = {"labels": torch.arange(30), "fanouts": fanouts, "batch_size": batch_size}
+    ours, theirs = (made(odd, torch.arange(30)[:count], place, column, capture=capture, **options) for capture in (True, False))
+    for _ in range(11):
+        assert same(epoch(ours), epoch(theirs))
+    assert ours.captured.replayed > 0
+
+
 def test_a_short_last_batch_is_replayed(graph, rows, seeds, place):
     loader = made(graph, seeds, place, rows.to(place), capture=True)
     list(epoch(loader))
