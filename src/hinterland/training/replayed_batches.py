@@ -197,8 +197,8 @@ class BatchRing:
         """Brings an epoch to the GPU: its ``seeds`` in order, the ``numbers`` of its batches (int64, on the CPU), of which
         ``first`` is made next. ConfigError: the table of features was closed."""
         if self._user is not None:  # another run has launched replays, and nobody has waited for them
+            self._user = None  # before the wait, in which another thread would launch more of them
             devices.idle_at(self.device)
-            self._user = None
         self._gather_nothing()
         batches, size = self.inputs.batches, self.inputs.batch_size
         seeds = seeds[: batches * size]
