@@ -20,7 +20,7 @@ from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
 from hinterland.sampling.envelope import Envelope, ends_of, padded
 from hinterland.training import Batch, capture
-from hinterland.training.capture import _without_padding, sees_padding
+from hinterland.training.capture import _without_padding, sees_padding, unfit
 from hinterland.training.capture_key import difference, key_of
 from hinterland.training.graphed_optimizer import GraphedOptimizer
 
@@ -186,6 +186,10 @@ class TestWhatAGraphIsOf:
         GraphedOptimizer(optimizer, torch.device("cpu")).undo()
         assert type(optimizer.state[first]["step"]) is torch.Tensor and optimizer.state[first]["step"] == 3
         assert type(optimizer.state[second]["step"]) is OnGPU  # as its user wants it
+
+    def test_replicas(self):
+        assert "DataParallel, whose replicas wait for each other" in unfit(nn.Sequential(nn.DataParallel(nn.Linear(3, 4))))
+        assert unfit(nn.Linear(3, 4)) is None
 
     @pytest.mark.parametrize("kind, sees", [(nn.BatchNorm1d, True), (nn.InstanceNorm1d, True), (nn.LayerNorm, False)])
     def test_statistics_over_rows(self, kind, sees):

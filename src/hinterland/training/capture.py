@@ -7,6 +7,7 @@ see (:mod:`.capture_key`) is compared before each, and the step captured anew wh
 from __future__ import annotations
 
 import dataclasses
+import pickle
 import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ..runtime import arguments
 from ..runtime.capture import captured
@@ -264,6 +266,10 @@ def capture(
 def unfit(model: nn.Module) -> str | None:
     """Why steps of a model are not to be captured, by what its modules are; None where nothing speaks against it."""
     for module in model.modules():
+        if isinstance(module, DataParallel | DistributedDataParallel):
+            return (
+                f"the model is a {type(module).__name__}, whose replicas wait for each other; graphs are of one device's steps"
+            )
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
             return (
                 f"gradients of an {type(module).__name__} with sparse=True have a size that the CPU waits for; use sparse=False"
@@ -290,8 +296,8 @@ def _is_replayable(batch: Any) -> bool:
 
 def _drawn_on_cpu() -> tuple[Any, ...]:
     """How far the generators of torch, Python and NumPy have come."""
-    of_numpy: Any = np.random.get_state()
-    return torch.get_rng_state().numpy().tobytes(), random.getstate(), of_numpy[1].tobytes(), of_numpy[2]
+    of_numpy = pickle.dumps(np.random.get_state(legacy=False))
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), of_numpy
 
 
 def _generators(device: torch.device) -> Callable[[], None]:

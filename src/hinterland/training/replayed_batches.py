@@ -176,7 +176,7 @@ class BatchRing:
         self._user: object | None = None
 
     def _gather_nothing(self) -> None:
-        """Has the table bring to the GPU what it does once, as scales. Raises where it was closed, which no replay would see."""
+        """Has the table bring to the GPU what it does once, as scales. Raises where it was closed, which replays do not see."""
         if self.inputs.features is not None:
             rows_of(self.inputs.features, self.next[:0])
 
