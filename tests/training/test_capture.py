@@ -246,6 +246,21 @@ class TestSteps:
         steps, _ = both(dataset, place, epochs=8, between=freeze, optimizer=sgd)
         assert steps.replayed >= 40
 
+    @pytest.mark.parametrize("nesterov", [False, True])
+    def test_parameters_that_learn_later(self, dataset, place, monkeypatch, nesterov):
+        """Fused SGD of torch fails where they have no momentum yet and others do."""
+        if place.type == "cpu":
+            monkeypatch.setattr(GraphedOptimizer, "_fuses", lambda self, group: True)
+
+        def thaw(epoch, net, optimizer):
+            net.first.requires_grad_(epoch > 2)
+
+        def momentum(parameters):
+            return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=nesterov)
+
+        steps, _ = both(dataset, place, epochs=5, between=thaw, optimizer=momentum)
+        assert steps.replayed >= 25 and steps.why_not is None
+
     def test_frozen_parameters_stay(self, dataset, place):
         net, loader = made(dataset, place, True)
         steps = capture(net, loss_of, torch.optim.SGD(net.parameters(), lr=0.1), loader)

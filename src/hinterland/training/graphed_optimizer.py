@@ -60,6 +60,7 @@ class GraphedOptimizer:
                     group["capturable"] = True
                 reads = self._reads_rate(group)
                 if self._fuses(group):
+                    self._begin_momenta(group)
                     group["fused"] = True
                 if reads:
                     group["lr"] = rate
@@ -83,8 +84,18 @@ class GraphedOptimizer:
                 if isinstance(value, torch.Tensor) and value.is_cpu and parameter.is_cuda:
                     self.optimizer.state[parameter][name] = value.to(parameter.device)
 
+    def _begin_momenta(self, group: dict[str, Any]) -> None:
+        """Has all parameters of a group of SGD have momentum, if some do: fused, it takes none that come later, as of layers
+        that learn from now on. Theirs begins at 0, and the next step makes of it what a first one does."""
+        state = self.optimizer.state
+        if group.get("momentum") and any(state.get(p, {}).get("momentum_buffer") is not None for p in group["params"]):
+            for p in group["params"]:
+                if p.requires_grad and state[p].get("momentum_buffer") is None:
+                    state[p]["momentum_buffer"] = torch.zeros_like(p, requires_grad=False)
+
     def _fuses(self, group: dict[str, Any]) -> bool:
         named = group.get("fused") is not None or group.get("foreach") or group.get("differentiable")
+        named = named or group.get("dampening")  # whose first step is another than one from a momentum of 0
         floats = all(parameter.is_cuda and parameter.is_floating_point() for parameter in group["params"])
         return isinstance(self.optimizer, SGD | Adam | AdamW) and not named and floats
 
