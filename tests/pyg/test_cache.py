@@ -14,7 +14,7 @@ import hinterland as hl
 from hinterland.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, Sampler
 from hinterland.pyg.cache import presample, split, widest
 from hinterland.runtime.errors import ConfigError
-from hinterland.training.cache_budget import Wanted
+from hinterland.training.cache_choice import Wanted
 
 
 @given(
@@ -51,8 +51,9 @@ def test_presampling_counts_what_samples_meet(data):
 def test_without_a_gpu_there_is_nothing_to_fill(data):
     scores = torch.rand(data.num_nodes)
     for cache in ("presample", scores, {None: scores}):
-        (batch,) = NeighborLoader(data, [2], batch_size=300, cache=cache, gpu_budget="1KiB", device="cpu")
-        assert torch.equal(batch.x, data.x[batch.n_id])
+        for budget in ("1KiB", "10%", None):
+            (batch,) = NeighborLoader(data, [2], batch_size=300, cache=cache, gpu_budget=budget, device="cpu")
+            assert torch.equal(batch.x, data.x[batch.n_id])
 
 
 @pytest.mark.parametrize("scored", [False, True])
@@ -61,9 +62,8 @@ def test_the_widest_table_goes_to_tiers(data, scored):
     given = data.clone()
     given.x, given.y = hl.UnifiedTensor.from_tensor(data.x), hl.UnifiedTensor.from_tensor(data.y)
     loader = NeighborLoader(given, [3, 2], batch_size=32, device="cpu", cache="presample", gpu_budget="4KiB")
-    if scored:
-        loader.cache = torch.arange(data.num_nodes)
-    loader._keep_hot_rows(widest(loader._read, loader._given.num_nodes), scored, 4096)
+    scores = {None: torch.arange(data.num_nodes)} if scored else None
+    loader._keep_hot_rows(widest(loader._read, loader._given.num_nodes), scores, 4096)
     table = loader._read.x.table
     assert isinstance(table, hl.TieredTensor) and table.plan.local_rows > 0 and table.plan.held_bytes <= 4096
     assert loader._read.y.table is given.y
@@ -86,8 +86,7 @@ def test_bad_caches(data):
         with pytest.raises(ConfigError, match=match):
             NeighborLoader(data, [2], device="cpu", **options)
 
-    refused("belong together", cache="presample")
-    refused("cache='lru' is neither one of auto, .*, none nor a size", cache="lru", gpu_budget=9)
+    refused("cache='lru' is neither one of auto, .*, presample, clock, none nor a size", cache="lru", gpu_budget=9)
     refused("cache='4GiB' is a budget, and gpu_budget=9 another", cache="4GiB", gpu_budget=9)
     refused("not a size in bytes", cache="presample", gpu_budget="much")
     refused(r"cache has scores of shape \(3,\) for 300 nodes", cache=torch.ones(3), gpu_budget=9)
@@ -157,7 +156,7 @@ def test_auto_is_filled_after_the_first_batches(data, monkeypatch):
     """Where the budget is what a step leaves."""
     for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
-    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda device: 40_000)
+    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda device, steps: 40_000)
     ours = keeping(MAKERS["links"], data, None)
     theirs = MAKERS["links"](data, device="cpu", batch_size=16, shuffle=True)
     torch.manual_seed(1)

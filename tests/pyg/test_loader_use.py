@@ -18,7 +18,7 @@ import hinterland as hl
 from hinterland.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, Sampler
 from hinterland.pyg.cache import widest
 from hinterland.runtime.errors import ConfigError, GraphError
-from hinterland.training.cache_budget import Wanted
+from hinterland.training.cache_choice import Wanted
 
 
 def loader_of(data, **options):

@@ -128,7 +128,7 @@ def train(
     """
     from ..runtime import devices
     from ..training import joined
-    from ..training.cache_budget import wanted
+    from ..training.cache_choice import wanted
     from ..training.epoch_line import epoch_line
 
     given = given_on(context)
@@ -165,7 +165,7 @@ def train(
 def _batch_run(how: TrainOptionGroup, saved: Saved, round: int | None, cache: str | None, gpu_budget: str | None) -> Run:
     """Training on mini-batches, if the options make a run."""
     from ..training import train as training
-    from ..training.cache_budget import wanted
+    from ..training.cache_choice import wanted
     from ..training.settings import check_checkpoint, split_options
 
     capture = "auto" if how.capture is None else how.capture
