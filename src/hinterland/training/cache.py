@@ -308,21 +308,9 @@ def plan_cache(
         kept = CacheSplit(rows, local, held)
     served = crosswise(ranking.halves, counts.fetched, kept.rows) if slots is None else ratio(counts.hits, counts.replayed)
     predicted = _predicted(bare, counts, costs, kept, served, halves)
-    return CachePlan(
-        policy,
-        size,
-        kept,
-        costs,
-        counts.batches,
-        counts.rows / counts.batches,
-        counts.edges / counts.batches,
-        predicted,
-        ranking.by,
-        given,
-        counts,
-        ranking,
-        halves,
-    )
+    each = counts.rows / counts.batches, counts.edges / counts.batches
+    said = predicted, ranking.by
+    return CachePlan(policy, size, kept, costs, counts.batches, *each, *said, given, counts, ranking, halves)
 
 
 def _entries(

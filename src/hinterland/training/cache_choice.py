@@ -92,7 +92,8 @@ def bytes_of(budget: int | Share, rows: int, row_bytes: int) -> int:
 
 
 def _scores(cache: Any) -> Any:
-    if isinstance(cache, Mapping):
+    """Tensors of what the user gave."""
+    if isinstance(cache, Mapping) and cache:
         return {kind: _scores(values) for kind, values in cache.items()}
     try:
         return arguments.dense("cache", torch.as_tensor(cache))
