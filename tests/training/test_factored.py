@@ -203,7 +203,10 @@ def kept(factored):
     """Of each device: its plan, the rows of its table in its memory, and the bytes of lists that its sampler keeps."""
     plans, trainers = factored.cache_plans, len(factored.plan.trainers)
     every = torch.arange(400)
-    rows = [reader.features.count(every).rows["local"] for reader in factored._readers]
+    rows = [
+        reader.features.count(every.to(device)).rows["local"]
+        for reader, device in zip(factored._readers, factored.plan.devices, strict=True)
+    ]
     lists = [0] * trainers + [sampler.lists.held for _, sampler in factored._samplers_made]
     return list(zip(plans, rows, lists, strict=True))
 
@@ -624,6 +627,20 @@ def test_one_gpu_in_several_roles(data):
     other_losses, other = trained(made(data, ["cuda:0"] * 3, samplers=1, **options), epochs=10)
     assert torch.allclose(losses, other_losses.cpu(), rtol=1e-5)
     assert all(torch.allclose(state[name], value.cpu(), rtol=1e-4, atol=1e-6) for name, value in other.items())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cache", ["auto", "clock"])
+def test_on_gpus_each_role_has_its_cache(data, cache):
+    """Also two roles of one GPU."""
+    gpus = ["cuda:0", f"cuda:{torch.cuda.device_count() - 1}"]
+    options = {"round": 2, "norm": False, "dtype": torch.float64}
+    losses, _ = trained(made(data, ["cpu"], **options))
+    factored = made(data, gpus, samplers=1, cache=cache, gpu_budget="22KiB", **options)
+    other_losses, _ = trained(factored)
+    assert torch.allclose(losses, other_losses.cpu(), rtol=1e-5)
+    (trainer, _, _), (sampler, _, lists) = kept(factored)
+    assert (lists > 0) == (cache == "auto") and max(trainer.split.held, sampler.split.held) <= 22 << 10
 
 
 @pytest.mark.gpu

@@ -11,6 +11,7 @@ from torch_geometric.data.storage import NodeStorage
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes
 from ..table import as_table
+from ..training.cache_split import rows_within
 from .table_tensor import TableTensor
 
 
@@ -53,6 +54,8 @@ def split(budget: int, scores: Mapping[Any, torch.Tensor], row_bytes: Mapping[An
         return {}
     if budget < min(row_bytes[node_type] for node_type in types):
         raise ConfigError(f"gpu_budget of {format_bytes(budget)} holds no row of the features; raise it, or leave cache=None")
+    if len(types) == 1:  # which has no other to leave room for
+        return {t: rows_within(budget, len(scores[t]), row_bytes[t])[1] for t in types}
     worth = torch.cat([scores[t].double().cpu() / row_bytes[t] for t in types])
     size = torch.cat([torch.full((len(scores[t]),), row_bytes[t]) for t in types])
     owner = torch.cat([torch.full((len(scores[t]),), i) for i, t in enumerate(types)])

@@ -355,7 +355,7 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
             library's sampler ``"auto"`` keeps rows by ``"presample"``. Data or HeteroData only: in a feature store put a
             TieredTensor. Without a GPU there is nothing to fill.
         gpu_budget: how many bytes they may take there, as in ``"4GiB"``, or in ``"10%"`` those that this share of the rows
-            takes. None is what training leaves: the cache is filled after the first batches, and torch's peak of memory is reset.
+            takes. None is what training leaves: the cache is filled after the first batches, and torch's peak is reset.
         device: where batches are made: by default the current GPU, or the CPU without one.
         stats: a dict to which each batch's ``stats``, an attribute that batches then have, are added as it is given out, and
             their number (docs/pyg.md). Batches are counted and waited for one by one.

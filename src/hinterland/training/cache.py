@@ -156,6 +156,7 @@ class CachePlan(Explained, Repr):
         with devices.on(prepared.device):
             prepared.plan = _lists_plan(prepared.out, self.split, sampler.weighted)
             prepared.plan.apply(self._drawn[0] + self._drawn[1])
+        devices.idle_at(sampler.device)  # samplers draw on streams of their own
         return sampler.over(prepared)
 
     def keep_rows(self, device: torch.device) -> Kept:
