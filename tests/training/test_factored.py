@@ -256,13 +256,15 @@ def test_devices_read_what_they_keep(data, monkeypatch):
     assert len(sample.edge) > 0 and bool(sampler.lists.keeps(sample.edge).all())
 
 
-def test_roles_are_measured_with_the_caches(data):
+def test_roles_are_measured_with_the_caches(data, monkeypatch):
     """What is filled to measure is used: two tables and no third, of two devices."""
+    made_of, tiered = [], hl.UnifiedTensor.tiered
+    monkeypatch.setattr(hl.UnifiedTensor, "tiered", lambda *given, **named: made_of.append(1) or tiered(*given, **named))
     factored = made(data, ["cpu"] * 2, cache="auto", gpu_budget="22KiB")
     assert factored.plan.times is not None and list(factored._kept_readers) == [0] and list(factored._kept_samplers) == [1]
     table = factored._kept_readers[0].features
-    trained(factored, epochs=1)
-    assert factored._readers[0].features is table
+    trained(factored, epochs=2)
+    assert factored._readers[0].features is table and len(made_of) == 2
 
 
 # Roles

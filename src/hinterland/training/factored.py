@@ -186,7 +186,7 @@ class Factored:
             self.plan, self.depth, self.loader.timeout, self._tally, self.loader.numbered(number, first), first, total
         )
         works = [
-            *(functools.partial(self._train, epoch, who, number) for who in range(len(self._devices))),
+            *(functools.partial(self._train, epoch, who, number, reader) for who, reader in enumerate(self._readers)),
             *(functools.partial(self._sample, epoch, sampler) for sampler in self._samplers_made),
         ]
         names = [*(f"train {device}" for device in self.plan.devices), *(f"sample {device}" for device in self.plan.samplers)]
@@ -301,11 +301,11 @@ class Factored:
                     ready = _done(stream)
                 epoch.put(SampleTask(i, (sample, there), device, ready))
 
-    def _train(self, epoch: Epoch, who: int, number: int) -> None:
+    def _train(self, epoch: Epoch, who: int, number: int, reader: Loader) -> None:
         """The thread of a trainer; another one gathers the rows of its next batch meanwhile."""
         replica = self._replicas[who]
         device = replica.device
-        gather = Stage("gather", functools.partial(self._gather, epoch, who))
+        gather = Stage("gather", functools.partial(self._gather, epoch, who, reader))
         batches = Pipeline(epoch.tasks_of(who), [gather], device, depth=1, timeout=math.inf)  # the epoch has the watch
         with own_stream(device) as stream, closing(iter(batches)) as gathered:
             for i, batch in gathered:
@@ -317,11 +317,11 @@ class Factored:
                     _done(stream)
                 epoch.give(i, who, made)
 
-    def _gather(self, epoch: Epoch, who: int, task: SampleTask) -> tuple[int, Batch]:
+    def _gather(self, epoch: Epoch, who: int, reader: Loader, task: SampleTask) -> tuple[int, Batch]:
         device = self.plan.devices[who]
         with epoch.doing("gather", device, task.i, who):
             receive(task.sampled, task.ready, task.device)  # on the stream of that device that copies from it
-            batch = self._readers[who].batch_of(*moved(task.sampled, device))
+            batch = reader.batch_of(*moved(task.sampled, device))
             _done(torch.cuda.current_stream(device) if device.type == "cuda" else None)
         return task.i, batch
 
