@@ -14,7 +14,7 @@ from hinterland.cli import algorithms
 from hinterland.graph import formats
 from hinterland.graph.algorithms import known
 from hinterland.training import FULL_MODELS, MODELS
-from hinterland.training.cache import POLICIES
+from hinterland.training.cache_choice import POLICIES
 
 HEAVY = {"torch", "numpy", "scipy", "networkx", "matplotlib", "pyarrow", "cuda"}
 # Runs the command line with each line of standard input as its arguments; after each, prints the status and what it imported.

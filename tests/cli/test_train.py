@@ -12,11 +12,12 @@ import time
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import typer
 
-from hinterland import cli, datasets
+from hinterland import cli, datasets, hotness
 from hinterland.cli import train as train_command
 from hinterland.cli.parameters import spread
 from hinterland.runtime.devices import cuda_available
@@ -139,6 +140,27 @@ def test_what_was_kept_and_served(command, folder):
     assert 0 < kept["predicted"]["rows"] < 1 and 0 < epoch["served"]["rows"]["local"] < 1 and epoch["link"] is None
     status, out, err = command(folder, *FAST, "--json")
     assert json.loads(out)["cache"] is None and "kept" not in err
+
+
+def test_scores_of_a_file_say_what_is_kept(command, folder, tmp_path):
+    scores = tmp_path / "scores.npy"
+    np.save(scores, hotness.degree(datasets.open(folder).graph).numpy())
+    status, out, err = command(folder, *FAST, "--cache", str(scores), "--gpu-budget", "90%", "--json")
+    found = json.loads(out)["cache"]
+    assert status == 0 and found["policy"] == "scores" and found["ranked"] == "scores given"
+    by_degree = json.loads(command(folder, *FAST, "--cache", "degree", "--gpu-budget", "90%", "--json")[1])["cache"]
+    assert found["kept"] == by_degree["kept"] and found["predicted"]["rows"] == by_degree["predicted"]["rows"]
+    np.save(scores, np.ones(3))
+    status, _, err = command(folder, *FAST, "--cache", str(scores), "--gpu-budget", "90%")
+    assert status == 1 and "cache has scores of shape (3,) for " in err
+
+
+def test_each_of_several_devices_has_a_cache(command, folder):
+    several = ("--devices", "cpu,cpu", "--round", "2")
+    plain = json.loads(command(folder, *FAST, *several, "--json")[1])
+    status, out, _ = command(folder, *FAST, *several, "--cache", "presample", "--gpu-budget", "90%", "--json")
+    found = json.loads(out)
+    assert status == 0 and found["cache"]["policy"] == "presample" and found["test"] == plain["test"]
 
 
 def test_what_stays_on_storage_is_said(command, folder):
@@ -298,6 +320,9 @@ def test_the_whole_graph_over_several_devices(command, folder):
         (("--full-graph", "--resume"), 1, "there is no checkpoint to write or to go on from"),
         (("--cache", "lru"), 1, "cache='lru' is neither one of auto"),
         (("--cache", "auto", "--gpu-budget", "lots"), 1, "not a size in bytes: 'lots'"),
+        (("--devices", "cpu,cpu", "--cache", "auto"), 1, "name the cache's size for each of devices="),
+        (("--gpu-budget", "110%"), 1, "not a share: '110%'; write a number from 0 to 100 with %"),
+        (("--cache", "no/scores.npy"), 1, "no/scores.npy: cannot be read"),
         pytest.param(
             ("--devices", "all"),
             1,

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from torch_geometric.data import HeteroData
 
 import hinterland as hl
+from hinterland.memory.allocator import PART_BYTES
 from hinterland.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, Sampler
 from hinterland.pyg.cache import presample, split, widest
 from hinterland.runtime.errors import ConfigError
-from hinterland.training.cache_budget import Wanted
+from hinterland.table import plan_tiers
+from hinterland.training.cache_choice import Wanted, bytes_of, parse_budget, wanted
 
 
 @given(
@@ -37,6 +39,14 @@ def test_the_budget_holds_what_is_worth_most(papers, authors, budget):
         assert min(kept) >= max(left)
 
 
+@pytest.mark.parametrize("share", ["1%", "40%", "100%"])
+def test_a_share_of_one_type_is_that_of_its_rows(share):
+    budget = bytes_of(parse_budget(share), 3000, 100)
+    (size,) = split(budget, {None: torch.rand(3000)}, {None: 100}).values()
+    rows = plan_tiers(3000, 100, 1, size, ordered=True).local_rows
+    assert 30 * int(share[:-1]) <= rows <= 30 * int(share[:-1]) + PART_BYTES // 100
+
+
 def test_presampling_counts_what_samples_meet(data):
     loader = NeighborLoader(data, [3, 2], data.train_mask, batch_size=20, device="cpu")
     (counts,) = presample(loader._sample, len(loader.dataset), 20, {None: data.num_nodes}).values()
@@ -51,8 +61,9 @@ def test_presampling_counts_what_samples_meet(data):
 def test_without_a_gpu_there_is_nothing_to_fill(data):
     scores = torch.rand(data.num_nodes)
     for cache in ("presample", scores, {None: scores}):
-        (batch,) = NeighborLoader(data, [2], batch_size=300, cache=cache, gpu_budget="1KiB", device="cpu")
-        assert torch.equal(batch.x, data.x[batch.n_id])
+        for budget in ("1KiB", "10%", None):
+            (batch,) = NeighborLoader(data, [2], batch_size=300, cache=cache, gpu_budget=budget, device="cpu")
+            assert torch.equal(batch.x, data.x[batch.n_id])
 
 
 @pytest.mark.parametrize("scored", [False, True])
@@ -61,9 +72,8 @@ def test_the_widest_table_goes_to_tiers(data, scored):
     given = data.clone()
     given.x, given.y = hl.UnifiedTensor.from_tensor(data.x), hl.UnifiedTensor.from_tensor(data.y)
     loader = NeighborLoader(given, [3, 2], batch_size=32, device="cpu", cache="presample", gpu_budget="4KiB")
-    if scored:
-        loader.cache = torch.arange(data.num_nodes)
-    loader._keep_hot_rows(widest(loader._read, loader._given.num_nodes), scored, 4096)
+    scores = {None: torch.arange(data.num_nodes)} if scored else None
+    loader._keep_hot_rows(widest(loader._read, loader._given.num_nodes), scores, 4096)
     table = loader._read.x.table
     assert isinstance(table, hl.TieredTensor) and table.plan.local_rows > 0 and table.plan.held_bytes <= 4096
     assert loader._read.y.table is given.y
@@ -86,8 +96,7 @@ def test_bad_caches(data):
         with pytest.raises(ConfigError, match=match):
             NeighborLoader(data, [2], device="cpu", **options)
 
-    refused("belong together", cache="presample")
-    refused("cache='lru' is neither one of auto, .*, none nor a size", cache="lru", gpu_budget=9)
+    refused("cache='lru' is neither one of auto, .*, presample, clock, none nor a size", cache="lru", gpu_budget=9)
     refused("cache='4GiB' is a budget, and gpu_budget=9 another", cache="4GiB", gpu_budget=9)
     refused("not a size in bytes", cache="presample", gpu_budget="much")
     refused(r"cache has scores of shape \(3,\) for 300 nodes", cache=torch.ones(3), gpu_budget=9)
@@ -157,7 +166,7 @@ def test_auto_is_filled_after_the_first_batches(data, monkeypatch):
     """Where the budget is what a step leaves."""
     for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
-    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda *_: 40_000)
+    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda device, steps: 40_000)
     ours = keeping(MAKERS["links"], data, None)
     theirs = MAKERS["links"](data, device="cpu", batch_size=16, shuffle=True)
     torch.manual_seed(1)
@@ -167,6 +176,36 @@ def test_auto_is_filled_after_the_first_batches(data, monkeypatch):
         assert torch.equal(a.x, b.x) and torch.equal(a.edge_index, b.edge_index)
         assert (ours.cache_plan is None) == (number < 7)
     assert ours.cache_plan.budget == 40_000 and ours._wanted is None
+
+
+@pytest.mark.parametrize("policy", ["presample", "scores"])
+def test_hot_rows_are_kept_after_the_first_batches(data, monkeypatch, policy):
+    """Where the budget is what a step leaves, as of every policy."""
+    for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_: None)
+    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda device, steps: 4_000)
+    ours = keeping(MAKERS["nodes"], data, None)
+    scores = torch.arange(data.num_nodes)
+    ours._wanted = wanted(scores if policy == "scores" else policy, None)
+    theirs = MAKERS["nodes"](data, device="cpu", batch_size=16, shuffle=True)
+    torch.manual_seed(1)
+    expected = list(theirs)
+    torch.manual_seed(1)
+    for number, (a, b) in enumerate(zip(ours, expected, strict=True)):
+        assert torch.equal(a.x, b.x) and torch.equal(a.edge_index, b.edge_index)
+        assert isinstance(ours._read.x.table, hl.TieredTensor) == (number >= 7)
+    table = ours._read.x.table
+    assert 0 < table.plan.held_bytes <= 4_000
+    if policy == "scores":
+        assert table.count(scores[-table.plan.local_rows :]).rows["local"] == table.plan.local_rows
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_share_is_that_of_the_rows(data):
+    loader = NeighborLoader(data, [3, 2], batch_size=32, cache="presample", gpu_budget="40%", device="cuda")
+    assert loader._read.x.table.plan.local_rows >= 120
+    for batch in loader:
+        assert torch.equal(batch.x.cpu(), data.x[batch.n_id.cpu()])
 
 
 def test_a_sampler_that_loaders_share_is_not_changed(data):

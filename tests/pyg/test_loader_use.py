@@ -18,7 +18,7 @@ import hinterland as hl
 from hinterland.pyg import FeatureStore, GraphStore, LinkNeighborLoader, NeighborLoader, Sampler
 from hinterland.pyg.cache import widest
 from hinterland.runtime.errors import ConfigError, GraphError
-from hinterland.training.cache_budget import Wanted
+from hinterland.training.cache_choice import Wanted
 
 
 def loader_of(data, **options):
@@ -99,7 +99,7 @@ def test_features_are_changed_after_the_cache_was_filled(data, device):
     given.x = hl.UnifiedTensor.from_tensor(data.x)
     loader = NeighborLoader(given, [3, 2], batch_size=32, device=device, cache="presample", gpu_budget="4KiB")
     if device.type == "cpu":
-        loader._keep_hot_rows(widest(loader._read, {None: 300}), False, 4096)
+        loader._keep_hot_rows(widest(loader._read, {None: 300}), None, 4096)
     assert isinstance(loader._read.x.table, hl.TieredTensor)
     given.y = data.y + 1
     batch = next(iter(loader)).cpu()

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hinterland.runtime.errors import ConfigError
-from hinterland.runtime.units import format_bytes, parse_bytes
+from hinterland.runtime.units import format_bytes, parse_bytes, parse_share
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,19 @@ def test_sizes_read_the_way_people_write_them(text, size):
 def test_what_is_no_size_gets_a_sentence(text):
     with pytest.raises(ConfigError, match="size"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(("text", "of_a_thousand"), [("10%", 100), ("0.25 %", 2), (".1%", 1), ("100%", 1000), ("0%", 0)])
+def test_shares(text, of_a_thousand):
+    assert parse_share(text).of(1000) == of_a_thousand and parse_share("10") is None
+    with pytest.raises(ConfigError, match="not a size in bytes"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("text", ["%", "-1%", "100.1%", "1e1%", "10%%", "ten%", "9" * 400 + "%"])
+def test_what_is_no_share(text):
+    with pytest.raises(ConfigError, match="not a share: .*; write a number from 0 to 100 with %, as 10%"):
+        parse_share(text)
 
 
 def test_a_size_that_no_machine_has_is_refused_however_long_it_is():

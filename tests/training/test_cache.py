@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.graph.device_graph import DeviceGraph, allocated
 from hinterland.graph.plan import GraphPlan
+from hinterland.memory.allocator import PART_BYTES
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
 from hinterland.table import plan_tiers
-from hinterland.training import Costs, Loader, cache, cache_costs, plan_cache
+from hinterland.training import Costs, Loader, cache_costs, cache_reads, plan_cache
 from hinterland.training.cache_split import CacheCandidates, split
 
 BATCH = 64
@@ -349,13 +350,52 @@ def test_what_cannot_be_corrected_is_ranked_by_counts(graph, features, seeds, tm
     assert plan_cache(graph, features, [4], seeds, BATCH, "100 KiB", "degree", device="cpu").ranked == "degree"
 
 
+def test_presampling_keeps_the_rows_that_were_counted_most(graph, features, seeds):
+    """PreSC#2: by ``hotness.presample`` of the same epochs."""
+    sampler = NeighborSampler(graph, [6, 4], seed=2, device="cpu")
+    plan = plan_cache(graph, features, sampler, seeds, BATCH, "10%", "presample", seed=7, costs=EVEN)
+    assert plan.policy == "presample" and plan.ranked == "fetches counted" and plan.split.adjacency_bytes == 0
+    kept_sampler, kept = plan.apply()
+    by_counts = hl.hotness.presample(sampler, seeds, BATCH, epochs=2, seed=7)
+    coldest = by_counts.sort(descending=True).values[plan.split.rows - 1]
+    hot, cold = (by_counts > coldest).nonzero()[:, 0], (by_counts < coldest).nonzero()[:, 0]
+    assert kept.count(hot).rows["local"] == len(hot) > 0 and kept.count(cold).rows["local"] == 0
+    found = plan.measure(kept_sampler, kept, epochs=3).found
+    assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_scores_say_which_rows_are_kept(graph, features, seeds, dtype):
+    scores = torch.randperm(graph.num_vertices, generator=torch.Generator().manual_seed(2)).to(dtype)
+    plan = plan_cache(graph, features, [6, 4], seeds, BATCH, "25%", scores, device="cpu", costs=EVEN)
+    assert plan.policy == "scores" and "rows are ranked by scores given" in plan.explain()
+    _, kept = plan.apply()
+    order = scores.sort(descending=True).indices
+    assert kept.count(order[: plan.split.rows]).rows["local"] == plan.split.rows == graph.num_vertices // 4
+    assert kept.count(order[plan.split.rows :]).rows["local"] == 0
+
+
+@pytest.mark.parametrize("width", [4, 16, 300])
+@pytest.mark.parametrize("share", ["0%", "0.1%", "7%", "33.3%", "100%"])
+def test_a_share_is_that_of_the_rows(graph, seeds, width, share):
+    """GNNLab's cache ratio: with the map that finds rows, and no byte more than they need."""
+    rows = table(graph.num_vertices, width)
+    plan = plan_cache(graph, rows, [4], seeds, BATCH, share, "features", device="cpu", costs=EVEN)
+    expected = round(float(share[:-1]) / 100 * graph.num_vertices)
+    assert expected <= plan.split.rows <= expected + PART_BYTES // rows.row_bytes and plan.split.held <= plan.budget
+    if expected:
+        assert plan_cache(graph, rows, [4], seeds, BATCH, plan.budget - 1, "features", device="cpu").split.rows < expected
+    both = plan_cache(graph, rows, [4], seeds, BATCH, share, "auto", device="cpu", costs=EVEN)
+    assert both.budget == plan.budget and both.split.held <= both.budget
+
+
 @pytest.mark.gpu
 def test_on_a_gpu_rows_are_ranked_as_on_the_cpu(graph, features, seeds, monkeypatch):
     plans = [plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device=d) for d in ("cuda:0", "cpu")]
-    first, second = (plan._row_scores for plan in plans)
+    first, second = (plan._ranking.scores for plan in plans)
     assert torch.allclose(first, second, rtol=1e-9) and plans[0].ranked == plans[1].ranked
-    reserve = cache._reserve  # no GPU has room for the scores' state now
-    monkeypatch.setattr(cache, "_reserve", lambda graph, name: 1 << 60 if name == "hotness" else reserve(graph, name))
+    reserve = cache_reads.reserve  # no GPU has room for the scores' state now
+    monkeypatch.setattr(cache_reads, "reserve", lambda graph, name: 1 << 60 if name == "hotness" else reserve(graph, name))
     plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device="cuda:0")
     assert plan.ranked == "fetches counted"
 
@@ -371,10 +411,14 @@ def test_what_cannot_be_used_is_named(graph, features, seeds):
 
     other = NeighborSampler(hl.generate("uniform", scale=4, device="cpu"), [2], device="cpu")
     wrong = [
-        ({"policy": "lru"}, "policy 'lru' is not one of auto, features, degree, clock, none"),
+        ({"policy": "lru"}, "policy 'lru' is not one of auto, features, degree, presample, clock, none"),
+        ({"policy": "scores"}, "policy 'scores' is not one of"),
+        ({"policy": torch.ones(3)}, r"scores of shape \(3,\) for 8192 nodes"),
+        ({"policy": torch.full((graph.num_vertices,), torch.nan)}, r"scores\[0\] is NaN"),
         ({"policy": "clock", "budget": 1000}, "holds no row"),
         ({"budget": -1}, "negative"),
         ({"budget": "lots"}, "not a size"),
+        ({"budget": "101%"}, "not a share: '101%'; write a number from 0 to 100 with %"),
         ({"features": table(7)}, "7 rows"),
         ({"features": torch.zeros(graph.num_vertices, 2)}, "from_tensor"),
         ({"graph": SimpleNamespace()}, "takes a Graph"),

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import itertools
+from decimal import Decimal
 
+import numpy as np
 import pytest
 import torch
 
 import hinterland as hl
+from hinterland.memory.allocator import PART_BYTES
 from hinterland.runtime.errors import ConfigError
+from hinterland.runtime.units import Share
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader
-from hinterland.training.cache_budget import Wanted, room, wanted
+from hinterland.training.cache_budget import room
+from hinterland.training.cache_choice import Wanted, wanted
 from hinterland.training.reads_by_tier import FIELDS, fetched, rates
 
 BATCH = 64
 BUDGET = 200 << 10
+TENTH = Share(Decimal("0.1"))
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +88,10 @@ def same(ours, theirs):
         ("4KiB", None, Wanted("auto", 4096)),
         (5000, None, Wanted("auto", 5000)),
         (None, "4KiB", Wanted("auto", 4096)),
+        ("presample", "4KiB", Wanted("presample", 4096)),
+        ("presample", None, Wanted("presample", None)),
+        ("10%", None, Wanted("auto", TENTH)),
+        ("degree", "10 %", Wanted("degree", TENTH)),
     ],
 )
 def test_what_is_asked_for(cache, gpu_budget, expected):
@@ -93,6 +103,14 @@ def test_what_is_asked_for(cache, gpu_budget, expected):
     [
         ("lots", None, "cache='lots' is neither one of auto, features, degree, .*none.* nor a size, such as '4GiB'"),
         (-1, None, "cache=-1 is neither"),
+        ("200%", None, "cache='200%' is neither .* nor a size, such as '4GiB' or '10%', nor a tensor of scores"),
+        ("auto", "200%", "not a share: '200%'"),
+        ("10%", "1GiB", "cache='10%' is a budget, and gpu_budget='1GiB' another"),
+        (object(), "1GiB", "cache=.* is neither .* nor a tensor of scores"),
+        (torch.ones(3), "1GiB", r"cache has scores of shape \(3,\) for 8192 nodes"),
+        (torch.ones(3), None, r"cache has scores of shape \(3,\) for 8192 nodes"),
+        ({"paper": torch.ones(3)}, "1GiB", "scores for node type 'paper'; there are one without a name, so give a tensor"),
+        (torch.ones(8192, dtype=torch.bool), "1GiB", "scores are a tensor of numbers, not torch.bool"),
         ("4GiB", "1GiB", "cache='4GiB' is a budget, and gpu_budget='1GiB' another"),
         ("auto", "much", "not a size in bytes: 'much'"),
     ],
@@ -102,7 +120,7 @@ def test_what_cannot_be_asked_for(graph, features, seeds, cache, gpu_budget, sen
         loader(graph, features, seeds, cache=cache, gpu_budget=gpu_budget)
 
 
-@pytest.mark.parametrize("cache", ["auto", "features", "degree", "clock"])
+@pytest.mark.parametrize("cache", ["auto", "features", "degree", "presample", "clock"])
 @pytest.mark.parametrize("world_size", [1, 3])
 def test_batches_are_the_same_with_a_cache(graph, features, seeds, cache, world_size):
     options = {"rank": world_size - 1, "world_size": world_size}
@@ -114,6 +132,30 @@ def test_batches_are_the_same_with_a_cache(graph, features, seeds, cache, world_
     theirs = loader(graph, features, seeds, **options)
     assert theirs.cache_plan is None
     assert all(same(ours, theirs) for _ in range(2))
+
+
+@pytest.mark.parametrize("kind", [torch.tensor, np.array, list])
+def test_a_loader_keeps_the_rows_that_score_highest(graph, features, seeds, kind):
+    scores = [(7 * i) % 8191 for i in range(graph.num_vertices)]
+    ours = loader(graph, features, seeds, cache=kind(scores), gpu_budget="30%")
+    order = torch.tensor(scores).argsort(descending=True, stable=True)
+    count = round(0.3 * graph.num_vertices)
+    found = [
+        ours.features.count(part).rows["local"] for part in (order[:count], order[count + PART_BYTES // features.row_bytes :])
+    ]
+    assert ours.cache_plan.policy == "scores" and found == [count, 0]
+    assert same(ours, loader(graph, features, seeds))
+
+
+def test_what_a_step_leaves_is_filled_by_scores(graph, features, seeds, gpu):
+    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=0)
+    ours = waiting(graph, features, seeds)
+    ours._wanted = Wanted(torch.arange(graph.num_vertices), None)
+    assert same(ours, loader(graph, features, seeds)) and ours.cache_plan.policy == "scores"
+    gpu.update(free=100)
+    ours = waiting(graph, features, seeds)
+    ours._wanted = Wanted(torch.arange(graph.num_vertices), None)
+    assert same(ours, loader(graph, features, seeds)) and ours.cache_plan.split.held == 0
 
 
 @pytest.mark.parametrize("prefetch, stop", [(1, None), (2, None), (2, 3), (2, 7), (2, 12)])
@@ -236,7 +278,7 @@ def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatc
         kept = ours.sampler.lists.keeps(batch.sample.edge)
         local = 0
         if cache is not None:
-            scores = ours.cache_plan._row_scores
+            scores = ours.cache_plan._ranking.scores
             order = scores.sort(descending=True, stable=True).indices[: ours.cache_plan.split.rows]
             local = int(torch.isin(batch.sample.node, order).sum())
         rows, edges = len(batch.sample.node), len(batch.sample.edge)

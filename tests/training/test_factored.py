@@ -196,6 +196,77 @@ def test_no_seeds(data):
     assert list(factored) == []
 
 
+# Caches
+
+
+def kept(factored):
+    """Of each device: its plan, the rows of its table in its memory, and the bytes of lists that its sampler keeps."""
+    plans, trainers = factored.cache_plans, len(factored.plan.trainers)
+    every = torch.arange(400)
+    rows = [
+        reader.features.count(every.to(device)).rows["local"]
+        for reader, device in zip(factored._readers, factored.plan.devices, strict=True)
+    ]
+    lists = [0] * trainers + [sampler.lists.held for _, sampler in factored._samplers_made]
+    return list(zip(plans, rows, lists, strict=True))
+
+
+@pytest.mark.parametrize("cache", ["auto", "features", "degree", "presample", "clock", "scores"])
+@pytest.mark.parametrize("count, samplers", [(1, None), (2, 1), (3, 2), (2, None)])
+def test_caches_change_nothing(data, cache, count, samplers):
+    """Each device has its own, within the budget: rows where batches are trained on, lists first where they are sampled."""
+    losses, state = trained(made(data, ["cpu"], round=2))
+    scores = torch.arange(400)
+    asked = {"cache": scores if cache == "scores" else cache, "gpu_budget": "22KiB"}
+    factored = made(data, ["cpu"] * count, round=2, samplers=samplers, **asked)
+    other_losses, other = trained(factored)
+    assert torch.equal(losses, other_losses) and same(state, other) and sum(factored.trained) == 20
+    found = kept(factored)
+    assert len(found) == count and factored.loader.features is data.features
+    assert len({id(reader.features) for reader in factored._readers}) == count
+    for who, (plan, rows, lists) in enumerate(found):
+        samples = who >= len(factored.plan.trainers)
+        assert plan.policy == cache and plan.split.held <= plan.budget == 22 << 10
+        assert (lists > 0) == (samples and cache == "auto") and lists == plan.split.adjacency_bytes
+        assert rows == plan.split.rows and (rows > 0 or samples)
+        if cache == "scores":
+            assert factored._readers[who].features.count(scores[-rows:]).rows["local"] == rows
+    assert f"cpu keeps {found[0][1]:,} rows" in factored.explain()
+
+
+def test_devices_read_what_they_keep(data, monkeypatch):
+    """Where all fits: rows of a trainer come from its own memory, and lists of a sampler."""
+    read = []
+    for name in ("TieredTensor", "UnifiedTensor"):
+        kind = getattr(hl, name)
+
+        def gather(table, index, gathered=kind.gather, **options):
+            if len(index) > 30:  # rows, and not labels
+                read.append((id(table), table.count(index).rows["local"] / len(index)))
+            return gathered(table, index, **options)
+
+        monkeypatch.setattr(kind, "gather", gather)
+    factored = made(data, ["cpu"] * 3, samplers=1, gpu_budget="64KiB", cache="auto")
+    trained(factored, epochs=1)
+    tables = {id(reader.features) for reader in factored._readers}
+    by_trainers = [share for table, share in read if table in tables]
+    assert len(by_trainers) >= 10 and set(by_trainers) == {1.0} and len(read) == len(by_trainers)
+    (_, sampler) = factored._samplers_made[0]
+    sample = sampler.sample(data.splits["train"][:16])
+    assert len(sample.edge) > 0 and bool(sampler.lists.keeps(sample.edge).all())
+
+
+def test_roles_are_measured_with_the_caches(data, monkeypatch):
+    """What is filled to measure is used: two tables and no third, of two devices."""
+    made_of, tiered = [], hl.UnifiedTensor.tiered
+    monkeypatch.setattr(hl.UnifiedTensor, "tiered", lambda *given, **named: made_of.append(1) or tiered(*given, **named))
+    factored = made(data, ["cpu"] * 2, cache="auto", gpu_budget="22KiB")
+    assert factored.plan.times is not None and list(factored._kept_readers) == [0] and list(factored._kept_samplers) == [1]
+    table = factored._kept_readers[0].features
+    trained(factored, epochs=2)
+    assert factored._readers[0].features is table and len(made_of) == 2
+
+
 # Roles
 
 
@@ -446,15 +517,19 @@ def test_bad_arguments(data):
         step=lambda model, batch: model.gnn(batch.x, batch.sample).sum(0)[:0].new_ones(64),
     )
     loader = made(data, ["cpu"]).loader
-    kept = "leave out cache= and gpu_budget=, and keep rows in features.tiered"
-    for options, sentence in (
-        ({"cache": "auto"}, f"the loader's cache is filled between two steps of its own, which are not made here; {kept}"),
-        ({"gpu_budget": "1MiB"}, rf"the loader's cache has a budget \(gpu_budget=\), which plans rows for one GPU, .*; {kept}"),
-        ({"cache": "1MiB"}, "which plans rows for one GPU"),
-    ):
+    for options in ({"cache": "auto"}, {"gpu_budget": "1MiB"}, {"cache": "1MiB"}):
         cached = Loader(loader.sampler, loader.seeds, BATCH, features=data.features, device="cpu", **options)
-        with pytest.raises(ConfigError, match=sentence):
+        with pytest.raises(
+            ConfigError, match="the loader's cache is of one device, .*; give cache= and gpu_budget= to Factored"
+        ):
             Factored(cached, lambda device: loader.sampler, nn.Linear(2, 2), loss_of, ["cpu", "cpu"])
+    refused("name the cache's size for each of devices=, as in gpu_budget='4GiB'", cache="auto")
+    refused("cache='lru' is neither one of", cache="lru")
+    refused("a cache of 100 B is smaller than one batch", gpu_budget=100)
+    refused(r"cache has scores of shape \(3,\) for 400 nodes", cache=torch.ones(3), gpu_budget="40KiB")
+    with pytest.raises(ConfigError, match="a cache is planned for a NeighborSampler, not for a Other; leave out cache="):
+        other = type("Other", (), {"sample": None})()
+        list(Factored(loader, lambda device: other, nn.Linear(2, 2), loss_of, ["cpu", "cpu"], gpu_budget="40KiB"))
     with pytest.raises(ConfigError, match="no parameter that requires a gradient"):
         Factored(loader, None, nn.Linear(2, 2).requires_grad_(False), loss_of, ["cpu"])
     with pytest.raises(ConfigError, match=r"sampler_on\(cpu\) gave a sampler on meta"):
@@ -486,6 +561,16 @@ def test_train_on_several_devices(data, model):
     assert two.roles.round == 2 and same(two.model.state_dict(), three.model.state_dict()) and history(two) == history(three)
 
 
+@pytest.mark.parametrize("cache, gpu_budget", [("auto", "90%"), ("presample", "22KiB"), (None, "22KiB"), ("22KiB", None)])
+def test_train_on_several_devices_with_caches(data, cache, gpu_budget):
+    plain = train(data, **SMALL, devices=["cpu"] * 2)
+    found = train(data, **SMALL, devices=["cpu"] * 2, cache=cache, gpu_budget=gpu_budget)
+    assert same(plain.model.state_dict(), found.model.state_dict()) and history(plain) == history(found)
+    assert plain.cache is None and plain.test == found.test
+    assert found.cache.policy == ("presample" if cache == "presample" else "auto")
+    assert found.cache.split.rows > 0 and found.cache.split.adjacency_bytes == 0  # the first one trains
+
+
 def test_a_resumed_run_is_the_run(data, tmp_path, monkeypatch):
     """Stopped inside the second epoch, and gone on with on another number of devices."""
     options = {**SMALL, "round": 2, "checkpoint_every": 3}
@@ -515,7 +600,7 @@ def test_bad_arguments_of_train(data):
         train(data, **SMALL, device="cpu", round=2)
     with pytest.raises(ConfigError, match=r"devices=\[\] names none"):
         train(data, **SMALL, devices=[])
-    with pytest.raises(ConfigError, match="a cache is planned for one GPU, and devices= names several"):
+    with pytest.raises(ConfigError, match="what a training step leaves is measured where one device samples and trains"):
         train(data, **SMALL, devices=["cpu"], cache="auto")
 
 
@@ -544,6 +629,20 @@ def test_one_gpu_in_several_roles(data):
     other_losses, other = trained(made(data, ["cuda:0"] * 3, samplers=1, **options), epochs=10)
     assert torch.allclose(losses, other_losses.cpu(), rtol=1e-5)
     assert all(torch.allclose(state[name], value.cpu(), rtol=1e-4, atol=1e-6) for name, value in other.items())
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("cache", ["auto", "clock"])
+def test_on_gpus_each_role_has_its_cache(data, cache):
+    """Also two roles of one GPU."""
+    gpus = ["cuda:0", f"cuda:{torch.cuda.device_count() - 1}"]
+    options = {"round": 2, "norm": False, "dtype": torch.float64}
+    losses, _ = trained(made(data, ["cpu"], **options))
+    factored = made(data, gpus, samplers=1, cache=cache, gpu_budget="22KiB", **options)
+    other_losses, _ = trained(factored)
+    assert torch.allclose(losses, other_losses.cpu(), rtol=1e-5)
+    (trainer, _, _), (sampler, _, lists) = kept(factored)
+    assert (lists > 0) == (cache == "auto") and max(trainer.split.held, sampler.split.held) <= 22 << 10
 
 
 @pytest.mark.gpu

@@ -94,16 +94,18 @@ def train(
     cache: Annotated[
         str | None,
         typer.Option(
-            metavar="POLICY|SIZE",
-            help="Keep hot lists and features in GPU memory: auto, features, degree, clock, none, or a size for auto, as 4GiB.",
+            metavar="POLICY|SIZE|FILE",
+            help="Keep hot lists and features in GPU memory: auto, features, degree, presample, clock, none; a size for auto, "
+            "as 4GiB or 10%; or a .npy of scores, one a vertex, whose highest rows are kept.",
         ),
     ] = None,
     gpu_budget: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Of the cache, as 4GiB; by default what a training step leaves free. Alone it is that of --cache auto. With "
-            "--full-graph: of the graph and what is computed over it; rows lie in host memory.",
+            help="Of the cache, as 4GiB, or 10% for the bytes of this share of the rows; by default what a training step "
+            "leaves free. Alone it is that of --cache auto. With --devices: of each, and without a default. With --full-graph: "
+            "of the graph and what is computed over it; rows lie in host memory.",
         ),
     ] = None,
     factored: Annotated[
@@ -128,7 +130,6 @@ def train(
     """
     from ..runtime import devices
     from ..training import joined
-    from ..training.cache_budget import wanted
     from ..training.epoch_line import epoch_line
 
     given = given_on(context)
@@ -136,11 +137,11 @@ def train(
     run = (
         whole_run(how, whole, saved, given, gpu_budget)
         if whole.full_graph
-        else _batch_run(how, saved, round, cache, gpu_budget)
+        else _batch_run(how, saved, round, cache, gpu_budget, factored is not None)
     )
 
     def check_types(types: int) -> None:
-        kept = wanted(cache, gpu_budget) is not None
+        kept = cache != "none"
         options = {"--full-graph": whole.full_graph, "--cache": kept and cache, "--gpu-budget": kept and gpu_budget}
         _check_types(dataset, types, how.model, [option for option, given in options.items() if given])
 
@@ -162,10 +163,13 @@ def train(
     emit(result, json, "\n".join([_text(result), *done.text]))
 
 
-def _batch_run(how: TrainOptionGroup, saved: Saved, round: int | None, cache: str | None, gpu_budget: str | None) -> Run:
+def _batch_run(
+    how: TrainOptionGroup, saved: Saved, round: int | None, cache: str | None, gpu_budget: str | None, several: bool
+) -> Run:
     """Training on mini-batches, if the options make a run."""
     from ..training import train as training
-    from ..training.cache_budget import wanted
+    from ..training.cache_choice import wanted
+    from ..training.factored_cache import wanted_on_devices
     from ..training.settings import check_checkpoint, split_options
 
     capture = "auto" if how.capture is None else how.capture
@@ -173,16 +177,17 @@ def _batch_run(how: TrainOptionGroup, saved: Saved, round: int | None, cache: st
     fanouts = _numbers(how.fanout)
     split_options(how.model, fanouts, options)  # refuses what makes no run
     check_checkpoint(**vars(saved))
-    kept = wanted(cache, gpu_budget)
+    choice = _cache_choice(cache)
+    kept = (wanted_on_devices if several else wanted)(choice, gpu_budget)
 
     def run(loaded: Any, **where: Any) -> Done:
-        more: Any = {**options, "round": round, "cache": cache, "gpu_budget": gpu_budget, "capture": capture}
+        more: Any = {**options, "round": round, "cache": choice, "gpu_budget": gpu_budget, "capture": capture}
         found = training(loaded, how.model, fanouts, **vars(saved), **where, **more)
         plan, roles, notes = found.cache, found.roles, []
         if kept is not None and plan is None:
             on_cpu = next(found.model.parameters()).device.type == "cpu"
             why = "a CPU has no step's memory to measure" if on_cpu else "training ended before a step was measured"
-            notes.append(f"hinterland: --cache {kept.policy} kept nothing: {why}; name --gpu-budget")
+            notes.append(f"hinterland: --cache {cache} kept nothing: {why}; name --gpu-budget")
         if saved.trace is not None:
             notes.append(f"hinterland: {saved.trace} is a timeline of some steps; open it on https://ui.perfetto.dev")
         report = {"fanouts": fanouts, "roles": _roles(roles), "cache": None if plan is None else _kept(plan)}
@@ -190,6 +195,15 @@ def _batch_run(how: TrainOptionGroup, saved: Saved, round: int | None, cache: st
         return Done(found, report, notes, text if roles is None else [*text, roles.explain()])
 
     return run
+
+
+def _cache_choice(cache: str | None) -> Any:
+    """``cache`` as ``train`` takes it: scores, where it names a file of them."""
+    from ..table import UnifiedTensor
+
+    if cache is None or not cache.endswith(".npy"):
+        return cache
+    return UnifiedTensor.from_file(cache).cpu().clone()
 
 
 def _report(loaded: AnyDataset, model: str, ranks: Ranks, done: Done) -> dict[str, Any]:

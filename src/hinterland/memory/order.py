@@ -19,12 +19,7 @@ def hottest_first(scores: torch.Tensor, rows: int) -> torch.Tensor:
         ConfigError: scores of another shape or type, or one that is NaN.
     """
     rows = arguments.whole_number("rows", rows, 0)
-    if arguments.dense("scores", scores).is_complex() or scores.dtype == torch.bool:
-        raise ConfigError(f"scores are a tensor of numbers, not {scores.dtype}")
-    if tuple(scores.shape) != (rows,):
-        raise ConfigError(f"scores have shape {tuple(scores.shape)}, but the table has {rows} rows; give one for each")
-    if scores.is_floating_point() and bool((wrong := scores.isnan()).any()):
-        raise ConfigError(f"scores[{int(wrong.nonzero()[0])}] is NaN; replace it, as in scores.nan_to_num(0)")
+    require_scores(scores, rows)
     exact = scores.is_floating_point() and scores.dtype != torch.float64  # as 32 bits
     if scores.is_cuda or not exact or rows >= 1 << 32:
         return torch.sort(scores, descending=True, stable=True).indices.cpu()
@@ -32,6 +27,16 @@ def hottest_first(scores: torch.Tensor, rows: int) -> torch.Tensor:
     order = torch.empty(rows, dtype=torch.int64)
     _core.hottest_first(scores.data_ptr(), rows, order.data_ptr())
     return order
+
+
+def require_scores(scores: torch.Tensor, rows: int) -> None:
+    """ConfigError unless these are real numbers, one for each row, of which none is NaN."""
+    if arguments.dense("scores", scores).is_complex() or scores.dtype == torch.bool:
+        raise ConfigError(f"scores are a tensor of numbers, not {scores.dtype}")
+    if tuple(scores.shape) != (rows,):
+        raise ConfigError(f"scores have shape {tuple(scores.shape)}, but the table has {rows} rows; give one for each")
+    if scores.is_floating_point() and bool((wrong := scores.isnan()).any()):
+        raise ConfigError(f"scores[{int(wrong.nonzero()[0])}] is NaN; replace it, as in scores.nan_to_num(0)")
 
 
 def permutation(order: torch.Tensor, rows: int) -> torch.Tensor:

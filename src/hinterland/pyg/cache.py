@@ -9,46 +9,10 @@ import torch
 from torch_geometric.data.storage import NodeStorage
 
 from ..runtime.errors import ConfigError
-from ..runtime.units import format_bytes, parse_bytes
+from ..runtime.units import format_bytes
 from ..table import as_table
-from ..training.cache_budget import Wanted, wanted
+from ..training.cache_split import rows_within
 from .table_tensor import TableTensor
-
-PRESAMPLE = "presample"
-SCORES = "scores"
-
-
-def check(cache: Any, gpu_budget: int | str | None) -> Wanted | None:
-    """What is asked for; the policy is one of ``plan_cache``, ``PRESAMPLE`` or ``SCORES``.
-
-    Raises:
-        ConfigError: ``cache`` is none of what it may be, or there is no budget for it.
-    """
-    if cache is None or isinstance(cache, int) or (isinstance(cache, str) and cache != PRESAMPLE):
-        return wanted(cache, gpu_budget)
-    if gpu_budget is None:
-        raise ConfigError(
-            f"cache={cache!r:.40} and gpu_budget= belong together: which rows are kept in GPU memory, and how much of it, as "
-            "in cache='presample', gpu_budget='4GiB'"
-        )
-    return Wanted(PRESAMPLE if isinstance(cache, str) else SCORES, parse_bytes(gpu_budget))
-
-
-def checked_scores(cache: Any, num_nodes: Mapping[Any, int]) -> dict[Any, torch.Tensor]:
-    """Scores by node type, from what the user gave.
-
-    Raises:
-        ConfigError: they are not one number for each node, or name a type that does not exist.
-    """
-    scores = dict(cache) if isinstance(cache, Mapping) else {None: torch.as_tensor(cache)}
-    for node_type, values in scores.items():
-        if node_type not in num_nodes:
-            raise ConfigError(f"cache has scores for node type {node_type!r}; there are {sorted(map(str, num_nodes))}")
-        if tuple(values.shape) != (num_nodes[node_type],):
-            raise ConfigError(
-                f"cache has scores of shape {tuple(values.shape)} for {num_nodes[node_type]} nodes; give one for each"
-            )
-    return scores
 
 
 def widest(read: Any, num_nodes: Mapping[Any, int]) -> dict[Any, TableTensor]:
@@ -90,6 +54,8 @@ def split(budget: int, scores: Mapping[Any, torch.Tensor], row_bytes: Mapping[An
         return {}
     if budget < min(row_bytes[node_type] for node_type in types):
         raise ConfigError(f"gpu_budget of {format_bytes(budget)} holds no row of the features; raise it, or leave cache=None")
+    if len(types) == 1:  # which has no other to leave room for
+        return {t: rows_within(budget, len(scores[t]), row_bytes[t])[1] for t in types}
     worth = torch.cat([scores[t].double().cpu() / row_bytes[t] for t in types])
     size = torch.cat([torch.full((len(scores[t]),), row_bytes[t]) for t in types])
     owner = torch.cat([torch.full((len(scores[t]),), i) for i, t in enumerate(types)])

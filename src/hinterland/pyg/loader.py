@@ -26,6 +26,7 @@ from ..runtime.warned import warn
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
 from ..training.cache_budget import after_a_step, filled
+from ..training.cache_choice import bytes_of, checked_scores, wanted
 from ..training.pipeline import at_a_time, moved
 from . import cache as caching
 from .counted import counting
@@ -52,7 +53,7 @@ _SMALL = 1024  # nodes of a batch that one thread makes on a CPU: docs/notes/thr
 _SMALL_DEPTH = 16  # and how many of these may wait
 _STAGES = 2
 _NO_WINDOW = "time_window= is of the sampler that the loader makes; give it to neighbor_sampler: Sampler(..., time_window=...)"
-_OF_ROWS = ("auto", "features", caching.PRESAMPLE, caching.SCORES)  # what also works where only rows can be kept
+_OF_ROWS = ("auto", "features", "presample")  # what also works where only rows can be kept, as scores do
 
 
 @dataclasses.dataclass
@@ -108,7 +109,7 @@ class _Pipelined:
             require_dict(stats)
         self.device, self.cache, self.gpu_budget, self.stats = devices.as_device(device), cache, gpu_budget, stats
         self.placement = checked_placement(placement, self.device)
-        asked = caching.check(cache, gpu_budget)
+        asked = wanted(cache, gpu_budget)
         if asked is not None and given.kind == DataType.remote:
             raise ConfigError("cache= is for Data and HeteroData; put ut.tiered(...) in the feature store instead")
         if given.kind == DataType.remote and placement == "gpu":
@@ -123,24 +124,26 @@ class _Pipelined:
         # DataLoader keeps the method bound to this loader, a cycle that holds GPU memory until it is collected.
         self.__dict__.pop("collate_fn", None)
         self.__dict__.update(self._for_workers)  # as PyG's enable_cpu_affinity() and enable_multithreading() want them
-        self._given, self._wanted = given, caching.check(self.cache, self.gpu_budget)
+        self._given, self._wanted = given, wanted(self.cache, self.gpu_budget)
         self._parts = _Parts(None, {}, None)
         self._cached = _Cached()
         self._look()
         self.cache_plan: CachePlan | None = None
         if self._wanted is None:
             return
-        if self._wanted.policy == caching.SCORES:
-            caching.checked_scores(self.cache, given.num_nodes)
-        if self._wanted.policy not in _OF_ROWS and not self._plans:
+        policy, budget = self._wanted.policy, self._wanted.budget
+        if not isinstance(policy, str):
+            checked_scores(policy, given.num_nodes)
+        elif policy not in _OF_ROWS and not self._plans:
             raise ConfigError(
                 f"cache={self.cache!r} is for one type of nodes and edges, this library's sampler and no times of edges; take "
                 "cache='auto', 'presample' or scores of the nodes"
             )
         if self.device.type == "cpu":
             self._wanted = None
-        elif self._wanted.budget is not None:
-            self._fill(self._wanted.budget)
+        elif budget is not None:
+            widest = caching.widest(self._read, given.num_nodes).values()
+            self._fill(sum(bytes_of(budget, len(rows.table), rows.table.row_bytes) for rows in widest))
 
     def _look(self) -> None:
         """Takes over what was changed in ``data`` and in the sampler since."""
@@ -191,8 +194,9 @@ class _Pipelined:
         widest = caching.widest(self._read, self._given.num_nodes)
         if not widest or (asked.budget is None and budget < max(rows.table.row_bytes for rows in widest.values())):
             return
-        if not self._plans or asked.policy in (caching.PRESAMPLE, caching.SCORES):
-            self._keep_hot_rows(widest, asked.policy == caching.SCORES, budget)
+        scores = None if isinstance(asked.policy, str) else checked_scores(asked.policy, self._given.num_nodes)
+        if not self._plans or scores is not None or asked.policy == "presample":
+            self._keep_hot_rows(widest, scores, budget)
             return
         (rows,) = widest.values()
         seeds, batch_size = self._seeds()
@@ -206,13 +210,11 @@ class _Pipelined:
         self._parts.sampler = self._sampler.kept(keep)
         self._cached = _Cached([rows], getattr(self, self._sampler_name), self._parts.sampler)
 
-    def _keep_hot_rows(self, widest: dict[Any, TableTensor], scored: bool, budget: int) -> None:
+    def _keep_hot_rows(self, widest: dict[Any, TableTensor], scores: dict[Any, torch.Tensor] | None, budget: int) -> None:
         """Puts the widest table of each node type in tiers, by the user's scores or by counts."""
-        num_nodes = self._given.num_nodes
-        if scored:
-            scores = caching.checked_scores(self.cache, num_nodes)
-        else:
-            scores = caching.presample(self._sample, len(self.dataset), self.batch_size or _USUAL, num_nodes)
+        if scores is None:
+            size = self.batch_size or _USUAL
+            scores = caching.presample(self._sample, len(self.dataset), size, self._given.num_nodes)
         widths = {node_type: rows.table.row_bytes for node_type, rows in widest.items() if node_type in scores}
         for node_type, size in caching.split(budget, scores, widths).items():
             rows = widest[node_type]
@@ -352,8 +354,8 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
             hinterland.hotness or your own (by node type in a dict). With several node types, times of edges, or another
             library's sampler ``"auto"`` keeps rows by ``"presample"``. Data or HeteroData only: in a feature store put a
             TieredTensor. Without a GPU there is nothing to fill.
-        gpu_budget: how many bytes they may take there, as in ``"4GiB"``. ``"auto"`` and the other policies take what training
-            leaves where it is None: the cache is filled after the first batches, and torch's peak of memory is reset.
+        gpu_budget: how many bytes they may take there, as in ``"4GiB"``, or in ``"10%"`` those that this share of the rows
+            takes. None is what training leaves: the cache is filled after the first batches, and torch's peak is reset.
         device: where batches are made: by default the current GPU, or the CPU without one.
         stats: a dict to which each batch's ``stats``, an attribute that batches then have, are added as it is given out, and
             their number (docs/pyg.md). Batches are counted and waited for one by one.

@@ -2,6 +2,7 @@
 
 import decimal
 import re
+from dataclasses import dataclass
 
 from .arguments import repr_of, whole_number
 from .errors import ConfigError
@@ -13,6 +14,7 @@ for _power, _letter in enumerate("kmgtp", start=1):
 _FACTORS["b"] = 1
 
 _BYTES = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-z]*)\s*")
+_SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*%\s*")
 
 
 def parse_bytes(size: int | str) -> int:
@@ -29,6 +31,31 @@ def parse_bytes(size: int | str) -> int:
     if match is None or match[2].lower() not in _FACTORS:
         raise ConfigError(f"not a size in bytes: {repr_of(size)}; write for example 4GiB, 512MB or 65536")
     return whole_number("a size in bytes", int(decimal.Decimal(match[1]) * _FACTORS[match[2].lower()]))
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of a whole, from 0 to 1, as written."""
+
+    part: decimal.Decimal
+
+    def of(self, whole: int) -> int:
+        """How many of ``whole`` that is, rounded."""
+        return round(self.part * whole)
+
+
+def parse_share(text: str) -> Share | None:
+    """The share in text such as ``"10%"``; None where there is no per cent sign.
+
+    Raises:
+        ConfigError: it is no number, or more than all.
+    """
+    if "%" not in text:
+        return None
+    match = _SHARE.fullmatch(text)
+    if match is None or decimal.Decimal(match[1]) > 100:
+        raise ConfigError(f"not a share: {repr_of(text)}; write a number from 0 to 100 with %, as 10%")
+    return Share(decimal.Decimal(match[1]) / 100)
 
 
 def format_bytes(size: float) -> str:

@@ -14,31 +14,26 @@ from typing import Any
 
 import torch
 
-from .. import hotness
 from ..graph import Graph
-from ..graph.algorithms import state_bytes
-from ..graph.device_graph import WORDS_BYTES, DeviceGraph, allocated
+from ..graph.device_graph import DeviceGraph, allocated
 from ..graph.plan import GraphPlan
-from ..graph.prepare import ResidentGraph
-from ..hotness.corrected import believed, trust
 from ..hotness.presample import mini_batches
-from ..memory import SlotPlan, hottest_first
-from ..memory.clock import Clock
+from ..memory import hottest_first
 from ..memory.plan import fetch_rate
 from ..runtime import arguments, devices
 from ..runtime.budget import BudgetItem, Explained, share
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
-from ..runtime.units import format_bytes, parse_bytes
-from ..sampling import NeighborSampler, Sample
-from ..table import CachedTensor, ShardedTensor, StorageArray, TieredShards, TieredTensor, UnifiedTensor, as_table
+from ..runtime.units import format_bytes
+from ..sampling import NeighborSampler
+from ..table import CachedTensor, TieredShards, TieredTensor, as_table
+from .cache_choice import POLICIES, bytes_of, checked_scores, parse_budget
 from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
+from .cache_reads import Keepable, PlannedReads, ReadCounts, RowRanking, bare_graph, counted, crosswise, ranked, ratio
 from .cache_split import CacheCandidates, CacheSplit, rows_within, slots_within, split
 
-Keepable = UnifiedTensor | StorageArray | ShardedTensor  # tables of which rows can be kept in GPU memory
-Kept = TieredTensor | CachedTensor | TieredShards  # and what they are then
-POLICIES = ("auto", "features", "degree", "clock", "none")
+Kept = TieredTensor | CachedTensor | TieredShards  # tables of which rows are kept
 _MEASURED_BATCHES = 4
 _MEASURED_ROWS = 256 << 20  # bytes
 
@@ -82,10 +77,10 @@ class CachePlan(Explained, Repr):
     edges: float
     predicted: HitRates
     ranked: str
-    _given: _Given = field(repr=False)
-    _fetched: torch.Tensor = field(repr=False)
-    _row_scores: torch.Tensor = field(repr=False)
-    _list_scores: torch.Tensor = field(repr=False)
+    _given: PlannedReads = field(repr=False)
+    _counts: ReadCounts = field(repr=False)
+    _ranking: RowRanking = field(repr=False)
+    _drawn: list[torch.Tensor] = field(repr=False)  # from each element of a list, in either half of the epochs
 
     @property
     def held_bytes(self) -> int:
@@ -113,11 +108,11 @@ class CachePlan(Explained, Repr):
 
     def row_reads(self) -> torch.Tensor:
         """float64 ``[V]``: how often each row was fetched in advance."""
-        return self._fetched
+        return self._counts.fetched[0] + self._counts.fetched[1]
 
     def page_reads(self) -> torch.Tensor:
         """float64 ``[pages]``: how many edges were drawn in advance from each page of the lists, ``page_bytes`` large."""
-        return self._given.sampler.lists.page_scores(self._list_scores).clamp(min=0)
+        return self._given.sampler.lists.page_scores(self._drawn[0] + self._drawn[1]).clamp(min=0)
 
     @property
     def row_bytes(self) -> int:
@@ -149,26 +144,49 @@ class CachePlan(Explained, Repr):
             OutOfMemory: less GPU memory is free than the plan takes.
             RankLost: of a ShardedTensor, another rank died, or did not take part in time.
         """
-        given, s, sampler = self._given, self.split, self._given.sampler
-        features: Any = given.features  # of the kind that the policy takes
-        if not sampler.lists.stored:
-            prepared = _bare(given.graph, sampler.device)
-            with devices.on(prepared.device):
-                prepared.plan = _lists_plan(prepared.out, s, sampler.weighted)
-                prepared.plan.apply(self._list_scores)
-            sampler = sampler.over(prepared)
-        home = str(sampler.device)
-        scores = self._row_scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
+        sampler = self.keep_lists(self._given.sampler)
+        return sampler, self.keep_rows(sampler.device)
+
+    def keep_lists(self, sampler: NeighborSampler) -> NeighborSampler:
+        """``sampler``, one of the graph on any device, over the lists that the plan keeps there; as it is where they are on
+        storage."""
+        if sampler.lists.stored:
+            return sampler
+        prepared = bare_graph(self._given.graph, sampler.device)
+        with devices.on(prepared.device):
+            prepared.plan = _lists_plan(prepared.out, self.split, sampler.weighted)
+            prepared.plan.apply(self._drawn[0] + self._drawn[1])
+        devices.idle_at(sampler.device)  # samplers draw on streams of their own
+        return sampler.over(prepared)
+
+    def keep_rows(self, device: torch.device) -> Kept:
+        """The table of features over the rows that the plan keeps on a device."""
+        features: Any = self._given.features  # of the kind that the policy takes
+        s, home = self.split, str(device)
+        scores = self._ranking.scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
         table: Kept
         if self.policy == "clock":
             table = slots = features.cached(s.local, home)
-            slots.admit(hottest_first(scores, len(slots))[: s.rows].to(sampler.device))
+            slots.admit(hottest_first(scores, len(slots))[: s.rows].to(device))
         elif features.collective:
             table = TieredShards(features, s.local, scores, home)
         else:
             table = features.tiered(local=s.local, scores=scores, devices=[home])
-        devices.idle_at(sampler.device)  # loaders read on streams of their own
-        return sampler, table
+        devices.idle_at(device)  # loaders read on streams of their own
+        return table
+
+    def lists_first(self) -> CachePlan:
+        """The plan, within the same budget, of a device that samples for others: as much of the lists as it holds, and rows in
+        what they leave (GNNLab, section 5)."""
+        given = self._given
+        candidates = _entries(given, self._counts, self.costs, torch.zeros(0), self._drawn[0] + self._drawn[1])
+        lists = split(self.budget, candidates)
+        left = self.budget - lists.adjacency_bytes
+        rows, local, held = rows_within(left, given.graph.num_vertices, given.features.row_bytes)
+        kept = replace(lists, rows=rows, local=local, feature_bytes=held)
+        served = crosswise(self._ranking.halves, self._counts.fetched, rows)
+        predicted = _predicted(given.sampler.lists, self._counts, self.costs, kept, served, self._drawn)
+        return replace(self, split=kept, predicted=predicted)
 
     def measure(
         self,
@@ -200,7 +218,7 @@ class CachePlan(Explained, Repr):
             gathering += devices.idle_at(sampler.device) - begin
             batches, rows, edges = batches + 1, rows + len(sample.node), edges + len(sample.edge)
             edge_hits += len(sample.edge) if view.lists.on_gpu else int(view.keeps(sample.edge).sum())
-        found = HitRates(_share(row_hits, rows), _share(edge_hits, edges), sampling / batches, gathering / batches)
+        found = HitRates(ratio(row_hits, rows), ratio(edge_hits, edges), sampling / batches, gathering / batches)
         return PlanCheck(self.predicted, found, batches)
 
 
@@ -230,7 +248,7 @@ def plan_cache(
     seeds: torch.Tensor | Sequence[int],
     batch_size: int,
     budget: int | str,
-    policy: str = "auto",
+    policy: str | torch.Tensor = "auto",
     *,
     epochs: int = 2,
     seed: int = 0,
@@ -247,63 +265,57 @@ def plan_cache(
         sampler: a NeighborSampler of ``graph``, or fanouts for one.
         seeds, batch_size, epochs, seed: as in ``hotness.presample``: the batches of ``epochs`` epochs of a Loader that
             shuffles with ``seed`` are sampled and counted. One epoch flatters its own prediction; two or more check each other.
-        budget: bytes, which everything that is kept takes together at most. A batch's own memory is not part of it.
+        budget: bytes, which everything that is kept takes together at most. A batch's own memory is not part of it. Or a share,
+            as ``"10%"``: the bytes that this share of the rows of features takes there, whatever is kept in them.
         policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone (GNNLab). Rows are ranked by their
             inclusion probability as the counts correct it (``hotness.corrected_probability``), or by the counts alone with one
-            epoch, of a graph on storage, and where the GPU has no room for the former. ``"degree"``, rows by in how many lists
-            they are (PaGraph); ``"clock"``, rows fetched lately, which follow training (table/cached.py), of a table in host
-            memory; ``"none"``.
+            epoch, of a graph on storage, and where the GPU has no room for the former. ``"presample"``, rows by the counts
+            alone (PreSC#K with K = ``epochs``); ``"degree"``, rows by in how many lists they are (PaGraph); scores, of any real
+            type ``[V]``, rows with the highest; ``"clock"``, rows fetched lately, which follow training (table/cached.py), of a
+            table in host memory; ``"none"``.
         costs: seconds of reads; None measures them on a GPU, and on the CPU takes those of the probe or built-in ones.
         device: where to sample with fanouts; None is the current GPU, or the CPU on a machine without one.
 
     Raises:
-        ConfigError: an unknown policy, a budget that is no size, or for ``"clock"`` holds no row; features that are no
-            UnifiedTensor, StorageArray or ShardedTensor, or not one row for each vertex, a sampler of another graph, no seeds.
+        ConfigError: an unknown policy, scores that are not one number for each vertex, a budget that is no size, or for
+            ``"clock"`` holds no row; features that are no UnifiedTensor, StorageArray or ShardedTensor, or not one row for each
+            vertex, a sampler of another graph, no seeds.
         IndexOutOfRange: a seed is no vertex.
         OutOfMemory: a batch does not fit into the free GPU memory.
     """
     require_plannable(graph, features, policy)
     if costs is not None:
         arguments.instance("costs", costs, Costs, "or leave it out, and they are measured")
-    size = parse_bytes(budget)
-    given = _Given(graph, features, _sampler(graph, sampler, device), seeds, batch_size, epochs, seed)
+    size = bytes_of(parse_budget(budget), len(features), features.row_bytes)
+    scores: torch.Tensor | None = None
+    if not isinstance(policy, str):
+        policy, scores = "scores", checked_scores(policy, {None: graph.num_vertices})[None]
+    given = PlannedReads(graph, features, _sampler(graph, sampler, device), seeds, batch_size, epochs, seed)
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
-    counts = _count(given, slots)
+    counts = counted(given, slots)
     bare = given.sampler.lists
     drawn = counts.drawn if graph.original_ids is None else [half[graph.original_ids] for half in counts.drawn]
     halves = [half / bare.list_sizes().clamp(min=1) for half in drawn]  # draws of each element of a list
-    scores = halves[0] + halves[1]
+    list_scores = halves[0] + halves[1]
     if costs is None:
-        costs = _costs(given, counts, scores, size)
-    ranking = _ranking(given, policy, counts, size)
+        costs = _costs(given, counts, list_scores, size)
+    ranking = ranked(given, policy, counts, size, scores)
     if policy == "auto":
-        kept = split(size, _entries(given, counts, costs, ranking.scores, scores))
+        kept = split(size, _entries(given, counts, costs, ranking.scores, list_scores))
     elif slots is not None:
         kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
     else:
         rows, local, held = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
         kept = CacheSplit(rows, local, held)
-    served = _cross(ranking.halves, counts.fetched, kept.rows) if slots is None else _share(counts.hits, counts.replayed)
+    served = crosswise(ranking.halves, counts.fetched, kept.rows) if slots is None else ratio(counts.hits, counts.replayed)
     predicted = _predicted(bare, counts, costs, kept, served, halves)
-    return CachePlan(
-        policy,
-        size,
-        kept,
-        costs,
-        counts.batches,
-        counts.rows / counts.batches,
-        counts.edges / counts.batches,
-        predicted,
-        ranking.by,
-        given,
-        counts.fetched[0] + counts.fetched[1],
-        ranking.scores,
-        scores,
-    )
+    each = counts.rows / counts.batches, counts.edges / counts.batches
+    said = predicted, ranking.by
+    return CachePlan(policy, size, kept, costs, counts.batches, *each, *said, given, counts, ranking, halves)
 
 
 def _entries(
-    given: _Given, counts: _Counts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor
+    given: PlannedReads, counts: ReadCounts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor
 ) -> CacheCandidates:
     bare, features, each = given.sampler.lists, given.features, 1 / counts.batches
     lists = not bare.lists.on_gpu and not bare.stored
@@ -326,43 +338,8 @@ def _falling(scores: torch.Tensor) -> torch.Tensor:
     return scores.float().sort(descending=True).values.double()
 
 
-@dataclass(frozen=True)
-class _Ranking:
-    """By what rows are chosen: ``scores``, and the same as either half of the epochs alone would have them."""
-
-    by: str
-    scores: torch.Tensor
-    halves: Sequence[torch.Tensor]
-
-
-def _ranking(given: _Given, policy: str, counts: _Counts, budget: int) -> _Ranking:
-    if policy == "degree":
-        degree = hotness.degree(given.graph, device=given.sampler.device).cpu()
-        return _Ranking("degree", degree, [degree, degree])
-    chance = None if policy == "none" else _inclusion(given, budget)
-    if chance is None:
-        return _Ranking("fetches counted", counts.fetched[0] + counts.fetched[1], counts.fetched)
-    known = trust(chance, *counts.fetched)
-    both = believed(chance, counts.fetched[0] + counts.fetched[1], known)
-    said = f"inclusion probability, corrected by fetches counted (a = {known:.3g})"
-    return _Ranking(said, both, [believed(chance, half, known) for half in counts.fetched])
-
-
-def _inclusion(given: _Given, budget: int) -> torch.Tensor | None:
-    """Inclusion probabilities on the CPU, made where batches are sampled, with half of the budget for the graph; None where
-    counts cannot correct them, where all lists would have to be read from storage, or there is no room for it."""
-    graph, sampler = given.graph, given.sampler
-    device = sampler.device
-    if given.epochs < 2 or graph.neighbor_lists.stored:
-        return None
-    if device.type == "cuda" and _reserve(graph, "hotness") > devices.free_bytes(device):
-        return None
-    with _prepared(graph, device, "hotness", budget // 2) as prepared:
-        return hotness.inclusion_probability(prepared, given.seeds, sampler.fanouts, given.batch_size).cpu()
-
-
 def _predicted(
-    lists: DeviceGraph, counts: _Counts, costs: Costs, kept: CacheSplit, served: float, halves: Sequence[torch.Tensor]
+    lists: DeviceGraph, counts: ReadCounts, costs: Costs, kept: CacheSplit, served: float, halves: Sequence[torch.Tensor]
 ) -> HitRates:
     """What ``kept`` gives, where it serves that share of rows; ``halves``: draws of each edge, of either half of the epochs."""
     each, drawn = 1 / counts.batches, 0.0
@@ -370,7 +347,7 @@ def _predicted(
         drawn = 1.0
     elif kept.pages:
         sums = [lists.page_scores(half) for half in halves]
-        drawn = _cross(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
+        drawn = crosswise(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
     rows, vertices, edges = counts.rows * each, counts.lists * each, counts.edges * each
     at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
     sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
@@ -378,45 +355,20 @@ def _predicted(
     return HitRates(served, drawn, sampling, gathering)
 
 
-@dataclass(frozen=True)
-class _Given:
-    graph: Graph
-    features: Keepable
-    sampler: NeighborSampler  # over lists of which nothing is kept, or that are on storage
-    seeds: torch.Tensor | Sequence[int]
-    batch_size: int
-    epochs: int
-    seed: int
-
-
-@dataclass
-class _Counts:
-    """Of even and of odd epochs: fetches of each vertex's row, edges drawn from its list; and sums over all of them.
-
-    Of the later half of the epochs: rows fetched from a cache that follows the batches (``replayed``), and those that it had.
-    """
-
-    fetched: list[torch.Tensor]
-    drawn: list[torch.Tensor]
-    batches: int = 0
-    rows: int = 0
-    edges: int = 0
-    lists: int = 0
-    replayed: int = 0
-    hits: int = 0
-
-
-def require_plannable(graph: Graph, features: Keepable, policy: str) -> None:
-    """Raises ConfigError unless ``policy`` can plan for this graph and these features."""
+def require_plannable(graph: Graph, features: Keepable, policy: Any) -> None:
+    """Raises ConfigError unless ``policy``, a name or scores, can plan for this graph and these features."""
     if not isinstance(graph, Graph):
         raise ConfigError(f"plan_cache() takes a Graph, not a {type(graph).__name__}")
-    arguments.one_of("policy", policy, POLICIES)
+    if isinstance(policy, str):
+        arguments.one_of("policy", policy, POLICIES)
+    else:
+        checked_scores(policy, {None: graph.num_vertices})
     table = as_table(features)
     if table is None or not table.keepable:
         raise ConfigError(
             f"features are a {type(features).__name__}; make a table of them, UnifiedTensor.from_tensor(features)"
         )
-    if policy == "clock" and not features.in_reach:
+    if isinstance(policy, str) and policy == "clock" and not features.in_reach:
         where = "dealt out over machines" if features.collective else "on storage"
         raise ConfigError(f"policy 'clock' is of features in host memory; of those {where} take 'auto' or 'features'")
     if len(features) != graph.num_vertices:
@@ -426,27 +378,12 @@ def require_plannable(graph: Graph, features: Keepable, policy: str) -> None:
 def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch.device | str | int | None) -> NeighborSampler:
     if not isinstance(given, NeighborSampler):
         device = devices.as_device(device)
-        return NeighborSampler(graph if graph.neighbor_lists.stored else _bare(graph, device), given, device=device)
+        return NeighborSampler(graph if graph.neighbor_lists.stored else bare_graph(graph, device), given, device=device)
     if device is not None and devices.as_device(device) != given.device:
         raise ConfigError(f"the sampler is on {given.device}; leave out device")
     if given.graph is not graph:
         raise ConfigError(f"the sampler draws from {given.graph!r}, not from the graph that was given")
-    return given if graph.neighbor_lists.stored else given.over(_bare(graph, given.device))
-
-
-def _bare(graph: Graph, device: torch.device) -> ResidentGraph:
-    """The graph with room for a batch, and nothing kept of it yet."""
-    return _prepared(graph, device, "sampling")
-
-
-def _prepared(graph: Graph, device: torch.device, algorithm: str, room: int = 0) -> ResidentGraph:
-    """The graph for an algorithm, and ``room`` bytes for what is kept of it."""
-    return ResidentGraph(graph, device, _reserve(graph, algorithm) + room, (algorithm,), False, many_runs=True)
-
-
-def _reserve(graph: Graph, algorithm: str) -> int:
-    """Bytes of the device's memory that an algorithm needs."""
-    return state_bytes(algorithm, graph) + 2 * allocated(WORDS_BYTES)
+    return given if graph.neighbor_lists.stored else given.over(bare_graph(graph, given.device))
 
 
 def _lists_plan(view: DeviceGraph, split: CacheSplit, weighted: bool) -> GraphPlan:
@@ -462,30 +399,7 @@ def _lists_plan(view: DeviceGraph, split: CacheSplit, weighted: bool) -> GraphPl
     return plan
 
 
-def _count(given: _Given, slots: SlotPlan | None) -> _Counts:
-    vertices, device = given.graph.num_vertices, given.sampler.device
-    fetched, drawn = (torch.zeros((2, vertices), dtype=torch.int32, device=device) for _ in range(2))
-    counts = _Counts([], [])
-    replay = None if slots is None else Clock(replace(slots, row_bytes=0), device)  # without the rows
-    for number, part in mini_batches(vertices, given.seeds, given.batch_size, given.epochs, given.seed):
-        sample: Sample = given.sampler.sample(part, batch=number)
-        epoch = number // -(-len(given.seeds) // given.batch_size)
-        if replay is not None:
-            if epoch >= given.epochs // 2:
-                counts.replayed += len(sample.node)
-                counts.hits += int(replay.holds(sample.node).sum())
-            replay.admit(sample.node)
-        for into, which in ((fetched, sample.node), (drawn, sample.node[sample.col])):
-            into[epoch % 2].index_add_(0, which, torch.ones(len(which), dtype=torch.int32, device=device))
-        counts.batches += 1
-        counts.rows += len(sample.node)
-        counts.edges += len(sample.edge)
-        counts.lists += len(sample.node) - sample.num_sampled_nodes[-1]
-    counts.fetched, counts.drawn = ([half.to("cpu", torch.float64) for half in both] for both in (fetched, drawn))
-    return counts
-
-
-def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) -> Costs:
+def _costs(given: PlannedReads, counts: ReadCounts, scores: torch.Tensor, budget: int) -> Costs:
     graph, features, sampler = given.graph, given.features, given.sampler
     rows = counts.rows // counts.batches
     table = features.part
@@ -500,7 +414,7 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
     first = mini_batches(graph.num_vertices, given.seeds, given.batch_size, 1, given.seed)
     trial = None
     if not sampler.lists.lists.on_gpu and not sampler.lists.stored:
-        prepared = _bare(graph, sampler.device)
+        prepared = bare_graph(graph, sampler.device)
         with devices.on(sampler.device):
             prepared.plan = plan = GraphPlan(budget // 2, given.sampler.weighted)
             plan.keep_offsets(prepared.out)
@@ -511,20 +425,3 @@ def _costs(given: _Given, counts: _Counts, scores: torch.Tensor, budget: int) ->
     room = min(budget // 2, _MEASURED_ROWS)
     with devices.on(sampler.device):
         return measured(costs, sampler, sampler.lists, trial, features, [*itertools.islice(first, _MEASURED_BATCHES)], room)
-
-
-def _cross(
-    ranks: Sequence[torch.Tensor], counts: Sequence[torch.Tensor], kept: int, totals: Sequence[float] | None = None
-) -> float:
-    """The share of reads that the hottest entries serve, ranked by one half of the epochs and counted in the other, both ways.
-
-    Ranked and counted by the same batches, entries that are hot by chance would flatter the share.
-    """
-    totals = [float(half.sum()) for half in counts] if totals is None else totals
-    ways = ((0, 1), (1, 0)) if min(totals) > 0 else ((0, 0),)
-    hits = sum(float(counts[other][torch.topk(ranks[one], kept).indices].sum()) for one, other in ways)
-    return _share(hits, sum(totals[other] for _, other in ways))
-
-
-def _share(hits: float, of: float) -> float:
-    return hits / of if of else 0.0

@@ -1,60 +1,22 @@
-"""The cache of a loader: what was asked for, how much GPU memory training leaves for it, and when it is filled."""
+"""The cache of a loader: how much GPU memory training leaves for it, and when it is filled."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..runtime import devices
-from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError
-from ..runtime.units import format_bytes, parse_bytes
+from ..runtime.units import format_bytes
 from ..sampling import NeighborSampler
-from .cache import POLICIES, CachePlan, Keepable, plan_cache
+from .cache import CachePlan, plan_cache
+from .cache_reads import Keepable
 
 _SPARE = 20, 4  # left free: a 20th of the GPU's memory, and a 4th of what comes and goes with batches, which differ in size
 _BATCHES = 2048  # of an epoch, that a plan looks at
-
-
-@dataclass(frozen=True)
-class Wanted:
-    """A cache as asked for: a policy of ``plan_cache``, and bytes; None is what a training step leaves."""
-
-    policy: str
-    budget: int | None
-
-
-def wanted(cache: str | int | None, gpu_budget: int | str | None) -> Wanted | None:
-    """What ``cache=`` and ``gpu_budget=`` ask for; None where that is nothing.
-
-    Args:
-        cache: a policy of ``plan_cache``, or a size, which is ``"auto"`` within that budget; None is ``"auto"`` where there is
-            a budget, and else ``"none"``.
-        gpu_budget: most bytes of GPU memory that the cache takes, as ``"4GiB"``; None is what a training step leaves.
-
-    Raises:
-        ConfigError: neither a policy nor a size; two budgets.
-    """
-    budget = None if gpu_budget is None else parse_bytes(gpu_budget)
-    if cache is None:
-        return None if budget is None else Wanted("auto", budget)
-    if isinstance(cache, str) and cache in POLICIES:
-        return None if cache == "none" else Wanted(cache, budget)
-    try:
-        size = parse_bytes(cache)
-    except ConfigError:
-        raise ConfigError(
-            f"cache={repr_of(cache)} is neither one of {', '.join(POLICIES)} nor a size, such as '4GiB'"
-        ) from None
-    if budget is not None:
-        raise ConfigError(
-            f"cache={cache!r} is a budget, and gpu_budget={gpu_budget!r} another; write cache='auto' for one of them"
-        )
-    return Wanted("auto", size)
 
 
 def room(device: torch.device, steps: int = 1) -> int:
@@ -96,8 +58,17 @@ def after_a_step(
     yield from run(source)
 
 
+def require_sampler(sampler: Any) -> NeighborSampler:
+    """``sampler``, if a cache can be planned for what it reads; ConfigError otherwise."""
+    if not isinstance(sampler, NeighborSampler):
+        raise ConfigError(
+            f"a cache is planned for a NeighborSampler, not for a {type(sampler).__name__}; leave out cache= and gpu_budget="
+        )
+    return sampler
+
+
 def filled(
-    policy: str,
+    policy: Any,
     budget: int,
     promised: bool,
     sampler: NeighborSampler,
@@ -116,6 +87,23 @@ def filled(
     Raises:
         ConfigError: a promised budget is smaller than that; and as ``plan_cache``.
     """
+    plan = planned(policy, budget, promised, sampler, features, seeds, batch_size, seed)
+    if plan.policy == "none" and not features.collective:  # of which other ranks may keep rows: all fill at once
+        return plan, sampler, features
+    return plan, *plan.apply()
+
+
+def planned(
+    policy: Any,
+    budget: int,
+    promised: bool,
+    sampler: NeighborSampler,
+    features: Keepable,
+    seeds: torch.Tensor,
+    batch_size: int,
+    seed: int = 0,
+) -> CachePlan:
+    """The plan of :func:`filled`."""
     rows = len(sampler.sample(seeds[:batch_size]).node)
     if budget < rows * features.row_bytes:
         if promised:
@@ -127,7 +115,4 @@ def filled(
     some = _BATCHES * batch_size
     if len(seeds) > some:
         seeds = seeds[torch.randint(len(seeds), (some,), generator=torch.Generator().manual_seed(seed))]
-    plan = plan_cache(sampler.graph, features, sampler, seeds, batch_size, budget, policy, seed=seed)
-    if policy == "none" and not features.collective:  # of which other ranks may keep rows: all fill at once
-        return plan, sampler, features
-    return plan, *plan.apply()
+    return plan_cache(sampler.graph, features, sampler, seeds, batch_size, budget, policy, seed=seed)

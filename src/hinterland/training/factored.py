@@ -25,7 +25,10 @@ from ..runtime import arguments
 from ..runtime import devices as machine
 from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError, PipelineStalled
+from ..runtime.units import format_bytes
 from ..table.embedding import TableParameter
+from .cache import CachePlan
+from .factored_cache import DeviceCaches, wanted_on_devices
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
 from .factored_queue import BatchResult, Epoch, SampleTask, Tally, TrainerPace
 from .loader import BatchedSampler, Loader
@@ -72,7 +75,7 @@ class Factored:
 
     Args:
         loader: of the batches: their seeds, order, rows, labels and timeout. Its position advances with each step. It has no
-            ``cache=`` and no ``gpu_budget=``, which are of one GPU, and no ``stats=``.
+            ``cache=`` and no ``gpu_budget=``, which are given here, and no ``stats=``.
         sampler_on: makes the sampler of a device, as ``lambda device: NeighborSampler(graph, [15, 10, 5], device=device)``.
             All must give the same samples.
         model: whose parameters are trained, on any device; best on the first.
@@ -83,10 +86,14 @@ class Factored:
         round: batches of one step, fewer in an epoch's last; None is as many as devices, as data parallel training has it.
         samplers: how many devices sample; None measures a few batches and takes GNNLab's rule (:func:`.plan_roles`).
         depth: samples that may wait; None is two rounds.
+        cache, gpu_budget: what each of ``devices`` keeps in its own memory, and how much of it, as of :class:`.Loader`; filled
+            when roles are known. Trainers keep rows, and with ``"auto"`` samplers lists (:class:`.DeviceCaches`). A cache needs
+            a size. No sample and no row changes.
 
     Raises:
         ConfigError: arguments that do not go together, a sampler on another device, a step that returns no loss, an iteration
-            that begins inside another.
+            that begins inside another; a cache without a size, or of something that cannot be kept.
+        OutOfMemory: less of a device's memory is free than ``gpu_budget``.
         PipelineStalled: no batch for the loader's ``timeout`` seconds; names the stage that is stuck.
     """
 
@@ -101,6 +108,8 @@ class Factored:
         round: int | None = None,
         samplers: int | None = None,
         depth: int | None = None,
+        cache: Any = None,
+        gpu_budget: int | str | None = None,
     ) -> None:
         self._devices = as_devices(devices)
         arguments.instance("loader", loader, Loader, "as Loader(sampler, seeds, batch_size) is")
@@ -108,13 +117,11 @@ class Factored:
         if loader.stats is not None:
             raise ConfigError("the loader's stats= are of batches that one device makes; leave them out for several")
         if loader.asked_cache is not None:
-            why = "is filled between two steps of its own, which are not made here"
-            if loader.asked_cache.budget is not None:
-                why = "has a budget (gpu_budget=), which plans rows for one GPU, and all devices gather"
             raise ConfigError(
-                f"the loader's cache {why}; leave out cache= and gpu_budget=, and keep rows in features.tiered(..., devices=) "
-                "and lists in what sampler_on samples from, as hl.prepare makes"
+                "the loader's cache is of one device, and several gather; give cache= and gpu_budget= to Factored, and leave "
+                "them out of the loader"
             )
+        self._asked = wanted_on_devices(cache, gpu_budget)
         round = len(self._devices) if round is None else round
         self.round = arguments.at_least_one("round", round, "averages no batch; use 1 or more")
         depth = 2 * self.round if depth is None else depth
@@ -133,6 +140,8 @@ class Factored:
         self._home = next(model.parameters()).device
         self._drawing = {device: threading.Lock() for device in self._devices}
         self._tally = Tally([0] * len(self._devices), [TrainerPace() for _ in self._devices])
+        self._kept_samplers: dict[int, BatchedSampler] = {}
+        self._kept_readers: dict[int, Loader] = {}
         self._iterated = False
         self._threads: list[threading.Thread] = []  # of the last iteration
 
@@ -153,10 +162,20 @@ class Factored:
             return plan_roles(self._devices, self.round, samplers=self._samplers)
         return plan_roles(self._devices, self.round, self._measure())
 
+    @property
+    def cache_plans(self) -> list[CachePlan]:
+        """What each device of ``plan.devices`` keeps; none without a cache."""
+        return [] if self._caches is None else [self._caches.plan(self._samples(who)) for who in range(len(self._devices))]
+
     def explain(self) -> str:
-        """The plan, and how many batches each device has trained on."""
+        """The plan, what each device keeps, and how many batches each has trained on."""
+        lines = [self.plan.explain()]
+        for device, kept in zip(self.plan.devices, self.cache_plans, strict=False):
+            s = kept.split
+            rows, lists = f"{s.rows:,} rows ({format_bytes(s.feature_bytes)})", format_bytes(s.adjacency_bytes)
+            lines.append(f"{device} keeps {rows} and {lists} of the lists")
         counts = ", ".join(f"{device} {count}" for device, count in zip(self.plan.devices, self.trained, strict=True))
-        return f"{self.plan.explain()}\nbatches trained so far: {counts}"
+        return "\n".join([*lines, f"batches trained so far: {counts}"])
 
     def __iter__(self) -> Iterator[Averaged]:
         (number, first), total = self.loader.position, len(self.loader)
@@ -167,7 +186,7 @@ class Factored:
             self.plan, self.depth, self.loader.timeout, self._tally, self.loader.numbered(number, first), first, total
         )
         works = [
-            *(functools.partial(self._train, epoch, who, number) for who in range(len(self._devices))),
+            *(functools.partial(self._train, epoch, who, number, reader) for who, reader in enumerate(self._readers)),
             *(functools.partial(self._sample, epoch, sampler) for sampler in self._samplers_made),
         ]
         names = [*(f"train {device}" for device in self.plan.devices), *(f"sample {device}" for device in self.plan.samplers)]
@@ -209,9 +228,10 @@ class Factored:
 
     @functools.cached_property
     def _samplers_made(self) -> list[tuple[torch.device, BatchedSampler]]:
-        return [(device, self._sampler_of(device)) for device in self.plan.samplers]
+        first = len(self.plan.trainers)
+        return [(device, self._sampler_of(who)) for who, device in enumerate(self.plan.samplers, first)]
 
-    def _sampler_of(self, device: torch.device) -> BatchedSampler:
+    def _plain_sampler(self, device: torch.device) -> BatchedSampler:
         sampler = self._sampler_on(device)
         its = getattr(sampler, "device", device)
         if its != device:
@@ -219,8 +239,37 @@ class Factored:
         return sampler
 
     @functools.cached_property
+    def _caches(self) -> DeviceCaches | None:
+        if self._asked is None:
+            return None
+        # The last device samples, whatever the plan.
+        return DeviceCaches(self._asked, self.loader, self._plain_sampler(self._devices[-1]), len(self._devices) == 1)
+
+    def _samples(self, who: int) -> bool:
+        return who >= len(self.plan.trainers)
+
+    def _sampler_of(self, who: int) -> BatchedSampler:
+        """A device's sampler, over the lists that it keeps. What is made to measure stays."""
+        if who not in self._kept_samplers:
+            made = self._plain_sampler(self._devices[who])
+            self._kept_samplers[who] = made if self._caches is None else self._caches.sampler(made)
+        return self._kept_samplers[who]
+
+    def _reader_of(self, who: int, samples: bool) -> Loader:
+        """The loader as a device gathers batches, through the rows that it keeps."""
+        if self._caches is None:
+            return self.loader
+        if who not in self._kept_readers:
+            self._kept_readers[who] = self._caches.reader(self._devices[who], samples)
+        return self._kept_readers[who]
+
+    @functools.cached_property
     def _replicas(self) -> list[_Replica]:
         return [_Replica(self.model, device) for device in self.plan.devices]
+
+    @functools.cached_property
+    def _readers(self) -> list[Loader]:
+        return [self._reader_of(who, self._samples(who)) for who in range(len(self._devices))]
 
     def _ready(self) -> torch.cuda.Event | None:
         """When the model's parameters are what the next round begins with."""
@@ -252,11 +301,11 @@ class Factored:
                     ready = _done(stream)
                 epoch.put(SampleTask(i, (sample, there), device, ready))
 
-    def _train(self, epoch: Epoch, who: int, number: int) -> None:
+    def _train(self, epoch: Epoch, who: int, number: int, reader: Loader) -> None:
         """The thread of a trainer; another one gathers the rows of its next batch meanwhile."""
         replica = self._replicas[who]
         device = replica.device
-        gather = Stage("gather", functools.partial(self._gather, epoch, who))
+        gather = Stage("gather", functools.partial(self._gather, epoch, who, reader))
         batches = Pipeline(epoch.tasks_of(who), [gather], device, depth=1, timeout=math.inf)  # the epoch has the watch
         with own_stream(device) as stream, closing(iter(batches)) as gathered:
             for i, batch in gathered:
@@ -268,11 +317,11 @@ class Factored:
                     _done(stream)
                 epoch.give(i, who, made)
 
-    def _gather(self, epoch: Epoch, who: int, task: SampleTask) -> tuple[int, Batch]:
+    def _gather(self, epoch: Epoch, who: int, reader: Loader, task: SampleTask) -> tuple[int, Batch]:
         device = self.plan.devices[who]
         with epoch.doing("gather", device, task.i, who):
             receive(task.sampled, task.ready, task.device)  # on the stream of that device that copies from it
-            batch = self.loader.batch_of(*moved(task.sampled, device))
+            batch = reader.batch_of(*moved(task.sampled, device))
             _done(torch.cuda.current_stream(device) if device.type == "cuda" else None)
         return task.i, batch
 
@@ -293,8 +342,8 @@ class Factored:
 
     def _measure(self) -> StageTimes:
         """Times each stage on a device that does nothing else; the model stays as it is."""
-        to, by = self._devices[0], self._devices[-1]
-        sampler, replica = self._sampler_of(by), _Replica(self.model, to)
+        to, by = self._devices[0], self._devices[-1]  # which train and sample, whatever the plan
+        sampler, reader, replica = self._sampler_of(len(self._devices) - 1), self._reader_of(0, False), _Replica(self.model, to)
         number, first = self.loader.position
         times = []
         for i, (batch_number, seeds) in enumerate(itertools.islice(self.loader.numbered(number, first), 1 + _MEASURED)):
@@ -302,7 +351,7 @@ class Factored:
             marks = [machine.idle_at(by)]
             sampled = sampler.sample(seeds.to(by), batch=batch_number), seeds.to(by)
             marks.append(machine.idle_at(by))
-            batch = self.loader.batch_of(*moved(sampled, to))
+            batch = reader.batch_of(*moved(sampled, to))
             marks.append(machine.idle_at(to))
             self._gradients(replica, batch, self.loader.seed_of(number, first + i), False)
             marks.append(machine.idle_at(to))

@@ -6,6 +6,7 @@ where it was.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import itertools
 import weakref
@@ -29,7 +30,8 @@ from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
 from .cache import CachePlan, require_plannable
-from .cache_budget import after_a_step, filled, wanted
+from .cache_budget import after_a_step, filled, require_sampler
+from .cache_choice import bytes_of, wanted
 from .envelope_estimate import ReplayCounts
 from .mini_batch import Batch, PackedBatch, SampledBatch, packed
 from .pipeline import Pipeline, Stage, at_a_time
@@ -54,7 +56,7 @@ class ReadingOptions(TypedDict, total=False):
 
     gather_blocks: int | None
     timeout: float
-    cache: str | int | None
+    cache: Any
     gpu_budget: int | str | None
 
 
@@ -97,14 +99,14 @@ class Loader:
         timeout: seconds without a batch after which PipelineStalled is raised.
         stats: a dict to which each batch's ``stats`` are added as it is given out, and their number (docs/training.md). Batches
             are then counted and waited for one by one.
-        cache: what to keep in GPU memory of the lists and the features: a policy of :func:`plan_cache`, as ``"auto"``, or a
-            size, which is ``"auto"`` within it. Batches are the same with and without. It takes a NeighborSampler and a
-            UnifiedTensor or StorageArray. None is ``"auto"`` with a ``gpu_budget``, and without one ``"none"``, which reads
-            through ``sampler`` and ``features`` as they are.
-        gpu_budget: most bytes of GPU memory that the cache takes, filled when the loader is made. None is what training leaves:
-            it is measured after the first batches, the cache filled then, and torch's peak of allocated memory is reset.
-            There is nothing to measure on the CPU, where nothing is kept without a budget; with one, host memory stands for a
-            GPU's.
+        cache: what to keep in GPU memory of the lists and the features: a policy of :func:`plan_cache`, as ``"auto"``; scores
+            of the vertices, by which rows are kept; or a size, which is ``"auto"`` within it. Batches are the same with and
+            without. It takes a NeighborSampler and a UnifiedTensor or StorageArray. None is ``"auto"`` with a ``gpu_budget``,
+            and without one ``"none"``, which reads through ``sampler`` and ``features`` as they are.
+        gpu_budget: most bytes of GPU memory that the cache takes, filled when the loader is made; or, as ``"10%"``, those that
+            this share of the rows takes. None is what training leaves: it is measured after the first batches, the cache filled
+            then, and torch's peak of allocated memory is reset. There is nothing to measure on the CPU, where nothing is kept
+            without a budget; with one, host memory stands for a GPU's.
         capture: has CUDA graphs make batches of one shape, with padding (docs/cuda_graphs.md): :attr:`Batch.buffer` says what
             that means for a batch. Draws and rows are the same. The first 8 are ordinary ones and give the shape; one that it
             does not hold is ordinary, too. True refuses what cannot be captured, ``"auto"`` makes ordinary batches of it.
@@ -179,7 +181,7 @@ class Loader:
         host_threads: int = 0,
         gather_blocks: int | None = None,
         timeout: float = 300.0,
-        cache: str | int | None = None,
+        cache: Any = None,
         gpu_budget: int | str | None = None,
         stats: dict[str, Any] | None = None,
         capture: bool | str = False,
@@ -211,14 +213,9 @@ class Loader:
     def _takes_cache(self) -> None:
         if self._wanted is None:
             return
-        if not isinstance(self.sampler, NeighborSampler):
-            raise ConfigError(
-                f"a cache is planned for a NeighborSampler, not for a {type(self.sampler).__name__}; leave out cache= and "
-                "gpu_budget="
-            )
-        require_plannable(self.sampler.graph, self.features, self._wanted.policy)
+        require_plannable(require_sampler(self.sampler).graph, self.features, self._wanted.policy)
         if self._wanted.budget is not None:
-            self._fill(self._wanted.budget)
+            self._fill(bytes_of(self._wanted.budget, len(self.features), self.features.row_bytes))
         elif self.device.type == "cpu":
             self._wanted = None
 
@@ -234,6 +231,14 @@ class Loader:
         self.cache_plan, self.sampler, self.features = made
         if self._own_blocks:
             self.gather_blocks = gather_blocks_for(self.features, self.device)
+
+    def reading(self, features: Any, device: torch.device) -> Loader:
+        """This loader as batches are gathered on another device, through another table of the same rows."""
+        other = copy.copy(self)
+        other.features = features
+        if self._own_blocks:
+            other.gather_blocks = gather_blocks_for(features, device)
+        return other
 
     def __len__(self) -> int:
         share = self._share()

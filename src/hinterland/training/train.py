@@ -28,11 +28,12 @@ from ..sampling.envelope import PaddedSample
 from ..storage import StorageStats
 from .binding import IdleSteps, binds
 from .cache import CachePlan
-from .cache_budget import wanted
+from .cache_choice import wanted
 from .capture import CapturedSteps
 from .epoch_line import show_epoch
 from .epoch_totals import COUNTED, SUMMED, EpochTotals, add_to, counts_of
 from .factored import Factored
+from .factored_cache import wanted_on_devices
 from .factored_plan import FactoredPlan
 from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
 from .loader import BatchedSampler, Loader
@@ -91,7 +92,7 @@ class Trained(Repr):
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
         test: ``loss`` and ``accuracy`` on the test split; None without one. The loss is NaN where a neighbour has features that
             are not finite.
-        cache: what was kept in GPU memory, in this rank; None without a cache.
+        cache: what was kept in GPU memory, in this rank; with ``devices`` in the first of them; None without a cache.
         roles: which devices sampled and which trained; None without ``devices``.
     """
 
@@ -142,8 +143,9 @@ def train(
             a terminal; None says only how far an epoch has come, there too.
         options: ``epochs``, ``hidden``, ``batch_size``, ``lr``, ``weight_decay``, ``dropout``, ``patience``, ``seed`` and
             ``precision`` are those of :class:`.Settings`, and decide the result. ``gather_blocks``, ``cache`` and
-            ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, and change none: a run may go on with others.
-            So is ``timeout``: seconds without a batch, or an answer of another rank, after which the run ends with an error.
+            ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, with ``devices`` of each as Factored has them,
+            and change none: a run may go on with others. So is ``timeout``: seconds without a batch, or an answer of another
+            rank, after which the run ends with an error.
             ``capture`` replays steps (docs/captured.md): "auto", by default, where it can; True refuses where it cannot.
             ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
@@ -162,8 +164,7 @@ def train(
         split = split_options(model, fanouts, options)
         capture_option(capture, 1)
         check_checkpoint(checkpoint, checkpoint_every, resume, trace)
-        if wanted(split[1].get("cache"), split[1].get("gpu_budget")) is not None and devices is not None:
-            raise ConfigError("a cache is planned for one GPU, and devices= names several; leave out one of the two")
+        (wanted_on_devices if several else wanted)(split[1].get("cache"), split[1].get("gpu_budget"))
         check_dataset(dataset)
         check_patience(split[0].patience, dataset.splits)
         if has_types(dataset):
@@ -241,12 +242,13 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         self.checkpoint_every, device = checkpoint_every, ranks.device
         sampler, tester = _samplers(dataset, config, device)
         self.tester = None if tester is sampler else tester  # None: what the loader samples with, which a cache exchanges
-        kept = {name: reading.pop(name, None) for name in ("cache", "gpu_budget", "capture")}  # of training alone
+        kept = {name: reading.pop(name, None) for name in ("cache", "gpu_budget")}  # of training alone
+        own: dict[str, Any] = {"capture": reading.pop("capture"), **({} if several else kept)}
         self.reading = reading
         share = {"rank": ranks.rank, "world_size": ranks.world_size}
         layers = _layers(dataset, config)
         self.features = dataset.features if layers is None else {k: dataset.features[k] for k in layers[0].inputs}
-        self.loader = self._loader(sampler, self.splits["train"], self.features, shuffle=True, **share, **kept)
+        self.loader = self._loader(sampler, self.splits["train"], self.features, shuffle=True, **share, **own)
         self.degree: dict[torch.device, torch.Tensor] = {}
         if config["model"] == "gcn":
             degree = dataset.graph.to_original(dataset.graph.degrees()).to(torch.float32)
@@ -261,6 +263,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 self._loss,
                 several,
                 round=config["round"],
+                **kept,
             )
         self.loss_sum, self.correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
         self.drawn = torch.zeros(2, len(config["fanouts"]) + 1, dtype=torch.int64, device=device)  # by padded batches
@@ -486,5 +489,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         best = self.take_best()
         test = self.evaluate("test")
         self.optimizer.zero_grad()  # what graphs made of gradients is theirs
-        roles = None if self.factored is None else self.factored.plan
-        return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan, roles)
+        if self.factored is None:
+            return Trained(self.model.eval(), self.history, best, test, self.loader.cache_plan)
+        kept = next(iter(self.factored.cache_plans), None)
+        return Trained(self.model.eval(), self.history, best, test, kept, self.factored.plan)
