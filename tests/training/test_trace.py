@@ -13,13 +13,11 @@ from hinterland import datasets
 from hinterland.runtime.errors import StorageError
 from hinterland.training import train
 
-SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
+from .captured_steps import SHAPE
+
 SMALL = {"fanouts": (4, 3), "hidden": 32, "epochs": 2, "seed": 3}
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    pytest.mark.filterwarnings("ignore:Profiler won't be using warmup"),  # torch's, of a run of one step
-]
+pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("error:Profiler")]
 
 
 @pytest.fixture(scope="module")
