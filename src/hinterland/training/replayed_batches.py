@@ -318,10 +318,10 @@ class Replays:
             return
         self.estimate.replayed += 1
         self.counts.replayed += 1
+        self.counts.seeds += handed.counts[0][0]
         self.counts.vertices += handed.counts[0][-1]
         self.counts.edges += handed.counts[1][-1]
-        self.counts.vertex_slots += len(handed.buffer.sample.node)
-        self.counts.edge_slots += len(handed.buffer.sample.edge)
+        self.counts.rows += len(handed.buffer.sample.node)
 
     def ring(self, device: torch.device) -> BatchRing | None:
         """The graphs of these inputs and this envelope, captured if they are not yet; None where there is no envelope. Raises
