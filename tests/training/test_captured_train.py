@@ -35,8 +35,8 @@ def test_on_a_cpu_it_trains_eagerly(dataset):
 @pytest.mark.parametrize(
     "options, said",
     [
-        ({"capture": "yes"}, "capture 'yes' is not one of auto"),
-        ({"capture": 2}, "capture 2 is neither True nor False"),
+        ({"capture": "yes"}, "capture='yes' is none of False, True and 'auto'"),
+        ({"capture": 2}, "capture=2 is none of False, True and 'auto'"),
         ({"capture": True, "device": "cpu"}, "CUDA graphs are captured on a GPU"),
         ({"capture": True, "devices": ["cpu", "cpu"]}, "capture=True replays the steps of one device, and 2 train"),
     ],

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..memory import faults
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.capture import captured
+from ..runtime.errors import ConfigError
 from ..runtime.thresholds import BATCH_BUFFERS, LOAD_BLOCKS
 from ..runtime.watch import Watch
 from ..sampling import NeighborSampler, Sample
@@ -61,6 +62,13 @@ class CapturedInputs(NamedTuple):
     def shape(self) -> tuple[Any, ...]:
         """What decides how large batches are."""
         return (self.sampler.graph, self.fanouts, self.replace, self.batch_size)
+
+
+def capture_choice(capture: Any) -> bool | str:
+    """``capture`` of a Loader and of train. ConfigError: it is none of the three."""
+    if isinstance(capture, bool) or (isinstance(capture, str) and capture == "auto"):
+        return capture
+    raise ConfigError(f"capture={arguments.repr_of(capture)} is none of False, True and 'auto'")
 
 
 def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, counted: bool) -> str | None:
