@@ -47,8 +47,7 @@ class Case:
     def __init__(self, name: str, loader: Loader, model: torch.nn.Module, captured: bool, bf16: bool = False) -> None:
         self.name, self.loader, self.model, self.captured = name, loader, model, captured
         self.device = loader.device
-        on_gpu = self.device.type == "cuda"
-        self.optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=on_gpu, capturable=on_gpu and captured)
+        self.optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=self.device.type == "cuda")
         self.seconds: list[float] = []
         self.cpu_seconds: list[float] = []
         self.overflowed = self.rows = self.edges = 0
