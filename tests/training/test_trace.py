@@ -13,11 +13,13 @@ from hinterland import datasets
 from hinterland.runtime.errors import StorageError
 from hinterland.training import train
 
-from .captured_steps import SHAPE
-
+SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
 SMALL = {"fanouts": (4, 3), "hidden": 32, "epochs": 2, "seed": 3}
 
-pytestmark = [pytest.mark.usefixtures("one_thread"), pytest.mark.filterwarnings("error:Profiler")]
+pytestmark = [
+    pytest.mark.usefixtures("one_thread"),
+    pytest.mark.filterwarnings("ignore:Profiler won't be using warmup"),  # torch's, of a run of one step
+]
 
 
 @pytest.fixture(scope="module")
