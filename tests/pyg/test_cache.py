@@ -157,7 +157,7 @@ def test_auto_is_filled_after_the_first_batches(data, monkeypatch):
     """Where the budget is what a step leaves."""
     for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
-    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda device: 40_000)
+    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda *_: 40_000)
     ours = keeping(MAKERS["links"], data, None)
     theirs = MAKERS["links"](data, device="cpu", batch_size=16, shuffle=True)
     torch.manual_seed(1)

@@ -149,21 +149,19 @@ def test_a_loader_counts_what_is_kept(dataset, device):
 
 
 @pytest.mark.parametrize(
-    "table, options, match",
+    "dtype, options, match",
     [
-        (torch.ones(4, 2), {}, "give a table, as hl.UnifiedTensor.from_tensor"),
-        (hl.UnifiedTensor.from_tensor(torch.ones(4, 2).int()), {}, "table has torch.int32"),
-        (hl.UnifiedTensor.from_tensor(torch.ones(4, 2)), {"dtype": torch.int64}, "dtype=torch.int64 is none of"),
-        (
-            hl.UnifiedTensor.from_tensor(torch.ones(4, 2)),
-            {"scales": torch.ones(3)},
-            r"scales are torch.float32 of the shape \[3\]",
-        ),
-        (hl.UnifiedTensor.from_tensor(torch.ones(4, 2)), {"scales": torch.ones(4).double()}, "scales are torch.float64"),
-        (hl.UnifiedTensor.from_tensor(torch.ones(4, 2)), {"scales": [1.0] * 4}, "scales"),
+        (None, {}, "give a table, as hl.UnifiedTensor.from_tensor"),
+        (torch.int32, {}, "table has torch.int32"),
+        (torch.float32, {"dtype": torch.int64}, "dtype=torch.int64 is none of"),
+        (torch.float32, {"scales": torch.ones(3)}, r"scales are torch.float32 of the shape \[3\]"),
+        (torch.float32, {"scales": torch.ones(4).double()}, "scales are torch.float64"),
+        (torch.float32, {"scales": [1.0] * 4}, "scales"),
     ],
 )
-def test_what_is_not_converted_is_refused(table, options, match):
+def test_what_is_not_converted_is_refused(dtype, options, match):
+    rows = torch.ones(4, 2)
+    table = rows if dtype is None else hl.UnifiedTensor.from_tensor(rows.to(dtype))
     with pytest.raises(ConfigError, match=match):
         ConvertedRows(table, **options)
 

@@ -49,7 +49,7 @@ def convert(
 def generate(
     output: Annotated[Path, typer.Option(help="The folder to make.")],
     shape: Annotated[
-        str, typer.Argument(help="Whose sizes: products, papers100M, igb-medium, igb, wikipedia, amazon, mag240m, igbh.")
+        str, typer.Argument(help="Whose sizes: products, papers100M, igb, igb-medium, wikipedia, amazon, mag240m, igbh.")
     ] = "papers100M",
     scale: Annotated[float, typer.Option(help="What counts of vertices and edges are multiplied by.")] = 0.01,
     seed: Annotated[int, typer.Option(help="The same seed gives the same data set on every machine.")] = 1,
