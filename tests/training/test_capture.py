@@ -6,9 +6,11 @@ Without a GPU something stands for graphs, so that all but CUDA is tried here.
 from __future__ import annotations
 
 import copy
+import random
 import warnings
 import weakref
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -18,7 +20,7 @@ from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
 from hinterland.sampling.envelope import Envelope, ends_of, padded
 from hinterland.training import Batch, capture
-from hinterland.training.capture import _without_padding, sees_padding
+from hinterland.training.capture import _without_padding, sees_padding, unfit
 from hinterland.training.capture_key import difference, key_of
 from hinterland.training.graphed_optimizer import GraphedOptimizer
 
@@ -64,6 +66,7 @@ class TestOnACPU:
             ({"optimizer": 0.01}, "optimizer is a float, but must be a Optimizer"),
             ({"loader": 8}, "loader is a int, but must be a Iterable"),
             ({"before_step": 1}, "before_step=1 is no function"),
+            ({"optimizer": torch.optim.LBFGS([nn.Parameter(torch.zeros(1))])}, "optimizer is an LBFGS, .* use another"),
         ],
     )
     def test_arguments(self, wrong, said):
@@ -71,6 +74,20 @@ class TestOnACPU:
         given = {"model": net, "loss": loss_of, "optimizer": adam(net.parameters()), "loader": [], **wrong}
         with pytest.raises(ConfigError, match=said):
             capture(**given)
+
+    @pytest.mark.parametrize(
+        "gives, said",
+        [
+            (lambda loss: (loss, 1), "loss gave \\(tensor.*; give a tensor of one number"),
+            (lambda loss: None, "loss gave None"),
+            (lambda loss: loss.expand(3), "loss gave a torch.float32 tensor of shape \\(3,\\); give"),
+        ],
+    )
+    def test_what_is_no_loss(self, dataset, gives, said):
+        net, loader = made(dataset, torch.device("cpu"), "auto")
+        steps = capture(net, lambda model, batch: gives(loss_of(model, batch)), adam(net.parameters()), loader)
+        with pytest.raises(ConfigError, match=said):
+            list(steps)
 
     def test_a_batch_without_its_padding_is_the_batch(self, dataset):
         sampler = NeighborSampler(dataset.graph, [4, 3], seed=1)
@@ -91,6 +108,9 @@ CHANGES = {
     "momentum of SGD": lambda net, optimizer: optimizer.param_groups[1].update(momentum=0.9),
     "weight_decay of SGD": lambda net, optimizer: optimizer.param_groups[0].update(weight_decay=0.1),
     "training of Sequential": lambda net, optimizer: net.eval(),
+    "inplace of Dropout": lambda net, optimizer: setattr(net[1], "inplace", True),
+    "hooks of Linear": lambda net, optimizer: net[0].register_forward_hook(lambda *_: None),
+    "activation of Linear": lambda net, optimizer: setattr(net[2], "activation", torch.relu),
     "p of Dropout": lambda net, optimizer: setattr(net[1], "p", 0.2),
     "weight of Linear": lambda net, optimizer: net[0].weight.requires_grad_(False),
     "bias of Linear": lambda net, optimizer: setattr(net[2].bias, "data", torch.zeros(2)),
@@ -154,6 +174,23 @@ class TestWhatAGraphIsOf:
         with graphed.settings():
             assert float(optimizer.param_groups[0]["lr"]) == 0.5
 
+    def test_counts_of_steps_go_back_to_the_cpu(self):
+        class OnGPU(torch.Tensor):
+            def cpu(self):
+                return self.as_subclass(torch.Tensor)
+
+        first, second = (nn.Parameter(torch.zeros(2)) for _ in range(2))
+        optimizer = torch.optim.Adam([{"params": [first]}, {"params": [second], "capturable": True}])
+        for parameter in (first, second):
+            optimizer.state[parameter]["step"] = torch.tensor(3.0).as_subclass(OnGPU)
+        GraphedOptimizer(optimizer, torch.device("cpu")).undo()
+        assert type(optimizer.state[first]["step"]) is torch.Tensor and optimizer.state[first]["step"] == 3
+        assert type(optimizer.state[second]["step"]) is OnGPU  # as its user wants it
+
+    def test_replicas(self):
+        assert "DataParallel, whose replicas wait for each other" in unfit(nn.Sequential(nn.DataParallel(nn.Linear(3, 4))))
+        assert unfit(nn.Linear(3, 4)) is None
+
     @pytest.mark.parametrize("kind, sees", [(nn.BatchNorm1d, True), (nn.InstanceNorm1d, True), (nn.LayerNorm, False)])
     def test_statistics_over_rows(self, kind, sees):
         net = nn.Sequential(nn.Linear(3, 4), kind(4))
@@ -209,6 +246,21 @@ class TestSteps:
         steps, _ = both(dataset, place, epochs=8, between=freeze, optimizer=sgd)
         assert steps.replayed >= 40
 
+    @pytest.mark.parametrize("nesterov", [False, True])
+    def test_parameters_that_learn_later(self, dataset, place, monkeypatch, nesterov):
+        """Fused SGD of torch fails where they have no momentum yet and others do."""
+        if place.type == "cpu":
+            monkeypatch.setattr(GraphedOptimizer, "_fuses", lambda self, group: True)
+
+        def thaw(epoch, net, optimizer):
+            net.first.requires_grad_(epoch > 2)
+
+        def momentum(parameters):
+            return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, nesterov=nesterov)
+
+        steps, _ = both(dataset, place, epochs=5, between=thaw, optimizer=momentum)
+        assert steps.replayed >= 25 and steps.why_not is None
+
     def test_frozen_parameters_stay(self, dataset, place):
         net, loader = made(dataset, place, True)
         steps = capture(net, loss_of, torch.optim.SGD(net.parameters(), lr=0.1), loader)
@@ -225,7 +277,8 @@ class TestSteps:
 
         steps, net = both(dataset, place, before_step=clip, optimizer=sgd)
         assert steps.replayed >= 25
-        assert torch.cat([p.grad.flatten() for p in net.parameters()]).norm() == pytest.approx(0.01, rel=1e-3)
+        norm = float(torch.cat([p.grad.flatten() for p in net.parameters()]).norm())  # approx() takes no tensor of a GPU
+        assert norm == pytest.approx(0.01, rel=1e-3)
 
     def test_other_settings_of_the_optimizer(self, dataset, place):
         def decay(epoch, net, optimizer):
@@ -233,6 +286,20 @@ class TestSteps:
 
         steps, _ = both(dataset, place, epochs=6, between=decay, optimizer=sgd)
         assert steps.replayed >= 25
+
+    def test_a_group_that_a_step_adds(self, dataset, place):
+        net, loader = made(dataset, place, True)
+        optimizer = torch.optim.SGD(net.first.parameters(), lr=0.1)
+        late = list(net.second.parameters())
+
+        def thaws(model):
+            if late:
+                optimizer.add_param_group({"params": [late.pop()], "lr": 0.05})
+
+        steps = capture(net, loss_of, optimizer, loader, before_step=thaws)
+        for _ in range(4):
+            list(steps)
+        assert steps.replayed > 15 and [group["lr"] for group in optimizer.param_groups] == [0.1, 0.05, 0.05]
 
     def test_evaluation_in_between(self, dataset, place):
         def evaluate(epoch, net, optimizer):
@@ -263,7 +330,10 @@ REFUSED = {
         lambda net, given, out: out * float((torch.rand(3, device=out.device).sum() + out.detach().sum()) * 0 + 1)
     ),
     "numbers of the CPU": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * torch.rand(1).item()),
+    "numbers of Python": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * random.random()),
+    "numbers of NumPy": lambda net: net.register_forward_hook(lambda net, given, out: out + 0 * np.random.rand()),
     "statistics": lambda net: setattr(net, "between", nn.BatchNorm1d(32).to(net.first.weight.device)),
+    "sparse gradients": lambda net: setattr(net, "vectors", nn.Embedding(3, 2, sparse=True, device=net.first.weight.device)),
     "a count in Python": lambda net: net.register_forward_pre_hook(
         lambda net, given: setattr(net, "calls", getattr(net, "calls", 0) + 1)
     ),
@@ -274,13 +344,19 @@ REFUSED = {
 SAID = {
     "a look at a value": "run as usual: [A-Za-z]*Error: ",
     "numbers of the CPU": "draws random numbers on the CPU",
+    "numbers of Python": "draws random numbers on the CPU",
+    "numbers of NumPy": "draws random numbers on the CPU",
     "statistics": "BatchNorm1d takes statistics over all rows",
+    "sparse gradients": "gradients of an Embedding with sparse=True",
     "a count in Python": "calls of Net changes at each step",
     "no memory": "OutOfMemoryError",
 }
 
 
-@pytest.mark.parametrize("what", ["numbers of the CPU", "statistics", "a count in Python"])
+@pytest.mark.parametrize(
+    "what",
+    ["numbers of the CPU", "numbers of Python", "numbers of NumPy", "statistics", "sparse gradients", "a count in Python"],
+)
 def test_what_cannot_be_captured_is_said_and_trained(dataset, place, what):
     said_and_trained(dataset, place, what)
 
@@ -377,6 +453,14 @@ class TestOnAGPU:
     @pytest.mark.parametrize("what", ["a look at a value", "no memory"])
     def test_a_capture_that_fails_is_said_and_training_goes_on(self, dataset, place, what):
         said_and_trained(dataset, place, what)
+
+    def test_counts_of_steps_where_steps_are_not_captured(self, dataset, place):
+        net, loader = made(dataset, place, True)
+        REFUSED["no memory"](net)
+        optimizer = adam(net.parameters())
+        with pytest.warns(UserWarning, match=SAID["no memory"]):
+            replayed(net, loader, optimizer, 2)
+        assert all(state["step"].is_cpu for state in optimizer.state.values())
 
     def test_an_interruption(self, dataset, place):
         """Ctrl-C in the middle of a capture leaves a model that trains."""

@@ -166,6 +166,22 @@ def test_padding_names_rows_of_the_batch_where_few_blocks_gather(graph, rows, se
             assert torch.equal(padding, batch.x[: len(padding)])
 
 
+@pytest.mark.parametrize(
+    "edges, batch_size, fanouts, count",
+    [(0, 4, (3, 2), 30), (1, 1, (2,), 30), (300, 100, (500, 500), 30), (300, 4, (3, 0), 30), (300, 7, (2, 2, 2), 1)],
+    ids=["no edges", "one seed", "more than a list has", "a fanout of 0", "one seed again and again"],
+)
+def test_of_odd_shapes(place, edges, batch_size, fanouts, count):
+    ends = torch.randint(30, (2, edges), generator=torch.Generator().manual_seed(4))
+    offsets = torch.cat([torch.zeros(1, dtype=torch.int64), ends[0].bincount(minlength=30).cumsum(0)])
+    odd, column = hl.Graph(offsets, ends[1]), hl.UnifiedTensor.from_tensor(torch.rand(30, 1))
+    options = {"labels": torch.arange(30), "fanouts": fanouts, "batch_size": batch_size}
+    ours, theirs = (made(odd, torch.arange(30)[:count], place, column, capture=capture, **options) for capture in (True, False))
+    for _ in range(11):
+        assert same(epoch(ours), epoch(theirs))
+    assert ours.captured.replayed > 0
+
+
 def test_a_short_last_batch_is_replayed(graph, rows, seeds, place):
     loader = made(graph, seeds, place, rows.to(place), capture=True)
     list(epoch(loader))
@@ -174,7 +190,9 @@ def test_a_short_last_batch_is_replayed(graph, rows, seeds, place):
     assert int(last.sample.seeds) == 1500 % BATCH and (last.y[1500 % BATCH :] == -100).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.float32, torch.uint8, "columns", "table", None])
+@pytest.mark.parametrize(
+    "dtype", [torch.int8, torch.int32, torch.float16, torch.complex64, torch.uint8, torch.bool, "columns", "table", None]
+)
 def test_labels_of_any_kind(graph, seeds, place, dtype):
     """Where none can say that a seed is not there, a short batch is ordinary."""
     number = torch.arange(graph.num_vertices) % 100
@@ -183,11 +201,11 @@ def test_labels_of_any_kind(graph, seeds, place, dtype):
     elif dtype == "table":
         labels = hl.UnifiedTensor.from_tensor(number)
     else:
-        labels = None if dtype is None else number.to(dtype)
+        labels = None if dtype is None else number.to(dtype)  # without labels nothing says so either
     ours, theirs = (made(graph, seeds, place, None, labels, capture=capture) for capture in (True, False))
     buffers = []
     assert same(epoch(ours, buffers), epoch(theirs))
-    replayed = dtype in (torch.int8, torch.int32, "table", None)
+    replayed = dtype in (torch.int8, torch.int32, "table")
     assert (buffers[-1] is not None) == replayed and buffers[-2] is not None
 
 
@@ -378,6 +396,18 @@ def test_a_cache_is_captured(graph, rows, seeds, place):
     assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0 and ours.cache_plan.split.rows > 0
 
 
+@pytest.mark.parametrize("kind", ["tiered", "cached"])
+def test_a_table_that_was_closed_is_told_before_a_replay(graph, rows, seeds, place, kind):
+    features = table_of(kind, rows, place)
+    loader = made(graph, seeds, place, features, capture=True)
+    list(epoch(loader))
+    made_before = loader.stages[0].items
+    features.close()
+    with pytest.raises(ConfigError, match="has been closed"):
+        next(iter(loader))
+    assert loader.stages[0].items == made_before
+
+
 def test_what_was_served_is_counted_as_of_ordinary_batches(graph, rows, seeds, place, monkeypatch):
     monkeypatch.setattr("hinterland.training.loader._COUNTED_EVERY", 5)
     features = hl.UnifiedTensor.from_tensor(rows)
@@ -423,6 +453,7 @@ def test_what_is_refused(graph, rows, seeds, monkeypatch):
     refused("samples of fixed shape", draws={"times": torch.zeros(graph.num_vertices, dtype=torch.int64)})
     refused("features are a tensor on cpu; make a table of them", rows)
     refused("features lie in pageable memory, which no GPU reads; make the table with placement='host'", host)
+    refused("features learn, and rows that a CUDA graph gathers have no gradients", torch.nn.Parameter(rows))
     shorter = hl.UnifiedTensor.from_tensor(rows[: int(seeds.max()) + 1])
     refused(f"features have {len(shorter)} rows, but the graph has {graph.num_vertices} vertices; give a row for each", shorter)
 

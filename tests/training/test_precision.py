@@ -123,6 +123,14 @@ def test_converted_rows_are_those_of_torch(device, dtype, scaled):
     assert repr(table).startswith("ConvertedRows(table=UnifiedTensor(shape=(50, 3, 16), dtype=float8_e4m3fn")
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
+def test_rows_are_scaled_before_they_are_rounded(device, kind):
+    rows, scales = (torch.randn(50, 16) * 1e6).to(kind), torch.full((50,), 1e-6)  # of which float16 has none unscaled
+    table = ConvertedRows(hl.UnifiedTensor.from_tensor(rows), torch.float16, scales)
+    found = table.gather(torch.arange(50, device=device)).cpu()
+    assert torch.equal(found, (rows.float() * scales[:, None]).half()) and found.isfinite().all()
+
+
 def test_a_row_that_is_not_there_is_named(device):
     """Whatever its scale would be."""
     table = ConvertedRows(hl.UnifiedTensor.from_tensor(torch.ones(50, 16).bfloat16()), scales=torch.rand(50))

@@ -10,16 +10,13 @@ import pytest
 import torch
 
 from hinterland import datasets
-from hinterland.runtime.errors import StorageError
+from hinterland.runtime.errors import ConfigError, StorageError
 from hinterland.training import train
 
 SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
 SMALL = {"fanouts": (4, 3), "hidden": 32, "epochs": 2, "seed": 3}
 
-pytestmark = [
-    pytest.mark.usefixtures("one_thread"),
-    pytest.mark.filterwarnings("ignore:Profiler won't be using warmup"),  # torch's, of a run of one step
-]
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +52,15 @@ def test_training_is_as_without(dataset, tmp_path):
 def test_several_devices(dataset, tmp_path):
     train(dataset, **SMALL, devices=["cpu", "cpu"], batch_size=4, trace=tmp_path / "t.json")
     assert {"sample", "gather", "train"} <= {event["name"] for event in events(tmp_path / "t.json")}
+
+
+def test_a_checkpoint_is_not_written_over(dataset, tmp_path):
+    path = tmp_path / "c.pt"
+    train(dataset, **SMALL, device="cpu", checkpoint=path)
+    kept = path.read_bytes()
+    with pytest.raises(ConfigError, match="place of the checkpoint and of the trace; name another file"):
+        train(dataset, **{**SMALL, "epochs": 3}, device="cpu", checkpoint=path, resume=True, trace=tmp_path / "." / "c.pt")
+    assert path.read_bytes() == kept
 
 
 def test_where_nothing_can_be_written_no_step_is_made(dataset, tmp_path, monkeypatch):

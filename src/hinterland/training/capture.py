@@ -7,14 +7,18 @@ see (:mod:`.capture_key`) is compared before each, and the step captured anew wh
 from __future__ import annotations
 
 import dataclasses
+import pickle
+import random
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
+from torch.nn.parallel import DataParallel, DistributedDataParallel
 
 from ..runtime import arguments
 from ..runtime.capture import captured
@@ -70,7 +74,7 @@ class CapturedSteps:
 
     def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
         if self._loader_captures:
-            self._refuse(sees_padding(self.model))
+            self._refuse(unfit(self.model))
         for batch in self.loader:
             yield self.step(batch)
 
@@ -98,7 +102,7 @@ class CapturedSteps:
         key = self._now()
         if key != self._key:
             self._drop(list(self._graphs))
-            self._refuse(sees_padding(self.model))
+            self._refuse(unfit(self.model))
             if self._unsteady >= UNSTEADY_STEPS:
                 self._refuse(f"{difference(self._key, key)} changes from step to step, which a replay would not see")
             self._steady, self._key = False, key
@@ -134,11 +138,11 @@ class CapturedSteps:
 
     def _warm_up(self, batch: Any) -> torch.Tensor:
         """A step on a batch of fixed shape as it will be captured; the next one can be if this changes nothing but values."""
-        drawn = torch.get_rng_state()
+        drawn = _drawn_on_cpu()
         loss = self._eager(batch)
         key = self._now()
         self._steady, self._unsteady = key == self._key, self._unsteady + 1
-        if not torch.equal(torch.get_rng_state(), drawn):
+        if _drawn_on_cpu() != drawn:
             self._refuse("the model or the loss draws random numbers on the CPU, which a replay would not draw again")
         elif self._unsteady >= UNSTEADY_STEPS and not self._steady:
             self._refuse(f"{difference(self._key, key)} changes at each step, which a replay would not see")
@@ -148,6 +152,8 @@ class CapturedSteps:
     def _one(self, batch: Any) -> torch.Tensor:
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.model, batch)
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
+            raise ConfigError(f"loss gave {arguments.repr_of(loss)}; give a tensor of one number, as a mean over seeds is")
         loss.backward()  # type: ignore[no-untyped-call]
         if self.before_step is not None:
             self.before_step(self.model)
@@ -166,7 +172,8 @@ class CapturedSteps:
     @contextmanager
     def _side_stream(self) -> Iterator[torch.cuda.Stream]:
         """A with-block on the stream that is captured, between what the current stream has and what it gets."""
-        device = next(self.model.parameters()).device
+        assert self._graphed is not None
+        device = self._graphed.device
         current, stream = torch.cuda.current_stream(device), stage_stream(device, _STREAM)
         assert stream is not None
         stream.wait_stream(current)
@@ -249,9 +256,25 @@ def capture(
         raise ConfigError("loss=None is no function; pass one of the model and a batch")
     arguments.function("loss", loss)
     arguments.instance("optimizer", optimizer, torch.optim.Optimizer, "as torch.optim.Adam is")
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ConfigError("optimizer is an LBFGS, which asks for several losses a step; use another, as torch.optim.Adam")
     arguments.instance("loader", loader, Iterable, "as a Loader is")
     arguments.function("before_step", before_step)
     return CapturedSteps(model, loss, optimizer, loader, before_step)
+
+
+def unfit(model: nn.Module) -> str | None:
+    """Why steps of a model are not to be captured, by what its modules are; None where nothing speaks against it."""
+    for module in model.modules():
+        if isinstance(module, DataParallel | DistributedDataParallel):
+            return (
+                f"the model is a {type(module).__name__}, whose replicas wait for each other; graphs are of one device's steps"
+            )
+        if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
+            return (
+                f"gradients of an {type(module).__name__} with sparse=True have a size that the CPU waits for; use sparse=False"
+            )
+    return sees_padding(model)
 
 
 def sees_padding(model: nn.Module) -> str | None:
@@ -269,6 +292,12 @@ def sees_padding(model: nn.Module) -> str | None:
 
 def _is_replayable(batch: Any) -> bool:
     return getattr(batch, "buffer", None) is not None and batch.seeds.is_cuda
+
+
+def _drawn_on_cpu() -> tuple[Any, ...]:
+    """How far the generators of torch, Python and NumPy have come."""
+    of_numpy = pickle.dumps(np.random.get_state(legacy=False))
+    return torch.get_rng_state().numpy().tobytes(), random.getstate(), of_numpy
 
 
 def _generators(device: torch.device) -> Callable[[], None]:

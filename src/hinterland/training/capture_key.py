@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import torch
@@ -10,16 +11,19 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 _PLAIN = frozenset((bool, int, float, str))
+_OF_MODULES = _PLAIN | {FunctionType, BuiltinFunctionType}  # as an activation
 
 Key = list[tuple[str, dict[Any, Any]]]
 
 
 def key_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Key:
-    """By module, by group and state of the optimizer: numbers and texts, and where tensors lie. A learning rate is left out:
-    what a replay cannot take from the GPU adds it."""
+    """By module, by group and state of the optimizer: numbers, texts and functions, and where tensors lie. A learning rate is
+    left out: what a replay cannot take from the GPU adds it."""
     found: Key = []
     for module in model.modules():
-        held = {name: value for name, value in vars(module).items() if type(value) in _PLAIN}
+        held = {name: value for name, value in vars(module).items() if type(value) in _OF_MODULES}
+        if module._forward_hooks or module._forward_pre_hooks:
+            held["hooks"] = (*module._forward_hooks, *module._forward_pre_hooks)
         for name, tensor in chain(module._parameters.items(), module._buffers.items()):
             if tensor is not None:
                 held[name] = _of(tensor)

@@ -63,14 +63,16 @@ class ConvertedRows(Repr):
         Args:
             options: as of the table's ``gather``.
         """
-        rows = self.table.gather(index, **options).to(self.dtype)
+        rows = self.table.gather(index, **options)
         if self.scales is None:
-            return rows
+            return rows.to(self.dtype)
         # What is outside the table, which the gather tells, takes any scale.
         if index.device not in self._held:
             self._held[index.device] = self.scales.to(index.device)
         scale = self._held[index.device][index.remainder(max(len(self), 1))]
-        return rows.mul_(scale[(..., *[None] * (rows.dim() - scale.dim()))])
+        # A number of one byte is the same in any of these types. A longer one may be outside of it before it is scaled.
+        wide = rows.to(self.dtype if self.table.dtype.itemsize == 1 else torch.float32)
+        return wide.mul_(scale[(..., *[None] * (rows.dim() - scale.dim()))]).to(self.dtype)
 
     def tiers_of(self, index: torch.Tensor) -> dict[str, int]:
         """How many rows of a gather come from each tier."""

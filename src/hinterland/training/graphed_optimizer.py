@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
+_ON_CPU = ("step", "mu_product")  # what torch's optimizers that are not capturable keep there
+
 
 class GraphedOptimizer:
     """What a user's optimizer is during a step. Outside of :meth:`settings` its groups are as the user, or a scheduler, left
@@ -20,17 +22,16 @@ class GraphedOptimizer:
     """
 
     def __init__(self, optimizer: Optimizer, device: torch.device) -> None:
-        self.optimizer, self._device = optimizer, device
+        self.optimizer, self.device = optimizer, device
         self._rates: list[torch.Tensor] = []  # of each group, float32 on the GPU
         self._values: list[Any] = []  # what is in them
-        self._moved: list[tuple[torch.Tensor, str]] = []  # counts of steps that were on the CPU
         vars(optimizer)["_warned_capturable_if_run_uncaptured"] = True  # eager steps between replays are meant to be
 
     def follow(self) -> None:
         """Has the rates on the GPU be those of the groups, on the current stream."""
         for number, group in enumerate(self.optimizer.param_groups):
             if number == len(self._rates):
-                self._rates.append(torch.zeros((), device=self._device))
+                self._rates.append(torch.zeros((), device=self.device))
                 self._values.append(None)
             rate = group.get("lr")
             if isinstance(rate, torch.Tensor) and rate.is_cuda:
@@ -59,31 +60,42 @@ class GraphedOptimizer:
                     group["capturable"] = True
                 reads = self._reads_rate(group)
                 if self._fuses(group):
+                    self._begin_momenta(group)
                     group["fused"] = True
                 if reads:
                     group["lr"] = rate
             yield
         finally:
-            for group, was in zip(groups, before, strict=True):
+            for group, was in zip(groups, before, strict=False):  # a step may have added one
                 group.update(was)
 
     def undo(self) -> None:
-        """Puts counts of steps back on the CPU: on a GPU each step that is not captured would wait for them."""
-        for parameter, name in self._moved:
-            state = self.optimizer.state.get(parameter, {})
-            if name in state:
-                state[name] = state[name].cpu()
-        self._moved = []
+        """Puts counts of steps where the user's settings have them, on the CPU: on a GPU each step that is not captured would
+        wait for them."""
+        for group in self.optimizer.param_groups:
+            if group.get("capturable", True) or group.get("fused"):
+                continue
+            for state in (self.optimizer.state.get(parameter, {}) for parameter in group["params"]):
+                state.update({name: state[name].cpu() for name in _ON_CPU if isinstance(state.get(name), torch.Tensor)})
 
     def _move(self, group: dict[str, Any]) -> None:
         for parameter in group["params"]:
             for name, value in self.optimizer.state.get(parameter, {}).items():
                 if isinstance(value, torch.Tensor) and value.is_cpu and parameter.is_cuda:
                     self.optimizer.state[parameter][name] = value.to(parameter.device)
-                    self._moved.append((parameter, name))
+
+    def _begin_momenta(self, group: dict[str, Any]) -> None:
+        """Has all parameters of a group of SGD have momentum, if some do: fused, it takes none that come later, as of layers
+        that learn from now on. Theirs begins at 0, and the next step makes of it what a first one does."""
+        state = self.optimizer.state
+        if group.get("momentum") and any(state.get(p, {}).get("momentum_buffer") is not None for p in group["params"]):
+            for p in group["params"]:
+                if p.requires_grad and state[p].get("momentum_buffer") is None:
+                    state[p]["momentum_buffer"] = torch.zeros_like(p, requires_grad=False)
 
     def _fuses(self, group: dict[str, Any]) -> bool:
         named = group.get("fused") is not None or group.get("foreach") or group.get("differentiable")
+        named = named or group.get("dampening")  # whose first step is another than one from a momentum of 0
         floats = all(parameter.is_cuda and parameter.is_floating_point() for parameter in group["params"])
         return isinstance(self.optimizer, SGD | Adam | AdamW) and not named and floats
 

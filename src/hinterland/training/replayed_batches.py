@@ -90,6 +90,8 @@ def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, cou
     for name, table in (("features", features), ("labels", labels)):
         if getattr(table, "collective", False):
             return f"{name} are dealt out over machines, whose gathers wait for each other"
+        if getattr(table, "requires_grad", False):
+            return f"{name} learn, and rows that a CUDA graph gathers have no gradients; gather them in the model"
     if features is None:
         return None
     if isinstance(features, Mapping):
@@ -177,10 +179,14 @@ class BatchRing:
             if inputs.labels is not None:
                 of_none = self._labels_of(torch.zeros(0, dtype=torch.int64))
                 self.labels = torch.zeros((*shape, *of_none.shape[1:]), dtype=of_none.dtype, device=device)
-            if inputs.features is not None:
-                rows_of(inputs.features, self.next[:0])  # what it brings to the GPU once, as scales
+            self._gather_nothing()
             self._buffers = [BatchBuffer(first_number + n, self) for n in range(BATCH_BUFFERS)]
         self._user: object | None = None
+
+    def _gather_nothing(self) -> None:
+        """Has the table bring to the GPU what it does once, as scales. Raises where it was closed, which replays do not see."""
+        if self.inputs.features is not None:
+            rows_of(self.inputs.features, self.next[:0])
 
     def _labels_of(self, seeds: torch.Tensor) -> torch.Tensor:
         labels = self.inputs.labels
@@ -191,14 +197,17 @@ class BatchRing:
     def _pads_labels(self) -> bool:
         """Whether a loss can leave out seeds by their label."""
         labels = self.labels
-        return labels is None or (labels.ndim == 2 and labels.dtype.is_signed and not labels.dtype.is_floating_point)
+        if labels is None or labels.ndim != 2 or labels.is_floating_point() or labels.is_complex():
+            return False
+        return labels.dtype.is_signed
 
     def begin(self, seeds: torch.Tensor, numbers: torch.Tensor, first: int) -> None:
         """Brings an epoch to the GPU: its ``seeds`` in order, the ``numbers`` of its batches (int64, on the CPU), of which
-        ``first`` is made next."""
+        ``first`` is made next. ConfigError: the table of features was closed."""
         if self._user is not None:  # another run has launched replays, and nobody has waited for them
+            self._user = None  # before the wait, in which another thread would launch more of them
             devices.idle_at(self.device)
-            self._user = None
+        self._gather_nothing()
         batches, size = self.inputs.batches, self.inputs.batch_size
         seeds = seeds[: batches * size]
         counts = (len(seeds) - size * torch.arange(batches)).clamp(max=size)

@@ -164,6 +164,8 @@ def check_checkpoint(
             raise ConfigError("there is no checkpoint to write or to go on from; name its file")
         return
     check_place(checkpoint)
+    if trace is not None and os.path.realpath(trace) == os.path.realpath(checkpoint):
+        raise ConfigError(f"{checkpoint}: is the place of the checkpoint and of the trace; name another file for one of them")
     if os.path.exists(checkpoint) and not resume:
         raise ConfigError(f"{checkpoint}: holds a run already; resume it, or remove the file to begin anew")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -41,10 +42,12 @@ def tracing(path: Path | None, device: torch.device, steps: int) -> Iterator[Cal
         return
     before = min(TRACE_AFTER, steps // 2)
     warm = min(_WARM_UP, before)
+    with warnings.catch_warnings(action="ignore"):  # torch's, of a run so short that nothing is thrown away
+        planned = schedule(wait=before - warm, warmup=warm, active=TRACE_STEPS, repeat=1)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     with profile(
         activities=activities,
-        schedule=schedule(wait=before - warm, warmup=warm, active=TRACE_STEPS, repeat=1),
+        schedule=planned,
         on_trace_ready=lambda found: _write(found, path),
         acc_events=True,  # there is one cycle; without it torch warns that it keeps no others
         experimental_config=_ExperimentalConfig(profile_all_threads=True),  # stages have theirs
