@@ -41,19 +41,16 @@ class Case:
     Attributes:
         seconds, cpu_seconds: of a step, by round: all of it, and what the CPU's thread worked.
         overflowed: batches that fitted no envelope, of all rounds.
-        rows, edges: of a batch on average, padding left out; known once ``look`` has been called, as is
-        padding: the share of rows that are padding.
+        rows, edges: of a batch on average, padding left out; known once ``look`` has been called.
     """
 
     def __init__(self, name: str, loader: Loader, model: torch.nn.Module, captured: bool, bf16: bool = False) -> None:
         self.name, self.loader, self.model, self.captured = name, loader, model, captured
         self.device = loader.device
-        on_gpu = self.device.type == "cuda"
-        self.optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=on_gpu, capturable=on_gpu and captured)
+        self.optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=self.device.type == "cuda")
         self.seconds: list[float] = []
         self.cpu_seconds: list[float] = []
         self.overflowed = self.rows = self.edges = 0
-        self.padding = 0.0
         self._loss = partial(loss_of, bf16=bf16)
         self._steps = training.capture(model, self._loss, self.optimizer, loader) if captured else None
 
@@ -88,12 +85,8 @@ class Case:
         """What batches hold, by two epochs that are not timed: graphs are captured in the first."""
         for _ in self.batches():
             pass
-        drawn, most = [], 0
-        for batch in self.batches():
-            drawn.append(counts(batch))
-            most += len(batch.sample.node)
-        rows, edges = mean(drawn)
-        self.rows, self.edges, self.padding = round(rows), round(edges), 1 - rows * len(drawn) / most
+        rows, edges = mean([counts(batch) for batch in self.batches()])
+        self.rows, self.edges = round(rows), round(edges)
 
     def link_bytes(self) -> float:
         """That come over the link for a batch; none on a CPU."""

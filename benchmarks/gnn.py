@@ -127,7 +127,7 @@ def _figures(case: Case) -> dict[str, Any]:
         "rows_a_batch": case.rows,
     }
     if case.captured:
-        found |= {"padding": case.padding, "overflowed": case.overflowed, "target_cpu_ms": TARGET_CPU_MS}
+        found |= {"padding": case.loader.captured.padding, "overflowed": case.overflowed, "target_cpu_ms": TARGET_CPU_MS}
         if target := TARGETS.get(case.name):
             found["target_ms"] = max(target, OF_BOUND * found["bound_ms"])
             found["reached"] = found["ms_a_batch"] <= found["target_ms"]

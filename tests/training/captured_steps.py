@@ -12,7 +12,7 @@ from torch import nn
 from hinterland import datasets
 from hinterland.sampling import NeighborSampler
 from hinterland.sampling.envelope import Envelope, padded
-from hinterland.training import Batch, Loader, capture
+from hinterland.training import Batch, Loader, capture, replayed_batches
 from hinterland.training.graphed_optimizer import GraphedOptimizer
 from hinterland.training.pipeline import tensors_of
 
@@ -133,6 +133,30 @@ class Buffered:
         for held, new in zip(tensors_of(buffer), tensors_of(made), strict=True):
             held.copy_(new)
         return buffer
+
+
+class SampledAgain:
+    """Stands for a graph that makes a batch."""
+
+    def __init__(self, call):
+        self._call, self.made = call, call()
+
+    def replay(self):
+        for held, made in zip(tensors_of(self.made), tensors_of(self._call()), strict=True):
+            held.copy_(made)
+
+
+def stand_in_for_batches(monkeypatch):
+    """Something makes again, on the CPU, the batches whose making was captured."""
+    monkeypatch.setattr("hinterland.training.loader.refusal", lambda *_: None)
+    monkeypatch.setattr(replayed_batches, "captured", lambda _, call: (again := SampledAgain(call), again.made))
+    sample = replayed_batches.BatchBuffer._sample
+
+    def counted(buffer, ring):
+        ring.next.remainder_(len(ring.order))  # what is captured here has run, too
+        return sample(buffer, ring)
+
+    monkeypatch.setattr(replayed_batches.BatchBuffer, "_sample", counted)
 
 
 class Again:

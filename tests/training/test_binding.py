@@ -9,6 +9,8 @@ from hinterland.training import train
 from hinterland.training.binding import binds
 from hinterland.training.epoch_line import epoch_line
 
+from .captured_steps import SHAPE
+
 LINK = {"bytes": 1 << 30, "bandwidth": 5e10, "ceiling": 5.6e10, "share": 0.9}
 FEW = {"sample": 0.1, "gather": 0.5, "train": 0.6, "wait": 0.4}
 MUCH = {**FEW, "gather": 0.95}
@@ -45,8 +47,7 @@ def test_what_is_at_work_always_binds(stages, given, expected):
 
 
 def test_an_epoch_says_what_binds_it(device):
-    shape = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
-    data = datasets.generate(shape, seed=1, device="cpu")
+    data = datasets.generate(SHAPE, seed=1, device="cpu")
     options = {"fanouts": (4, 3), "batch_size": 8, "hidden": 32, "epochs": 1}
     (epoch,) = train(data, **options, device=device).history
     assert epoch["binds"].split(": ")[0] in ({"CPU"} if device.type == "cpu" else {"CPU", "GPU", "link"})

@@ -15,7 +15,8 @@ from hinterland.training import ConvertedRows, Loader, train
 from hinterland.training import checkpoint as checkpoints
 from hinterland.training.models import SAGEConv
 
-SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
+from .captured_steps import SHAPE
+
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.0, "seed": 3}
 CLOSE = 0.02  # of losses. bfloat16 has 8 bits: a step's scores are off by less than a hundredth
 

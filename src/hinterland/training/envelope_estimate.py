@@ -23,26 +23,21 @@ class ReplayCounts:
     Attributes:
         replayed: batches that graphs made.
         overflowed: those that had more vertices or edges than there was place for, and were made without a graph.
-        vertices, edges: that replayed batches drew.
-        vertex_slots, edge_slots: places that their buffers had for them.
+        seeds, vertices, edges: of replayed batches, without padding.
+        rows: of replayed batches, with padding.
     """
 
     replayed: int = 0
     overflowed: int = 0
+    seeds: int = 0
     vertices: int = 0
     edges: int = 0
-    vertex_slots: int = 0
-    edge_slots: int = 0
+    rows: int = 0
 
     @property
-    def vertex_padding(self) -> float:
+    def padding(self) -> float:
         """The share of rows that were padding."""
-        return 1 - self.vertices / self.vertex_slots if self.vertex_slots else 0.0
-
-    @property
-    def edge_padding(self) -> float:
-        """The share of edges that were padding."""
-        return 1 - self.edges / self.edge_slots if self.edge_slots else 0.0
+        return 1 - self.vertices / self.rows if self.rows else 0.0
 
 
 class EnvelopeEstimate:

@@ -34,8 +34,8 @@ def add_to(to: dict[str, float], more: Mapping[str, float]) -> None:
 def counts_of(batch: Batch) -> dict[str, int]:
     served = {} if batch.served is None else vars(batch.served)
     found = {**{f"served_{name}": count for name, count in served.items()}, "batches": 1, "counted": int(bool(served))}
-    if isinstance(batch.sample, PaddedSample):  # the GPU knows the others
-        return {**found, "rows": len(batch.sample.node)}
+    if isinstance(batch.sample, PaddedSample):  # its loader counts the others
+        return found
     return {
         **found,
         "seeds": batch.batch_size,

@@ -37,7 +37,7 @@ from .mini_batch import Batch, PackedBatch, SampledBatch, packed
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
 from .reads_by_tier import fetched, moved, served
-from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, refusal, unpadded
+from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, capture_choice, refusal, unpadded
 from .row_gather import HelpedGathers, by_type, check_rows, each_of, gather_blocks_for, kept_table, rows_of
 
 _STATE_VERSION = 1
@@ -107,7 +107,7 @@ class Loader:
             this share of the rows takes. None is what training leaves: it is measured after the first batches, the cache filled
             then, and torch's peak of allocated memory is reset. There is nothing to measure on the CPU, where nothing is kept
             without a budget; with one, host memory stands for a GPU's.
-        capture: has CUDA graphs make batches of one shape, with padding (docs/cuda_graphs.md): :attr:`Batch.buffer` says what
+        capture: has CUDA graphs make batches of one shape, with padding (docs/captured.md): :attr:`Batch.buffer` says what
             that means for a batch. Draws and rows are the same. The first 8 are ordinary ones and give the shape; one that it
             does not hold is ordinary, too. True refuses what cannot be captured, ``"auto"`` makes ordinary batches of it.
 
@@ -204,8 +204,7 @@ class Loader:
         self._wanted = asked if len(self) else None
         if self.host_threads and self._only_launches():
             self.stages.append(Stage("pack", packed))
-        if not isinstance(capture, bool) and not (isinstance(capture, str) and capture == "auto"):
-            raise ConfigError(f"capture={arguments.repr_of(capture)} is none of False, True and 'auto'")
+        capture = capture_choice(capture)
         self._needs_capture, self.capture = capture is True, bool(capture) and len(self) > 0
         self._replays = Replays(self._captured_inputs()) if self._captures() else None
         self._takes_cache()
@@ -329,7 +328,7 @@ class Loader:
             return False
         refused = refusal(self._captured_inputs(), self.device, self.host_threads, self.stats is not None)
         if refused is not None and self._needs_capture:
-            raise ConfigError(f"capture=True: {refused}; or use capture='auto', which leaves such batches as they are")
+            raise ConfigError(f"capture=True: {refused}; or leave it out")
         self.capture = refused is None
         return self.capture
 

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..memory import faults
-from ..runtime import devices
+from ..runtime import arguments, devices
 from ..runtime.capture import captured
+from ..runtime.errors import ConfigError
 from ..runtime.thresholds import BATCH_BUFFERS, LOAD_BLOCKS
 from ..runtime.watch import Watch
 from ..sampling import NeighborSampler, Sample
@@ -61,6 +62,13 @@ class CapturedInputs(NamedTuple):
     def shape(self) -> tuple[Any, ...]:
         """What decides how large batches are."""
         return (self.sampler.graph, self.fanouts, self.replace, self.batch_size)
+
+
+def capture_choice(capture: Any) -> bool | str:
+    """``capture`` of a Loader and of train. ConfigError: it is none of the three."""
+    if isinstance(capture, bool) or (isinstance(capture, str) and capture == "auto"):
+        return capture
+    raise ConfigError(f"capture={arguments.repr_of(capture)} is none of False, True and 'auto'")
 
 
 def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, counted: bool) -> str | None:
@@ -327,10 +335,10 @@ class Replays:
             return
         self.estimate.replayed += 1
         self.counts.replayed += 1
+        self.counts.seeds += handed.counts[0][0]
         self.counts.vertices += handed.counts[0][-1]
         self.counts.edges += handed.counts[1][-1]
-        self.counts.vertex_slots += len(handed.buffer.sample.node)
-        self.counts.edge_slots += len(handed.buffer.sample.edge)
+        self.counts.rows += len(handed.buffer.sample.node)
 
     def ring(self, device: torch.device) -> BatchRing | None:
         """The graphs of these inputs and this envelope, captured if they are not yet; None where there is no envelope. Raises

@@ -22,6 +22,7 @@ from .factored import as_devices
 from .loader import ReadingOptions
 from .models import check_model
 from .precision import PRECISIONS
+from .replayed_batches import capture_choice
 from .row_gather import rows_of
 
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # torch compares and gathers no others
@@ -141,9 +142,7 @@ def capture_option(capture: Any, devices: int) -> bool | str:
     Raises:
         ConfigError: it is no choice, or cannot be had there.
     """
-    chosen = capture if isinstance(capture, str) else arguments.switch("capture", capture)
-    if isinstance(chosen, str):
-        arguments.one_of("capture", chosen, ("auto",))
+    chosen = capture_choice(capture)
     if devices == 1:
         return chosen
     if chosen is True:

@@ -266,7 +266,6 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 **kept,
             )
         self.loss_sum, self.correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
-        self.drawn = torch.zeros(2, len(config["fanouts"]) + 1, dtype=torch.int64, device=device)  # by padded batches
         me = weakref.proxy(self)  # what is let go gives its GPU memory back then, not when cycles are collected
         self.steps = CapturedSteps(
             self.parallel, lambda model, batch: me._summed_loss(model, batch), self.optimizer, self.loader
@@ -302,9 +301,6 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             summed = self.totals.summed
             summed["loss"] += float(self.loss_sum)  # waits for the GPU
             summed["correct"] += float(self.correct)
-            (seeds, *_, vertices), (*_, edges) = self.drawn.tolist()
-            drawn = {"seeds": seeds, "vertices": vertices, "edges": edges, "bytes": vertices * self._row_bytes()}
-            add_to(summed, {**drawn, "real_rows": vertices})
             now, after = time.perf_counter(), self._stage_seconds()
             spent = {name: seconds - before[name] for name, seconds in after.items()}
             spent["train"] = spent.get("train", 0.0) + self.working
@@ -317,8 +313,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 add_to(self.totals.storage, asdict(moved.since(moved_before)))
                 moved_before = moved
             self.totals.seconds += now - began
-            for held in (self.loss_sum, self.correct, self.drawn):
-                held.zero_()
+            self.loss_sum.zero_()
+            self.correct.zero_()
             self.working, began = 0.0, now
 
         position = self.loader.state_dict()["delivered"]
@@ -359,16 +355,14 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             start = time.perf_counter()
             _seed(self.ranks.device, self.loader.seed_of(number - 1, i))
             with span("train"):
-                taken, _ = self.steps.step(batch)
+                self.steps.step(batch)
             self.working += time.perf_counter() - start
-            yield [counts_of(taken)]
+            yield [counts_of(batch)]
 
     def _summed_loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """The loss of a batch, which is added up where it is, as all that a replay does not tell the CPU."""
         loss, seen = self._loss(model, batch)
         self._sum(seen)
-        if isinstance(batch.sample, PaddedSample):
-            self.drawn += batch.sample.ends
         return loss
 
     def _sum(self, seen: Mapping[str, Any]) -> None:
@@ -390,11 +384,12 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         return {stage.name: stage.seconds for stage in self.loader.stages}
 
     def _captured(self) -> dict[str, int]:
-        """What came of captured steps so far."""
-        return {"replayed": self.steps.replayed, "overflowed": self.loader.captured.overflowed}
-
-    def _row_bytes(self) -> int:
-        return sum(table.dtype.itemsize * math.prod(table.shape[1:]) for table in each_of(self.features))
+        """What came of captured steps so far, and what their batches held."""
+        found = self.loader.captured
+        row_bytes = sum(table.dtype.itemsize * math.prod(table.shape[1:]) for table in each_of(self.features))
+        drawn = {"seeds": found.seeds, "vertices": found.vertices, "edges": found.edges, "bytes": found.vertices * row_bytes}
+        steps = {"replayed": self.steps.replayed, "overflowed": found.overflowed}
+        return {**drawn, **steps, "rows": found.rows, "real_rows": found.vertices}
 
     def _scores(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
         """Of the seeds: the scores of each class, float32, and the class."""
