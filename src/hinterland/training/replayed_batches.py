@@ -9,6 +9,7 @@ or edges than there is place for is left to the caller, who makes it without a g
 from __future__ import annotations
 
 import itertools
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +32,7 @@ from .prefetch import StreamedStage, settling, stage_stream, wait_for
 from .row_gather import kept_table, rows_of
 from .trace import span
 
-_NAP = 4e-4  # seconds between looks at the GPU, which has two batches more to make meanwhile
+_NAPS = (4e-4, 5e-3)  # seconds between looks at the GPU, at least and at most: each look takes some of the CPU
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
 
 Numbered = tuple[int, torch.Tensor]  # a batch's number, and its seeds on the CPU
@@ -243,7 +244,7 @@ class BatchRing:
         """
         sampling, gathering = (_ReplayedStage(stage, stage_stream(self.device, n)) for n, stage in enumerate(stages))
         watch = Watch(timeout, under_way=lambda: sampling.under_way() or gathering.under_way())
-        buffers, ahead = itertools.cycle(self._buffers), deque[_Ahead]()
+        buffers, ahead, nap = itertools.cycle(self._buffers), deque[_Ahead](), _NAPS[0]
         with self._taken() as user, watching(watch, self.device), settling([sampling, gathering], watch):
             while goes_on() and self._user is user:
                 caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
@@ -254,7 +255,10 @@ class BatchRing:
                     break
                 handed, sampled, gathered = ahead.popleft()
                 if sampled is not None:
-                    wait_for(sampled.query, watch, _NAP)
+                    since = time.monotonic()
+                    wait_for(sampled.query, watch, nap)
+                    # The GPU has two batches more to make: that the CPU comes half a batch late costs nothing.
+                    nap = min(max((time.monotonic() - since) / 2, _NAPS[0]), _NAPS[1])
                     faults.raise_deferred(self.device.index)
                 if caller is not None and gathered is not None:  # also of one that does not fit: its buffer is made anew then
                     caller.wait_event(gathered)
