@@ -53,9 +53,11 @@ def sent(
     queue(earlier.data_ptr(), packed, BYTES, copied[-1])
     copy = row_copy(table.data_ptr(), len(table), row_bytes, packed, numbers, 8, False)
     copies = out.data_ptr(), 0, copied, under_way, SOME, ALL, reader, least
-    fault, rate = _core.send_rows(copy.address, len(index), threads, (parts, BYTES, rows, ahead), copies, take_over)
-    for event in copied:
-        DRIVER.cuEventSynchronize(event)
+    try:
+        fault, rate = _core.send_rows(copy.address, len(index), threads, (parts, BYTES, rows, ahead), copies, take_over)
+    finally:  # copies that are queued read memory of this call
+        for event in copied:
+            DRIVER.cuEventSynchronize(event)
     assert bool((earlier == 7).all())
     return out, fault, rate
 
