@@ -17,7 +17,8 @@ import hinterland as hl
 from hinterland import memory
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import Envelope, NeighborSampler
-from hinterland.sampling.envelope import _deviations, ends_of, padded
+from hinterland.sampling.envelope import _deviations, ends_of
+from tests.padding import padded
 
 _spec = importlib.util.spec_from_file_location("sampling_oracle", Path(__file__).parent / "oracle.py")
 oracle = importlib.util.module_from_spec(_spec)

@@ -11,10 +11,11 @@ from torch import nn
 
 from hinterland import datasets
 from hinterland.sampling import NeighborSampler
-from hinterland.sampling.envelope import Envelope, padded
+from hinterland.sampling.envelope import Envelope
 from hinterland.training import Batch, Loader, capture, replayed_batches
 from hinterland.training.graphed_optimizer import GraphedOptimizer
 from hinterland.training.pipeline import tensors_of
+from tests.padding import padded
 
 SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.3, "seed": 3}

@@ -18,11 +18,12 @@ from torch import nn
 from hinterland import datasets
 from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
-from hinterland.sampling.envelope import Envelope, ends_of, padded
+from hinterland.sampling.envelope import Envelope, ends_of
 from hinterland.training import Batch, capture
 from hinterland.training.capture import _without_padding, sees_padding, unfit
 from hinterland.training.capture_key import difference, key_of
 from hinterland.training.graphed_optimizer import GraphedOptimizer
+from tests.padding import padded
 
 from .captured_steps import OPTIMIZERS, SHAPE, adam, both, eager, loss_of, made, replayed, sgd, stand_in
 

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland.fullgraph.aggregate_launch import compute_type
 from hinterland.sampling import NeighborSampler
-from hinterland.sampling.envelope import Envelope, padded
+from hinterland.sampling.envelope import Envelope
 from hinterland.training.attention import attended
 from hinterland.training.blocks import Block, blocks
 from hinterland.training.models import MODELS, make_model
+from tests.padding import padded
 
 INPUTS, HIDDEN, CLASSES = 6, 8, 5
 GARBAGE = 1e6
