@@ -162,18 +162,29 @@ def test_auto_keeps_lists_and_rows_and_changes_no_batch(data, kind):
     assert plan.rows == pytest.approx(read, rel=0.15)  # what the plan looked at is what batches read
 
 
-def test_auto_is_filled_after_the_first_batches(data, monkeypatch):
-    """Where the budget is what a step leaves."""
+def a_step_leaves(size, monkeypatch):
+    """Has a CPU say so, as a GPU would."""
     for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
         monkeypatch.setattr(torch.cuda, name, lambda *_: None)
-    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda device, steps: 40_000)
-    ours = keeping(MAKERS["links"], data, None)
-    theirs = MAKERS["links"](data, device="cpu", batch_size=16, shuffle=True)
+    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda device, steps: size)
+
+
+def same_batches(ours, theirs):
+    """Numbers of the batches of an epoch, once each was found to be that without a cache."""
     torch.manual_seed(1)
     expected = list(theirs)
     torch.manual_seed(1)
     for number, (a, b) in enumerate(zip(ours, expected, strict=True)):
         assert torch.equal(a.x, b.x) and torch.equal(a.edge_index, b.edge_index)
+        yield number
+
+
+def test_auto_is_filled_after_the_first_batches(data, monkeypatch):
+    """Where the budget is what a step leaves."""
+    a_step_leaves(40_000, monkeypatch)
+    ours = keeping(MAKERS["links"], data, None)
+    theirs = MAKERS["links"](data, device="cpu", batch_size=16, shuffle=True)
+    for number in same_batches(ours, theirs):
         assert (ours.cache_plan is None) == (number < 7)
     assert ours.cache_plan.budget == 40_000 and ours._wanted is None
 
@@ -181,18 +192,12 @@ def test_auto_is_filled_after_the_first_batches(data, monkeypatch):
 @pytest.mark.parametrize("policy", ["presample", "scores"])
 def test_hot_rows_are_kept_after_the_first_batches(data, monkeypatch, policy):
     """Where the budget is what a step leaves, as of every policy."""
-    for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
-        monkeypatch.setattr(torch.cuda, name, lambda *_: None)
-    monkeypatch.setattr("hinterland.training.cache_budget.room", lambda device, steps: 4_000)
+    a_step_leaves(4_000, monkeypatch)
     ours = keeping(MAKERS["nodes"], data, None)
     scores = torch.arange(data.num_nodes)
     ours._wanted = wanted(scores if policy == "scores" else policy, None)
     theirs = MAKERS["nodes"](data, device="cpu", batch_size=16, shuffle=True)
-    torch.manual_seed(1)
-    expected = list(theirs)
-    torch.manual_seed(1)
-    for number, (a, b) in enumerate(zip(ours, expected, strict=True)):
-        assert torch.equal(a.x, b.x) and torch.equal(a.edge_index, b.edge_index)
+    for number in same_batches(ours, theirs):
         assert isinstance(ours._read.x.table, hl.TieredTensor) == (number >= 7)
     table = ours._read.x.table
     assert 0 < table.plan.held_bytes <= 4_000

@@ -25,7 +25,7 @@ from ..runtime.thresholds import LOADER_DEPTH
 from ..runtime.warned import warn
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
-from ..training.cache_budget import after_a_step, filled
+from ..training.cache_budget import after_a_step, filled, planned
 from ..training.cache_choice import bytes_of, checked_scores, wanted
 from ..training.pipeline import at_a_time, moved
 from . import cache as caching
@@ -203,8 +203,9 @@ class _Pipelined:
 
         def keep(engine: NeighborSampler) -> NeighborSampler:
             promised = asked.budget is not None
-            made = filled(asked.policy, budget, promised, engine, rows.table, seeds, batch_size)
-            self.cache_plan, engine, rows.table = made
+            plan = planned(asked.policy, budget, promised, engine, rows.table, seeds, batch_size)
+            engine, rows.table = filled(plan, engine, rows.table)
+            self.cache_plan = plan
             return engine
 
         self._parts.sampler = self._sampler.kept(keep)

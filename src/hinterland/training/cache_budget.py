@@ -67,32 +67,6 @@ def require_sampler(sampler: Any) -> NeighborSampler:
     return sampler
 
 
-def filled(
-    policy: Any,
-    budget: int,
-    promised: bool,
-    sampler: NeighborSampler,
-    features: Keepable,
-    seeds: torch.Tensor,
-    batch_size: int,
-    seed: int = 0,
-) -> tuple[CachePlan, NeighborSampler, Any]:
-    """A plan for what batches of ``seeds`` read, and the sampler and the table over what it keeps.
-
-    Args:
-        promised: whether the user has named the budget. If one that was measured is smaller than the rows of one batch,
-            nothing is kept, and sampler and table are those that were given.
-        policy, budget, sampler, features, seeds, batch_size, seed: as of ``plan_cache``. Of many seeds some are looked at.
-
-    Raises:
-        ConfigError: a promised budget is smaller than that; and as ``plan_cache``.
-    """
-    plan = planned(policy, budget, promised, sampler, features, seeds, batch_size, seed)
-    if plan.policy == "none" and not features.collective:  # of which other ranks may keep rows: all fill at once
-        return plan, sampler, features
-    return plan, *plan.apply()
-
-
 def planned(
     policy: Any,
     budget: int,
@@ -103,7 +77,16 @@ def planned(
     batch_size: int,
     seed: int = 0,
 ) -> CachePlan:
-    """The plan of :func:`filled`."""
+    """A plan for what batches of ``seeds`` read.
+
+    Args:
+        promised: whether the user has named the budget. If one that was measured is smaller than the rows of one batch,
+            nothing is kept.
+        policy, budget, sampler, features, seeds, batch_size, seed: as of ``plan_cache``. Of many seeds some are looked at.
+
+    Raises:
+        ConfigError: a promised budget is smaller than that; and as ``plan_cache``.
+    """
     rows = len(sampler.sample(seeds[:batch_size]).node)
     if budget < rows * features.row_bytes:
         if promised:
@@ -116,3 +99,10 @@ def planned(
     if len(seeds) > some:
         seeds = seeds[torch.randint(len(seeds), (some,), generator=torch.Generator().manual_seed(seed))]
     return plan_cache(sampler.graph, features, sampler, seeds, batch_size, budget, policy, seed=seed)
+
+
+def filled(plan: CachePlan, sampler: NeighborSampler, features: Any) -> tuple[NeighborSampler, Any]:
+    """The sampler and the table over what a plan for them keeps; those that were given, where it keeps nothing."""
+    if plan.policy == "none" and not features.collective:  # of which other ranks may keep rows: all fill at once
+        return sampler, features
+    return plan.apply()

@@ -30,7 +30,7 @@ from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
 from .cache import CachePlan, require_plannable
-from .cache_budget import after_a_step, filled, require_sampler
+from .cache_budget import after_a_step, filled, planned, require_sampler
 from .cache_choice import bytes_of, wanted
 from .envelope_estimate import ReplayCounts
 from .mini_batch import Batch, PackedBatch, SampledBatch, packed
@@ -226,8 +226,9 @@ class Loader:
         assert isinstance(self.sampler, NeighborSampler)
         seeds = self.seeds if self.world_size == 1 else self._order(self._epoch)
         promised = asked.budget is not None
-        made = filled(asked.policy, budget, promised, self.sampler, self.features, seeds, self.batch_size, self.seed)
-        self.cache_plan, self.sampler, self.features = made
+        plan = planned(asked.policy, budget, promised, self.sampler, self.features, seeds, self.batch_size, self.seed)
+        self.sampler, self.features = filled(plan, self.sampler, self.features)
+        self.cache_plan = plan
         if self._own_blocks:
             self.gather_blocks = gather_blocks_for(self.features, self.device)
 
