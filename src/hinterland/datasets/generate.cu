@@ -20,7 +20,6 @@ __global__ void fill_citations(const __grid_constant__ CitationParams p) {
 }
 
 // One thread for four columns of a row, neighbouring threads side by side.
-
 __global__ void fill_features(FeatureParams p) {
   using Features = CommunityFeatures;
   const Features features(p.seed, p.communities);

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from ..fullgraph.aggregate_launch import PartRows, RowEntries, aggregate_rows, compute_type, dense
+from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError
 from ..sampling.envelope import PaddedSample
 
@@ -77,7 +78,7 @@ class Block:
     def is_captured(self) -> bool:
         """Whether sums are to end where edges that count do, or become part of a CUDA graph: then they are our kernels'. Else
         they are torch's, which are slower, but sooner launched."""
-        return self.count is not None or (self.row.is_cuda and torch.cuda.is_current_stream_capturing())
+        return self.count is not None or (self.row.is_cuda and capturing())
 
 
 def _summed(

@@ -260,7 +260,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 self.loader,
                 lambda where: _samplers(dataset, config, where)[0],
                 self.model,
-                self._loss,
+                self._counted_loss,
                 several,
                 round=config["round"],
                 **kept,
@@ -307,8 +307,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             spent["wait"] = now - began - self.working  # for the stages that make batches
             before = after
             add_to(self.totals.stages, spent)
-            add_to(summed, {name: count - captured[name] for name, count in self._captured().items()})
-            captured = self._captured()
+            earlier, captured = captured, self._captured()
+            add_to(summed, {name: count - earlier[name] for name, count in captured.items()})
             if moved_before is not None and (moved := self.loader.storage) is not None:
                 add_to(self.totals.storage, asdict(moved.since(moved_before)))
                 moved_before = moved
@@ -375,7 +375,12 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         loss = F.cross_entropy(scores, target)
         correct = (scores.detach().argmax(1) == target).sum()
         count = batch.sample.seeds if isinstance(batch.sample, PaddedSample) else len(target)  # padded labels are ignored
-        return loss, {"loss": loss.detach() * count, "correct": correct, "counts": counts_of(batch)}
+        return loss, {"loss": loss.detach() * count, "correct": correct}
+
+    def _counted_loss(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, dict[str, Any]]:
+        """The same, with what was counted of the batch."""
+        loss, seen = self._loss(model, batch)
+        return loss, {**seen, "counts": counts_of(batch)}
 
     def _stage_seconds(self) -> dict[str, float]:
         """What sampling and gathering took so far: seconds of a GPU, or of the threads that do it."""
