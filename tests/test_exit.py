@@ -62,15 +62,14 @@ def test_what_is_read_at_exit_is_there(tmp_path):
     np.save(tmp_path / "ones.npy", np.ones((1000, 30), dtype=np.int64))
     graph = hl.generate("kronecker", scale=8, edge_factor=8, seed=1, device="cpu")
     hl.save_graph(graph, tmp_path / "graph.hl")
-    shared = set(os.listdir("/dev/shm"))
     command = [sys.executable, *QUIET, "-c", READERS, str(tmp_path / "ones.npy"), str(tmp_path / "graph.hl")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env={**os.environ, "TMPDIR": str(tmp_path)})
     assert (done.returncode, done.stderr) == (0, "")
     sums = {"pageable": 30000, "pinned": 30000, "file": 30000, "graph": int(graph.indices.sum())}
     for when in ("registered first", "registered last", "finalizer"):
         for name, total in sums.items():
             assert f"{when} {name} {total}\n" in done.stdout
-    assert set(os.listdir("/dev/shm")) <= shared and sorted(os.listdir(tmp_path)) == ["graph.hl", "ones.npy"]
+    assert sorted(os.listdir(tmp_path)) == ["graph.hl", "ones.npy"]
 
 
 DAEMONS = """
