@@ -237,6 +237,8 @@ def test_auto_of_several_types_keeps_rows_by_counts():
         return NeighborLoader(data, [3, 2], "paper", batch_size=8, device="cpu", cache=cache, gpu_budget=budget)
 
     auto, presampled = make("auto", "2KiB"), make("presample", "2KiB")
+    assert auto._bytes(2048) == 2048  # of all types together
+    assert auto._bytes(parse_budget("40%")) == sum(bytes_of(parse_budget("40%"), count, 24) for count in (60, 40))
     for loader in (auto, presampled):
         loader._wanted = Wanted(loader.cache, 2048)
         loader._fill(2048)

@@ -22,6 +22,7 @@ from ..memory.gather_stats import add, require_dict
 from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.thresholds import LOADER_DEPTH
+from ..runtime.units import Share
 from ..runtime.warned import warn
 from ..sampling import NeighborSampler
 from ..training import CachePlan, Pipeline, Stage
@@ -142,8 +143,7 @@ class _Pipelined:
         if self.device.type == "cpu":
             self._wanted = None
         elif budget is not None:
-            widest = caching.widest(self._read, given.num_nodes).values()
-            self._fill(sum(bytes_of(budget, len(rows.table), rows.table.row_bytes) for rows in widest))
+            self._fill(self._bytes(budget))
 
     def _look(self) -> None:
         """Takes over what was changed in ``data`` and in the sampler since."""
@@ -186,6 +186,13 @@ class _Pipelined:
     def _plans(self) -> bool:
         """Whether lists and rows can be planned for together."""
         return isinstance(self._sampler, Sampler) and self._sampler.plannable
+
+    def _bytes(self, budget: int | Share) -> int:
+        """A budget in bytes. Of a share what that share of each table's rows takes."""
+        if isinstance(budget, int):
+            return budget
+        widest = caching.widest(self._read, self._given.num_nodes).values()
+        return sum(bytes_of(budget, len(rows.table), rows.table.row_bytes) for rows in widest)
 
     def _fill(self, budget: int) -> None:
         """Fills the cache that is asked for."""
