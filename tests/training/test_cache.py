@@ -375,6 +375,15 @@ def test_scores_say_which_rows_are_kept(graph, features, seeds, dtype):
     assert kept.count(order[plan.split.rows :]).rows["local"] == 0
 
 
+def test_a_device_that_samples_keeps_lists_whatever_they_were_measured_to_save(graph, features, seeds):
+    nothing = Costs(6e-9, 1e-9, 5e-9, 5e-9, 5e-9, 5e-9)
+    plans = [
+        plan_cache(graph, features, [6, 4], seeds, BATCH, "10%", "features", device="cpu", costs=c) for c in (nothing, EVEN)
+    ]
+    one, other = (plan.lists_first().split for plan in plans)
+    assert one == other and one.adjacency_bytes > 0.9 * plans[0].budget
+
+
 @pytest.mark.parametrize("width", [4, 16, 300])
 @pytest.mark.parametrize("share", ["0%", "0.1%", "7%", "33.3%", "100%"])
 def test_a_share_is_that_of_the_rows(graph, seeds, width, share):

@@ -179,8 +179,8 @@ class CachePlan(Explained, Repr):
         """The plan, within the same budget, of a device that samples for others: as much of the lists as it holds, and rows in
         what they leave (GNNLab, section 5)."""
         given = self._given
-        candidates = _entries(given, self._counts, self.costs, torch.zeros(0), self._drawn[0] + self._drawn[1])
-        lists = split(self.budget, candidates)
+        each = Costs(0, 0, 1, 0, 1, 0)  # rows do not compete, and what was measured of a small graph's lists may be nothing
+        lists = split(self.budget, _entries(given, self._counts, each, torch.zeros(0), self._drawn[0] + self._drawn[1]))
         left = self.budget - lists.adjacency_bytes
         rows, local, held = rows_within(left, given.graph.num_vertices, given.features.row_bytes)
         kept = replace(lists, rows=rows, local=local, feature_bytes=held)
