@@ -69,7 +69,7 @@ def test_a_run_is_that_without(dataset, device, model, monkeypatch):
     found, plain = (train(dataset, model, **options, capture=chosen) for chosen in (True, False))
     for one, other in zip(found.history, plain.history, strict=True):
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-3)
-        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.01)
+        assert one["accuracy"] == pytest.approx(other["accuracy"], abs=0.02)
         for name in ("seeds", "vertices", "edges", "bytes", "batches"):
             assert one[name] == other[name]
     assert found.history[-1]["replayed"] >= 7 and 0 < found.history[-1]["padding"] < 0.5
