@@ -4,9 +4,11 @@ time limit, and steps over batches of any size."""
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ import torch
 import hinterland as hl
 from benchmarks._gnn_case import Case
 from benchmarks.gnn import HIDDEN
+from hinterland.datasets import Shape
 from hinterland.memory.limits import host_memory
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader, Ranks, make_model
@@ -53,6 +56,11 @@ def graph_bytes(vertices: int, edges: int) -> int:
     return 8 * (vertices + 1) + 4 * edges
 
 
+def narrow(shape: Shape, columns: int = 1) -> Shape:
+    """A shape of one type of vertices with features of another width."""
+    return dataclasses.replace(shape, columns=dict.fromkeys(shape.columns, columns))
+
+
 def beside(figure: str, row: str, paper: Value, ours: float | None, why: str | None = None) -> dict[str, Any]:
     """A row of a figure or table; ``why`` says why ours is not there, where it is not."""
     return {"figure": figure, "row": row, "paper": paper, "ours": ours, "why": why if ours is None else None}
@@ -63,19 +71,24 @@ def over(times: dict[Any, float], slow: Any, fast: Any) -> float | None:
     return times[slow] / times[fast] if slow in times and fast in times else None
 
 
-class CpuGather:
-    """Rows that the CPU gathers, by torch's ``index_select``, into pinned memory, from where a copy engine brings them."""
+class GatheredBy:
+    """A table whose rows ``how`` gathers, as a loader takes it."""
 
-    def __init__(self, rows: torch.Tensor) -> None:
-        self.rows, self.shape, self.dtype = rows, rows.shape, rows.dtype
+    def __init__(self, rows: Any, how: Callable[[Any, torch.Tensor], torch.Tensor]) -> None:
+        self.rows, self.how, self.shape, self.dtype = rows, how, rows.shape, rows.dtype
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def gather(self, index: torch.Tensor, max_blocks: int | None = None) -> torch.Tensor:
-        packed = torch.empty((len(index), *self.shape[1:]), dtype=self.dtype, pin_memory=index.is_cuda)
-        torch.index_select(self.rows, 0, index.cpu(), out=packed)
-        return packed.to(index.device, non_blocking=True)
+        return self.how(self.rows, index)
+
+
+def by_cpu(rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+    """Rows that the CPU gathers, by torch's ``index_select``, into pinned memory, from where a copy engine brings them."""
+    packed = torch.empty((len(index), *rows.shape[1:]), dtype=rows.dtype, pin_memory=index.is_cuda)
+    torch.index_select(rows, 0, index.cpu(), out=packed)
+    return packed.to(index.device, non_blocking=True)
 
 
 def case_of(
@@ -94,12 +107,12 @@ def case_of(
     the loader."""
     fanouts, size, classes = shape
     if captured:
-        more["capture"] = device.type == "cuda" or "auto"
+        more["capture"] = "auto"
     if ranks is not None:
         more |= {"rank": ranks.rank, "world_size": ranks.world_size}
     sampler = NeighborSampler(graph, fanouts, seed=6, device=device)
     table_of = {"features": table, "labels": labels.to(device), "device": device}
-    loader = Loader(sampler, seeds, size, prefetch=3, shuffle=True, **table_of, **more)
+    loader = Loader(sampler, seeds, size, shuffle=True, **table_of, **more)
     torch.manual_seed(5)
     model = make_model("sage", table.shape[1], HIDDEN, classes, len(fanouts)).to(device)
     return Case(name, loader, model if ranks is None else data_parallel(model, ranks), captured)

@@ -18,7 +18,6 @@ processes over one pinned table. Without ``--small`` the shapes are whole, and f
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import subprocess
 import sys
@@ -40,7 +39,20 @@ from hinterland.datasets import SHAPES, Shape
 from hinterland.runtime import devices
 from hinterland.training import Ranks, joined
 
-from .._figures import LEFT_OUT, ROUNDS, CpuGather, Limit, add_seconds, beside, case_of, graph_bytes, over, step_ms
+from .._figures import (
+    LEFT_OUT,
+    ROUNDS,
+    GatheredBy,
+    Limit,
+    add_seconds,
+    beside,
+    by_cpu,
+    case_of,
+    graph_bytes,
+    narrow,
+    over,
+    step_ms,
+)
 
 HARDWARE = "Threadripper 3960X of 24 cores, 256 GB of DDR4-3200, two RTX 3090 of 24 GB, PCIe 4.0 (table 3.3)"
 CPU, DMA, NAIVE, ZERO_COPY, ALL = PAPERS = ("CPU-Only", "DMA-based", "Naïve Zero-Copy", "Zero-Copy", "All-in-GPU")
@@ -89,6 +101,11 @@ def measured(ranks: Ranks, small: bool, seconds: float | None) -> dict[str, Any]
     return {"paper's hardware": HARDWARE, "figures": list(figures), "cases": list(bench.cases)}
 
 
+def naively(table: Any, index: torch.Tensor) -> torch.Tensor:
+    """Rows by all multiprocessors, in the order of the index."""
+    return table.gather(index, max_blocks=devices.sm_count(index.device) if index.is_cuda else None, sort=False)
+
+
 class _Bench:
     """The cases of one process."""
 
@@ -115,8 +132,7 @@ class _Bench:
 
     def widths(self) -> list[dict[str, Any]]:
         """Figure 3.15: ogbn-products' shape, and features of every width."""
-        shape = dataclasses.replace(SHAPES["products"], columns=dict.fromkeys(SHAPES["products"].columns, 1))
-        made, why = self._set("products", shape, 1e-3 if self.small else 1.0)
+        made, why = self._set("products", narrow(SHAPES["products"]), 1e-3 if self.small else 1.0)
         rows, gpus = [], self.ranks.world_size
         for columns in COLUMNS:
             times: dict[Any, float] = {}
@@ -150,11 +166,11 @@ class _Bench:
         if ZERO_COPY in wanted:
             yield ZERO_COPY, table, {}
         if DMA in wanted:
-            yield DMA, CpuGather(table.cpu()), {}
+            yield DMA, GatheredBy(table.cpu(), by_cpu), {}
         if gpu and OURS[0] in wanted:
             yield OURS[0], table, {"captured": True}
         if NAIVE in wanted:
-            yield NAIVE, table, {"gather_blocks": devices.sm_count(self.device)} if gpu else {}
+            yield NAIVE, GatheredBy(table, naively), {}
         if ALL in wanted and not self._refused(ALL, gpu=table.nbytes):
             copied = table.cuda().clone() if gpu else table.cpu()
             yield ALL, copied, {}
@@ -182,7 +198,8 @@ class _Bench:
                     dist.all_reduce(ms, dist.ReduceOp.MAX, group=self._turns)
                 found[case, gpus] = float(ms) / gpus
                 if self.ranks.is_first:
-                    self.cases.append({"set": name, "placement": case, "gpus": gpus, "ms_a_step": float(ms)})
+                    row = {"set": name, "placement": case, "gpus": gpus, "ms_a_step": float(ms)}
+                    self.cases.append(row | {"replayed": steps.loader.captured.replayed})
             if self._turns is not None:
                 dist.barrier(self._turns)
         return found
