@@ -31,6 +31,11 @@ def add_seconds(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, help="begin nothing more after so many: what matters most comes first")
 
 
+def device_for(small: bool, gpus: int = 1) -> torch.device:
+    """A GPU; for a small run the CPU where there are not so many."""
+    return torch.device("cpu" if small and torch.cuda.device_count() < gpus else "cuda")
+
+
 class Limit:
     """A run's seconds, and the GPU memory and host memory it has."""
 

@@ -21,7 +21,7 @@ from benchmarks._rows import Rows
 from benchmarks.gnn import CLASSES, random_features, random_labels
 from hinterland.runtime import devices
 
-from .._figures import LEFT_OUT, Limit, add_seconds, beside, case_of, over, step_ms
+from .._figures import LEFT_OUT, Limit, add_seconds, beside, case_of, device_for, over, step_ms
 from ._sets import bytes_of, make
 
 HARDWARE = "Xeon Gold 6240, 256 GB of DDR4, RTX 2080 Ti of 11 GB, PCIe 3.0 (section VII-C)"
@@ -45,23 +45,26 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """A row for each system, and how many times as fast DUCATI is, by setting and on average."""
-    limit, small = Limit(options.seconds, devices.as_device("cpu" if options.small else None)), options.small
+    small = options.small
+    limit = Limit(options.seconds, devices.as_device(device_for(small)))
     rows, cases = Rows(), Rows()
     faster: dict[str, list[float]] = {system: [] for system in AVERAGE}
     for name, table in TABLE.items():
-        held, why = None, limit.refuses(name, 0 if small else bytes_of(name, 0)[0])
+        graph = held = None
+        why = limit.refuses(name, 0 if small else bytes_of(name, 0)[0])
         if why is None:
-            held = make(name, small, "host", by_degree=True)
+            graph, seeds = make(name, small, "host", by_degree=True)
+            held = graph, seeds, random_labels(graph).to(limit.device)
         for columns, group in itertools.groupby(zip(SETTINGS, table, strict=True), lambda pair: pair[0][1]):
             features, lacking = None, why
             if held is not None:
-                vertices = held[0].num_vertices
+                vertices = graph.num_vertices
                 lacking = limit.refuses(f"{name}, {columns} columns", 4 * vertices * columns, BUDGET)
                 features = None if lacking else random_features(vertices, limit.device.type, columns)
             for (fanouts, _), papers in group:
                 setting = f"{name}, {','.join(map(str, fanouts))}+{columns}"
                 if held is not None and features is not None:
-                    cases += _times(limit, setting, *held, features, fanouts, small)
+                    cases += _times(limit, setting, held, features, fanouts, small)
                 times = {case["system"]: case["ms"] for case in cases if case["setting"] == setting}
                 for system, paper in zip(SYSTEMS, papers, strict=True):
                     rows.append(beside("VIII", f"{setting}: {system}, ms", paper, times.get(system), lacking or LEFT_OUT))
@@ -78,12 +81,18 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _times(
-    limit: Limit, setting: str, graph: hl.Graph, seeds: torch.Tensor, features: Any, fanouts: list[int], small: bool
+    limit: Limit,
+    setting: str,
+    held: tuple[hl.Graph, torch.Tensor, torch.Tensor],
+    features: Any,
+    fanouts: list[int],
+    small: bool,
 ) -> list[dict[str, Any]]:
     """Milliseconds of a step by system, over a whole epoch, and what was replayed and is kept."""
     found = []
     size, budget = (SMALL_BATCH, SMALL_BUDGET) if small else (BATCH, BUDGET)
-    seeds, labels = seeds[: SMALL_BATCHES * size] if small else seeds, random_labels(graph)
+    graph, seeds, labels = held
+    seeds = seeds[: SMALL_BATCHES * size] if small else seeds
     for system, cache in SYSTEMS.items():
         if not limit.refuses(system):
             more = {**cache, "gpu_budget": budget} if cache else {}

@@ -34,7 +34,7 @@ from hinterland.sampling import NeighborSampler, PinSAGESampler
 from hinterland.training import make_model
 from hinterland.training.reads_by_tier import fetched
 
-from .._figures import LEFT_OUT, GatheredBy, Limit, add_seconds, beside, by_cpu
+from .._figures import LEFT_OUT, GatheredBy, Limit, add_seconds, beside, by_cpu, device_for
 from ._sets import bytes_of, make
 
 HARDWARE = "two Xeon Platinum 8163 of 24 cores, 512 GB, eight V100 of 16 GB (section VI-C); table VI: two of them"
@@ -79,7 +79,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """The rows of the three tables, set by set."""
     small = options.small
-    limit, rows = Limit(options.seconds, devices.as_device("cpu" if small else None)), Rows()
+    limit, rows = Limit(options.seconds, devices.as_device(device_for(small))), Rows()
     for name, columns in COLUMNS.items():
         lists, features = bytes_of(name, columns)
         bench, why = None, limit.refuses(name, 0 if small else features, 0 if small else 2 * lists)

@@ -27,7 +27,7 @@ from hinterland.datasets import SHAPES, Shape
 from hinterland.runtime import devices
 from hinterland.training.reads_by_tier import fetched
 
-from .._figures import LEFT_OUT, GatheredBy, Limit, add_seconds, beside, by_cpu, case_of, graph_bytes, over, step_ms
+from .._figures import LEFT_OUT, GatheredBy, Limit, add_seconds, beside, by_cpu, case_of, device_for, graph_bytes, over, step_ms
 
 HARDWARE = "two Xeon Gold 6230, four V100 of 32 GB with NVLink (section 4.4.1)"
 SCORES = {
@@ -50,7 +50,7 @@ LINK = {0.25: 0.03}
 CPU_GATHER, ZERO_COPY, TIERED = "CPU gathering", "zero-copy", "tiered, captured"
 CAPTURED = "zero-copy, captured"
 FASTER = ((CPU_GATHER, ZERO_COPY, (2.5, 4.6)), (CAPTURED, TIERED, (1.6, 2.1)))  # over all sets
-BATCHES, SMALL_BATCH, SMALL_BATCHES = 40, 8, 3
+BATCHES, DEEP_BATCHES, SMALL_BATCH, SMALL_BATCHES = 40, 10, 8, 3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +77,7 @@ class _Bench:
     """What is measured, within a limit."""
 
     def __init__(self, small: bool, seconds: float | None) -> None:
-        self.small, self.device = small, devices.as_device("cpu" if small else None)
+        self.small, self.device = small, devices.as_device(device_for(small))
         self.limit, self.cases = Limit(seconds, self.device), Rows()
         self._size, self._batches = (SMALL_BATCH, SMALL_BATCHES) if small else (BATCH, BATCHES)
 
@@ -107,7 +107,7 @@ class _Bench:
         """Figure 4.8 for one set, and how many edges its hubs have."""
         of = {} if graph is None else {score: make(graph, seeds, self.device) for score, make in SCORES.items()}
         if graph is not None:
-            counts = self._fetches(graph, seeds, FANOUTS[name])
+            counts = self._fetches(graph, seeds, FANOUTS[name], self._batches)
         rows = []
         for score in SCORES:
             rates = hotness.hit_rate(of[score], counts, SHARES) if of else [None] * len(SHARES)
@@ -117,9 +117,9 @@ class _Bench:
         hubs = hotness.hit_rate(of["degree"], of["degree"], [0.01])[0] if of else None
         return of, [*rows, beside("4.8", f"{name}: edges at 1% of the vertices", ENDS[name], hubs, why)]
 
-    def _fetches(self, graph: Any, seeds: torch.Tensor, fanouts: list[int]) -> torch.Tensor:
+    def _fetches(self, graph: Any, seeds: torch.Tensor, fanouts: list[int], batches: int) -> torch.Tensor:
         """How often each vertex is in some batches."""
-        some = seeds[torch.randperm(len(seeds), generator=torch.Generator().manual_seed(3))][: self._batches * self._size]
+        some = seeds[torch.randperm(len(seeds), generator=torch.Generator().manual_seed(3))][: batches * self._size]
         sampler = sampling.NeighborSampler(graph, fanouts, seed=1, device=self.device)
         return hotness.presample(sampler, some, self._size, epochs=1)
 
@@ -130,7 +130,7 @@ class _Bench:
             row = f"papers100M: {{}}, {depth} hops of 10, fetches that 10% of the rows serve"
             counts = None
             if made is not None and not (why := self.limit.refuses(f"{depth} hops")):
-                counts = self._fetches(made.graph, made.splits["train"], [10] * depth)
+                counts = self._fetches(made.graph, made.splits["train"], [10] * depth, min(self._batches, DEEP_BATCHES))
             for score in (WEIGHTED, "degree"):
                 ours = None if counts is None else hotness.hit_rate(scores[score], counts, [0.1])[0]
                 rows.append(beside("4.10", row.format(score), DEEPEST[score] if depth == max(DEPTHS) else None, ours, why))

@@ -48,6 +48,7 @@ from .._figures import (
     beside,
     by_cpu,
     case_of,
+    device_for,
     graph_bytes,
     narrow,
     over,
@@ -82,7 +83,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """The times of every placement, and the rows of both figures."""
     if options.gpus == 1:
-        with joined("cpu" if options.small else "cuda") as ranks:
+        with joined(device_for(options.small)) as ranks:
             return measured(ranks, options.small, options.seconds)
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "found.json"
@@ -207,7 +208,7 @@ class _Bench:
 
 if __name__ == "__main__":
     to, is_small, time_limit = json.loads(sys.argv[1])
-    with joined("cpu" if is_small else "cuda") as these:
+    with joined(device_for(is_small, 2)) as these:
         all_found = measured(these, is_small, time_limit)
         if these.is_first:
             Path(to).write_text(json.dumps(all_found))

@@ -53,6 +53,13 @@ def test_ducati_has_every_row():
         assert rows[f"mean of what was measured: DUCATI over {system}"]["ours"] == pytest.approx(sum(ratios) / 16)
 
 
+@pytest.mark.gpu
+def test_steps_with_caches_are_replayed(monkeypatch):
+    monkeypatch.setattr(ducati, "SMALL_BATCHES", 14)  # the first 8 give the shape
+    cases = ducati.run(argparse.Namespace(small=True, seconds=None))["cases"]
+    assert len(cases) == 48 and all(case["replayed"] > 0 for case in cases)
+
+
 @pytest.mark.parametrize("system, paper", [("DGL", 2.07), ("SOTA", 1.32)])
 def test_the_papers_numbers_are_those_of_its_averages(system, paper):
     ratios = [of[0 if system == "DGL" else 1] / of[2] for table in ducati.TABLE.values() for of in table]
