@@ -18,6 +18,7 @@ from benchmarks._gnn_case import Case
 from benchmarks.gnn import HIDDEN
 from hinterland.datasets import Shape
 from hinterland.memory.limits import host_memory
+from hinterland.runtime.shuffle import shuffled
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader, Ranks, make_model
 from hinterland.training.shared import data_parallel
@@ -59,6 +60,11 @@ class Limit:
 def graph_bytes(vertices: int, edges: int) -> int:
     """Of offsets and neighbours."""
     return 8 * (vertices + 1) + 4 * edges
+
+
+def some(seeds: torch.Tensor, count: int) -> torch.Tensor:
+    """That many of the seeds at random, the same each time: the first ones are the oldest vertices."""
+    return shuffled(seeds, 3, 0)[:count]
 
 
 def narrow(shape: Shape, columns: int = 1) -> Shape:

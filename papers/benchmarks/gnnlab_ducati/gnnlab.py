@@ -34,7 +34,7 @@ from hinterland.sampling import NeighborSampler, PinSAGESampler
 from hinterland.training import make_model
 from hinterland.training.reads_by_tier import fetched
 
-from .._figures import LEFT_OUT, GatheredBy, Limit, add_seconds, beside, by_cpu, device_for
+from .._figures import LEFT_OUT, GatheredBy, Limit, add_seconds, beside, by_cpu, device_for, some
 from ._sets import bytes_of, make
 
 HARDWARE = "two Xeon Platinum 8163 of 24 cores, 512 GB, eight V100 of 16 GB (section VI-C); table VI: two of them"
@@ -129,10 +129,7 @@ class _Bench:
         self._size, batches = (SMALL_BATCH, SMALL_BATCHES) if small else (BATCH, BATCHES)
         self._seeds = seeds[: SMALL_BATCHES * SMALL_BATCH] if small else seeds
         self._epoch = len(self._seeds) / self._size  # batches
-        self._parts = self._seeds[torch.randperm(len(self._seeds), generator=torch.Generator().manual_seed(3))].split(
-            self._size
-        )
-        self._parts = self._parts[:batches]
+        self._parts = some(self._seeds, batches * self._size).split(self._size)
         self._labels = random_labels(graph).to(limit.device)
 
     def stages(self, model: str, shares: list[float]) -> dict[tuple[str, str], float]:

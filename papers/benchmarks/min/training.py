@@ -52,6 +52,7 @@ from .._figures import (
     graph_bytes,
     narrow,
     over,
+    some,
     step_ms,
 )
 
@@ -189,7 +190,8 @@ class _Bench:
         together = self.ranks.world_size == 2 and on is None and "captured" not in more
         for gpus in range(1, 1 if self._refused(f"{name}, {case}") else 2 + together):
             if gpus == 2 or self.ranks.is_first:
-                seeds = made.splits["train"][: min(self._batches, SLOW_BATCHES if on else BATCHES) * self._size * gpus]
+                batches = min(self._batches, SLOW_BATCHES if on else BATCHES)
+                seeds = some(made.splits["train"], batches * self._size * gpus)
                 ranks = self.ranks if gpus == 2 else None
                 shape, where = (FANOUTS, self._size, made.num_classes), on or self.device
                 steps = case_of(case, made.graph, table, seeds, made.labels, shape, where, ranks, **more)
