@@ -57,7 +57,8 @@ def test_ducati_has_every_row():
 def test_steps_with_caches_are_replayed(monkeypatch):
     monkeypatch.setattr(ducati, "SMALL_BATCHES", 14)  # the first 8 give the shape
     cases = ducati.run(argparse.Namespace(small=True, seconds=None))["cases"]
-    assert len(cases) == 48 and all(case["replayed"] > 0 for case in cases)
+    assert len(cases) == 48
+    assert all(case["replayed"] > 0 for case in cases if not case["setting"].startswith("TW"))  # which has 5 batches
 
 
 @pytest.mark.parametrize("system, paper", [("DGL", 2.07), ("SOTA", 1.32)])
