@@ -81,9 +81,9 @@ def _measure(
     if few is not None:
         found |= {"few_blocks": few, "few_gbs": gbs(max_blocks=few)}
     if row_bytes > LINE:
-        with _cut_as(_in_units):
+        with cut_as(_in_units):
             found["units_gbs"] = gbs()
-        with _cut_as(_unshifted):
+        with cut_as(unshifted):
             found["unshifted_gbs"] = gbs()
     else:
         found["lines_millions"] = found["gbs"] * 1e3 / row_bytes * touched(row_bytes, LINE)
@@ -112,12 +112,12 @@ def _in_units(row_bytes: int, table: int, packed: int, into_table: bool) -> plan
     return plan.cut_rows(row_bytes, table, packed, into_table=True)
 
 
-def _unshifted(row_bytes: int, table: int, packed: int, into_table: bool) -> plan.Cut:
+def unshifted(row_bytes: int, table: int, packed: int, into_table: bool) -> plan.Cut:
     return replace(_in_units(row_bytes, table, packed, into_table), shifted=False)
 
 
 @contextmanager
-def _cut_as(cut: Cut) -> Iterator[None]:
+def cut_as(cut: Cut) -> Iterator[None]:
     """A with-block in which launches cut rows otherwise than planned."""
     planned = gather.cut_rows
     gather._shape.cache_clear()  # launches that were planned

@@ -97,15 +97,15 @@ def _places(graph: hl.Graph, features: hl.UnifiedTensor, device: str) -> Iterato
         return
     here = hl.Graph(graph.indptr.clone(), graph.indices.clone(), directed=graph.directed, placement="gpu")
     room = features.nbytes // 10 + 4 * len(features) + 4096  # a tenth of the rows, and the map of all
-    bfloat16 = _of_type(features, torch.bfloat16)
+    bfloat16 = of_type(features, torch.bfloat16)
     yield "gpu", here, features.cuda().clone(), False
     yield "cached", graph, features.tiered(local=room, scores=hotness.degree(graph), devices=["cuda"]), False
-    yield "host float16", graph, _of_type(features, torch.float16), False
+    yield "host float16", graph, of_type(features, torch.float16), False
     yield "gpu bf16", here, bfloat16.cuda().clone(), True
     yield "host bf16", graph, bfloat16, True
 
 
-def _of_type(features: hl.UnifiedTensor, dtype: torch.dtype) -> hl.UnifiedTensor:
+def of_type(features: hl.UnifiedTensor, dtype: torch.dtype) -> hl.UnifiedTensor:
     table = hl.UnifiedTensor.empty(tuple(features.shape), dtype)
     for to, part in zip(table.cuda().split(1 << 20), features.cuda().split(1 << 20), strict=True):
         to.copy_(part)
@@ -144,9 +144,9 @@ def make_loader(
     return Loader(neighbors, seeds, size, features=table, labels=labels, device=device, prefetch=3, shuffle=True, **more)
 
 
-def random_features(vertices: int, device: str) -> hl.UnifiedTensor:
+def random_features(vertices: int, device: str, columns: int = COLUMNS, placement: str = "host") -> hl.UnifiedTensor:
     """Random numbers; the GPU writes them to host memory, which is faster than the CPU makes them."""
-    table = hl.UnifiedTensor.empty((vertices, COLUMNS))
+    table = hl.UnifiedTensor.empty((vertices, columns), placement=placement)
     to = table.cuda() if device == "cuda" else table.cpu()
     generator = torch.Generator(device=device).manual_seed(4)
     for part in to.split(1 << 20):
