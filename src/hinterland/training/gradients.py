@@ -1,0 +1,62 @@
+"""The gradients of several ranks: one all-reduce a step, between backward and the optimizer's step.
+
+The collective is in no CUDA graph. NCCL wants one captured in all ranks or in none, and each replay of it in all of them
+("Using NCCL with CUDA Graphs" in its guide: that is "uniform over all ranks"). But a rank whose batch overflows, or whose
+capture fails, takes an eager step while others replay. So a replayed step is two graphs, and every rank sums between them.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+
+import torch
+import torch.distributed as dist
+
+
+class GradientAllReduce:
+    """Makes the gradients of an optimizer's parameters those of all ranks, which call it in every step, in the default group.
+
+    Args:
+        optimizer: of the same parameters in all ranks. One without a gradient counts as zeros.
+        mean: over ranks, as of batches of equal size; else the sum.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, mean: bool = False) -> None:
+        self._optimizer, self._mean = optimizer, mean
+        self._flat = torch.empty(0)  # all gradients, one behind the other
+        self._last: tuple[torch.cuda.Event, torch.cuda.Event] | None = None  # before and after the last collective
+
+    def __call__(self) -> None:
+        self.put()
+        self.reduce()
+        self.take()
+
+    def put(self) -> None:
+        """Copies this rank's gradients to where all ranks sum. A step comes before a capture, which then allocates nothing."""
+        held = self._parameters()
+        size, widest = sum(one.numel() for one in held), reduce(torch.promote_types, {one.dtype for one in held})
+        if (self._flat.numel(), self._flat.dtype, self._flat.device) != (size, widest, held[0].device):
+            self._flat = torch.empty(size, dtype=widest, device=held[0].device)
+        torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).detach().flatten() for one in held], out=self._flat)
+        if self._mean:
+            self._flat.div_(dist.get_world_size())
+
+    def reduce(self) -> None:
+        """The collective, outside of graphs."""
+        stream = torch.cuda.current_stream(self._flat.device) if self._flat.is_cuda else None
+        before = None if stream is None else stream.record_event()
+        dist.all_reduce(self._flat)
+        self._last = None if stream is None or before is None else (before, stream.record_event())
+
+    def take(self) -> None:
+        """Has the gradients be what came of it, until the next step."""
+        held = self._parameters()
+        for one, part in zip(held, self._flat.split([one.numel() for one in held]), strict=True):
+            one.grad = part.view_as(one).to(one.dtype) if one.requires_grad else None
+
+    def waits(self) -> bool:
+        """Whether this rank's GPU has done its part of the last step, and waits for that of another."""
+        return self._last is not None and self._last[0].query() and not self._last[1].query()
+
+    def _parameters(self) -> list[torch.Tensor]:
+        return [one for group in self._optimizer.param_groups for one in group["params"]]
