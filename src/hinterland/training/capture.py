@@ -315,8 +315,8 @@ def unfit(model: nn.Module) -> str | None:
     for module in model.modules():
         if isinstance(module, DataParallel | DistributedDataParallel):
             return (
-                f"the model is a {type(module).__name__}, whose replicas wait for each other in backward, and no graph does; give "
-                "the module in it, and ranks= to average gradients between graphs"
+                f"the model is a {type(module).__name__}, whose replicas wait for each other, and graphs are of one device's "
+                "steps; give the module in it, and ranks= to average gradients between graphs"
             )
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
             return (

@@ -37,7 +37,8 @@ class GradientAllReduce:
         size, widest = sum(one.numel() for one in held), reduce(torch.promote_types, {one.dtype for one in held})
         if (self._flat.numel(), self._flat.dtype, self._flat.device) != (size, widest, held[0].device):
             self._flat = torch.empty(size, dtype=widest, device=held[0].device)
-        torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).detach().flatten() for one in held], out=self._flat)
+        mine = (torch.zeros_like(one) if one.grad is None else one.grad.to_dense() for one in held)
+        torch.cat([gradient.detach().flatten() for gradient in mine], out=self._flat)
         if self._mean:
             self._flat.div_(dist.get_world_size())
 

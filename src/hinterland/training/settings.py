@@ -147,8 +147,8 @@ def capture_option(capture: Any, devices: int) -> bool | str:
         return chosen
     if chosen is True:
         raise ConfigError(
-            f"capture=True replays the steps of one device, and {devices} train; leave it out, or have torchrun start a process for "
-            "each"
+            f"capture=True replays the steps of one device, and {devices} train; leave it out, or have torchrun start a "
+            "process for each"
         )
     return False
 
