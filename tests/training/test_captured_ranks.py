@@ -80,13 +80,20 @@ def test_all_gradients_are_summed(two_ranks, mean):
             assert torch.equal(gradient, total / 2 if mean else total)
 
 
-class Waiting(GradientAllReduce):
-    def waits(self):
-        return True
+class Event:
+    def __init__(self, reached):
+        self.query = lambda: reached
 
 
-@pytest.mark.parametrize("kind, raised", [(Waiting, RankLost), (GradientAllReduce, PipelineStalled)])
-def test_batches_that_wait_for_a_lost_rank(kind, raised):
+@pytest.mark.parametrize(
+    "reached, raised",
+    [
+        (((True, True), (True, False), (False, False)), RankLost),
+        (((True, True), (False, False)), PipelineStalled),  # its own gradients are not there
+        (((True, True), (True, True)), PipelineStalled),
+    ],
+)
+def test_batches_that_wait_for_a_lost_rank(reached, raised):
     """Whose buffers are not free as steps on them wait: the loader knows only that nothing comes."""
 
     def stalled():
@@ -95,7 +102,9 @@ def test_batches_that_wait_for_a_lost_rank(kind, raised):
 
     net = Net()
     optimizer = adam(net.parameters())
-    steps = CapturedSteps(net, loss_of, optimizer, stalled(), all_reduce=kind(optimizer))
+    all_reduce = GradientAllReduce(optimizer)
+    all_reduce._under_way.extend((Event(before), Event(after)) for before, after in reached)
+    steps = CapturedSteps(net, loss_of, optimizer, stalled(), all_reduce=all_reduce)
     with pytest.raises(raised, match="stage sample has worked on batch 3"):
         list(steps)
 

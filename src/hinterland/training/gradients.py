@@ -7,6 +7,7 @@ capture fails, takes an eager step while others replay. So a replayed step is tw
 
 from __future__ import annotations
 
+from collections import deque
 from functools import reduce
 
 import torch
@@ -24,7 +25,7 @@ class GradientAllReduce:
     def __init__(self, optimizer: torch.optim.Optimizer, mean: bool = False) -> None:
         self._optimizer, self._mean = optimizer, mean
         self._flat = torch.empty(0)  # all gradients, one behind the other
-        self._last: tuple[torch.cuda.Event, torch.cuda.Event] | None = None  # before and after the last collective
+        self._under_way: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()  # before and after collectives
 
     def __call__(self) -> None:
         self.put()
@@ -44,10 +45,14 @@ class GradientAllReduce:
 
     def reduce(self) -> None:
         """The collective, outside of graphs."""
-        stream = torch.cuda.current_stream(self._flat.device) if self._flat.is_cuda else None
-        before = None if stream is None else stream.record_event()
+        if self._flat.is_cpu:
+            dist.all_reduce(self._flat)
+            return
+        stream = torch.cuda.current_stream(self._flat.device)
+        before = stream.record_event()
         dist.all_reduce(self._flat)
-        self._last = None if stream is None or before is None else (before, stream.record_event())
+        self._under_way.append((before, stream.record_event()))
+        self._forget_ended()
 
     def take(self) -> None:
         """Has the gradients be what came of it, until the next step."""
@@ -56,8 +61,13 @@ class GradientAllReduce:
             one.grad = part.view_as(one).to(one.dtype) if one.requires_grad else None
 
     def waits(self) -> bool:
-        """Whether this rank's GPU has done its part of the last step, and waits for that of another."""
-        return self._last is not None and self._last[0].query() and not self._last[1].query()
+        """Whether this rank's GPU has done its part of a step, and waits for that of another."""
+        self._forget_ended()
+        return bool(self._under_way) and self._under_way[0][0].query()
+
+    def _forget_ended(self) -> None:
+        while self._under_way and self._under_way[0][1].query():
+            self._under_way.popleft()
 
     def _parameters(self) -> list[torch.Tensor]:
         return [one for group in self._optimizer.param_groups for one in group["params"]]
