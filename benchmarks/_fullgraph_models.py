@@ -33,8 +33,8 @@ import hinterland as hl
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.runtime import devices
 from hinterland.runtime.errors import OutOfMemory
-from hinterland.training.full import add_gradients
 from hinterland.training.full_models import FullGNN, make_full_model
+from hinterland.training.gradients import GradientAllReduce
 
 from ._fullgraph_shapes import SHAPES, Shape, draw, scaled
 from ._rows import told
@@ -245,7 +245,7 @@ def _step(net: FullGNN, optimizer: torch.optim.Optimizer, p: PartitionedGraph, x
     del scores, losses
     loss.backward()
     if dist.is_initialized():
-        add_gradients(net)
+        GradientAllReduce(optimizer)()
     optimizer.step()
     return loss.detach()
 

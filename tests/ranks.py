@@ -18,7 +18,7 @@ RANK = (sys.executable, __file__)  # and then the program and its arguments
 
 
 def run_ranks(count, script, *arguments):
-    """Runs ``script`` in so many processes, each with its ``RANK``, which must all end well."""
+    """What ``script`` says in so many processes, each with its ``RANK``, which must all end well."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -36,6 +36,7 @@ def run_ranks(count, script, *arguments):
     ]
     said = [process.communicate(timeout=240)[0] for process in running]
     assert [process.returncode for process in running] == [0] * count, said
+    return said
 
 
 if __name__ == "__main__":

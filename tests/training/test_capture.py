@@ -189,7 +189,8 @@ class TestWhatAGraphIsOf:
         assert type(optimizer.state[second]["step"]) is OnGPU  # as its user wants it
 
     def test_replicas(self):
-        assert "DataParallel, whose replicas wait for each other" in unfit(nn.Sequential(nn.DataParallel(nn.Linear(3, 4))))
+        said = unfit(nn.Sequential(nn.DataParallel(nn.Linear(3, 4))))
+        assert "DataParallel, whose replicas wait for each other" in said and "ranks= to average gradients" in said
         assert unfit(nn.Linear(3, 4)) is None
 
     @pytest.mark.parametrize("kind, sees", [(nn.BatchNorm1d, True), (nn.InstanceNorm1d, True), (nn.LayerNorm, False)])

@@ -53,6 +53,7 @@ def test_an_older_checkpoint_goes_on(dataset, tmp_path):
     state = checkpoints.load(path)
     for name in ("replayed", "overflowed", "rows", "real_rows"):
         del state["totals"]["summed"][name]
+    del state["shapes"]
     checkpoints.save(path, {name: value for name, value in state.items() if name != "version"})
     assert len(train(dataset, **options, epochs=2, checkpoint=path, resume=True).history) == 2
 

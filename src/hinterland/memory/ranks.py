@@ -63,6 +63,13 @@ class Ranks:
         dist.all_reduce(total)
         return total.tolist()
 
+    def gathered(self, mine: T) -> list[T]:
+        """What each rank has, in all of them."""
+        found: list[Any] = [mine] * self.world_size
+        if self.world_size > 1:
+            dist.all_gather_object(found, mine)
+        return found
+
     def from_first(self, make: Callable[[], T]) -> T:
         """What ``make()`` gives in rank 0, in all of them; an error of ours too."""
         if self.world_size == 1:

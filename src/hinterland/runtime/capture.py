@@ -98,6 +98,8 @@ def captured(
     pool = torch.cuda.graph_pool_handle() if pool is None else pool
     torch.cuda.empty_cache()  # a capture allocates what is free, and of that nothing which torch keeps for others
     with torch.cuda.device(device), torch.cuda.stream(stream), _uncollected():
+        # A collective that was launched before may still run. torch's watch over NCCL, a thread, asks for its event meanwhile,
+        # which would end a capture of the mode "global" (pull request 104487 of torch).
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
             made = call()

@@ -1,4 +1,5 @@
-"""Training steps as CUDA graphs: forward, backward and the optimizer's step of a batch are replayed in one launch.
+"""Training steps as CUDA graphs: forward, backward and the optimizer's step of a batch are replayed in one launch, or in two
+between which several ranks sum their gradients.
 
 A graph reads the buffer in which a :class:`.Loader` makes its batch, so there is one for each buffer. What a replay would not
 see (:mod:`.capture_key`) is compared before each, and the step captured anew when something else is so.
@@ -20,12 +21,14 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 
+from ..memory.ranks import Ranks
 from ..runtime import arguments
 from ..runtime.capture import captured
-from ..runtime.errors import ConfigError
+from ..runtime.errors import ConfigError, PipelineStalled, RankLost
 from ..runtime.thresholds import BATCH_BUFFERS, UNSTEADY_STEPS
 from ..runtime.warned import warn
 from .capture_key import Key, difference, key_of
+from .gradients import GradientAllReduce
 from .graphed_optimizer import GraphedOptimizer
 from .prefetch import stage_stream
 from .replayed_batches import unpadded
@@ -38,9 +41,11 @@ Loss = Callable[[Any, Any], torch.Tensor]
 
 @dataclasses.dataclass
 class _StepGraph:
-    """The step on one buffer: ``inputs`` says where that lies, ``gradients`` are those of the parameters after a replay."""
+    """The step on one buffer: ``inputs`` says where that lies, ``gradients`` are those of the parameters after a replay. Of
+    several ranks ``graph`` is what comes before their sum, and ``update`` what comes behind it."""
 
     graph: torch.cuda.CUDAGraph
+    update: torch.cuda.CUDAGraph | None
     inputs: tuple[Any, ...]
     loss: torch.Tensor
     gradients: list[tuple[torch.Tensor, torch.Tensor | None]]
@@ -61,8 +66,10 @@ class CapturedSteps:
         optimizer: torch.optim.Optimizer,
         loader: Iterable[Any],
         before_step: Callable[[nn.Module], Any] | None = None,
+        all_reduce: GradientAllReduce | None = None,
     ) -> None:
         self.model, self.loss, self.optimizer, self.loader, self.before_step = model, loss, optimizer, loader, before_step
+        self.all_reduce = all_reduce
         self.replayed = self.steps = 0
         self.why_not: str | None = None
         self._graphs: dict[int, _StepGraph] = {}
@@ -75,8 +82,21 @@ class CapturedSteps:
     def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
         if self._loader_captures:
             self._refuse(unfit(self.model))
-        for batch in self.loader:
+        for batch in self.batches():
             yield self.step(batch)
+
+    def batches(self) -> Iterator[Any]:
+        """Those of the loader.
+
+        Raises:
+            RankLost: none came in time, for steps that were launched wait for another rank.
+        """
+        try:
+            yield from self.loader
+        except PipelineStalled as stalled:
+            if self.all_reduce is None or not self.all_reduce.waits():
+                raise
+            raise RankLost(f"another rank died or is stuck: its gradients have not come ({stalled})") from stalled
 
     @property
     def _loader_captures(self) -> bool:
@@ -150,20 +170,40 @@ class CapturedSteps:
         return loss
 
     def _one(self, batch: Any) -> torch.Tensor:
+        loss = self._descent(batch)
+        if self.all_reduce is not None:
+            self.all_reduce.reduce()
+            self._update()
+        return loss
+
+    def _descent(self, batch: Any) -> torch.Tensor:
+        """The step, of several ranks up to their sum."""
         self.optimizer.zero_grad(set_to_none=True)
         loss = self.loss(self.model, batch)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise ConfigError(f"loss gave {arguments.repr_of(loss)}; give a tensor of one number, as a mean over seeds is")
         loss.backward()  # type: ignore[no-untyped-call]
+        if self.all_reduce is None:
+            self._update()
+        else:
+            self.all_reduce.put()
+        return loss.detach()
+
+    def _update(self) -> None:
+        """The step from the gradients on, of several ranks from their sum on."""
+        if self.all_reduce is not None:
+            self.all_reduce.take()
         if self.before_step is not None:
             self.before_step(self.model)
         self.optimizer.step()
-        return loss.detach()
 
     def _replay(self, graph: _StepGraph) -> torch.Tensor:
         assert self._graphed is not None
         self._graphed.follow()
         graph.graph.replay()
+        if self.all_reduce is not None and graph.update is not None:
+            self.all_reduce.reduce()
+            graph.update.replay()
         for parameter, gradient in graph.gradients:
             parameter.grad = gradient
         self.replayed, self.steps, self._unsteady = self.replayed + 1, self.steps + 1, 0
@@ -195,7 +235,8 @@ class CapturedSteps:
         try:
             with self._side_stream() as stream, self._graphed.settings():
                 self._pool = self._pool or torch.cuda.graph_pool_handle()
-                graph, loss = captured(device, lambda: self._one(batch), self._pool, stream)
+                graph, loss = captured(device, lambda: self._descent(batch), self._pool, stream)
+                update = None if self.all_reduce is None else captured(device, self._update, self._pool, stream)[0]
         except BaseException as error:
             draw_again()
             self.optimizer.zero_grad(set_to_none=True)
@@ -207,7 +248,7 @@ class CapturedSteps:
             return None
         parameters = {id(p): p for p in self.model.parameters()}
         parameters |= {id(p): p for group in self.optimizer.param_groups for p in group["params"]}
-        found = _StepGraph(graph, inputs, loss, [(p, p.grad) for p in parameters.values()])
+        found = _StepGraph(graph, update, inputs, loss, [(p, p.grad) for p in parameters.values()])
         self._graphs[batch.buffer] = found
         return found
 
@@ -232,6 +273,7 @@ def capture(
     loader: Iterable[Any],
     *,
     before_step: Callable[[nn.Module], Any] | None = None,
+    ranks: Ranks | None = None,
 ) -> CapturedSteps:
     """Steps of training that are replayed as CUDA graphs (docs/captured.md says how they differ from eager ones).
 
@@ -247,9 +289,12 @@ def capture(
         loader: a Loader made with ``capture=True``, or any iterable of batches.
         before_step: ``before_step(model)`` runs between backward and the optimizer's step, captured as well: clips gradients,
             for example.
+        ranks: who trains together (:func:`.joined`), each on its share of the batches (``rank`` and ``world_size`` of its
+            loader): gradients are averaged over them before ``before_step``. Their models begin with the same parameters.
 
     Raises:
         ConfigError: an argument that is none of these.
+        RankLost: while it is iterated: another rank died, or gave no gradients for the loader's ``timeout``.
     """
     arguments.instance("model", model, nn.Module, "as torch.nn.Linear is")
     if loss is None:
@@ -260,7 +305,9 @@ def capture(
         raise ConfigError("optimizer is an LBFGS, which asks for several losses a step; use another, as torch.optim.Adam")
     arguments.instance("loader", loader, Iterable, "as a Loader is")
     arguments.function("before_step", before_step)
-    return CapturedSteps(model, loss, optimizer, loader, before_step)
+    arguments.instance("ranks", ranks, (Ranks, type(None)), "as training.joined() gives")
+    all_reduce = None if ranks is None or ranks.world_size == 1 else GradientAllReduce(optimizer, mean=True)
+    return CapturedSteps(model, loss, optimizer, loader, before_step, all_reduce)
 
 
 def unfit(model: nn.Module) -> str | None:
@@ -268,7 +315,8 @@ def unfit(model: nn.Module) -> str | None:
     for module in model.modules():
         if isinstance(module, DataParallel | DistributedDataParallel):
             return (
-                f"the model is a {type(module).__name__}, whose replicas wait for each other; graphs are of one device's steps"
+                f"the model is a {type(module).__name__}, whose replicas wait for each other, and graphs are of one device's "
+                "steps; give the module in it, and ranks= to average gradients between graphs"
             )
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.sparse:
             return (

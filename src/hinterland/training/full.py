@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -29,6 +28,7 @@ from ..runtime.repr import Repr
 from .epoch_line import show_epoch
 from .finite import rows_at_once
 from .full_models import FULL_MODELS, SUMMED, FullGNN, make_full_model, sums
+from .gradients import GradientAllReduce
 from .loader import step_seed
 from .models import check_model
 from .row_gather import rows_of
@@ -232,6 +232,7 @@ class _FullRun(TrainingRun[FullGNN]):
         self.x = p.placed([rows_of(dataset.features, vertices).to(self.kind) for vertices in where])
         self.targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
         self.tuned: list[tuner.Tuned] = []
+        self.all_reduce = GradientAllReduce(self.optimizer)  # a rank has the losses of its own vertices
 
     def tune(self, strategy: str) -> None:
         """Finds the best shapes of the layers' sums, and of their gradients, which have the same on undirected graphs."""
@@ -265,7 +266,7 @@ class _FullRun(TrainingRun[FullGNN]):
         self.optimizer.zero_grad()
         (loss / count).backward()
         if self.ranks.world_size > 1:
-            add_gradients(self.model)
+            self.all_reduce()
         times.append(self._now())
         self.optimizer.step()
         times.append(self._now())
@@ -325,12 +326,3 @@ class _FullRun(TrainingRun[FullGNN]):
         test = self.evaluate("test")
         made = choices(self.p), plans(self.p.unshared), self.tuned
         return TrainedFull(self.model.eval(), self.history, best, test, self.p, *made)
-
-
-def add_gradients(model: torch.nn.Module) -> None:
-    """Makes the gradients of what each rank's vertices lose those of what all lose. All ranks call it."""
-    held = list(model.parameters())
-    flat = torch.cat([(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in held])
-    dist.all_reduce(flat)
-    for one, summed in zip(held, flat.split([one.numel() for one in held]), strict=True):
-        one.grad = summed.view_as(one)

@@ -137,16 +137,19 @@ def split_options(model: str, fanouts: Sequence[int], options: TrainOptions) -> 
 
 
 def capture_option(capture: Any, devices: int) -> bool | str:
-    """``capture`` of :func:`train` as a Loader takes it, where so many devices train or sample.
+    """``capture`` of :func:`train` as a Loader takes it, where so many devices of one process train or sample (0: not asked).
 
     Raises:
         ConfigError: it is no choice, or cannot be had there.
     """
     chosen = capture_choice(capture)
-    if devices == 1:
+    if devices < 2:
         return chosen
     if chosen is True:
-        raise ConfigError(f"capture=True replays the steps of one device, and {devices} train; leave it out")
+        raise ConfigError(
+            f"capture=True replays the steps of one device, and {devices} train; leave it out, or have torchrun start a "
+            "process for each"
+        )
     return False
 
 

@@ -1,4 +1,4 @@
-"""What the processes of a torchrun job have together: the features of a data set, and the gradients of a model.
+"""What the processes of a torchrun job have together: the features of a data set.
 
 On one machine the first rank reads the table into pinned memory, and the others map the same pages. Over several, every
 machine reads its part of a ShardedTensor.
@@ -10,8 +10,6 @@ import os
 from functools import partial
 
 import torch
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
 
 from ..datasets.dataset import AnyDataset
 from ..datasets.files import DatasetPlacement, placed, read_rows, source_of
@@ -96,13 +94,3 @@ def _held_together(ranks: Ranks, rows: FeatureSource, what: str) -> UnifiedTenso
     mine = rows if ranks.nodes == 1 else PartOfRows(rows, Shards(rows.shape[0], ranks.nodes), ranks.node)
     part = ranks.from_node(lambda: read_rows(mine, what, placement))
     return part if ranks.nodes == 1 else ShardedTensor(part, rows.shape[0], ranks)
-
-
-def data_parallel(model: nn.Module, ranks: Ranks) -> nn.Module:
-    """The model whose gradients are averaged over all ranks; they are views of what was summed: clone those to be kept."""
-    if ranks.world_size == 1:
-        return model
-    # The CPU bounds a step, so as little as possible is done beside it: gradients are views of what is summed, batches are not
-    # looked through for tensors to move (no device_ids), and 25 MB are summed at a time. (Named, this holds for the first piece
-    # too, which by default ends at 1 MB.)
-    return DistributedDataParallel(model, gradient_as_bucket_view=True, bucket_cap_mb=25)

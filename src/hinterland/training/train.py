@@ -35,6 +35,7 @@ from .epoch_totals import COUNTED, SUMMED, EpochTotals, add_to, counts_of
 from .factored import Factored
 from .factored_cache import wanted_on_devices
 from .factored_plan import FactoredPlan
+from .gradients import GradientAllReduce
 from .hetero_models import HeteroGNN, TypedLayer, check_hetero_model, make_hetero_model, typed_fanouts, typed_layers
 from .loader import BatchedSampler, Loader
 from .mini_batch import Batch
@@ -57,7 +58,6 @@ from .settings import (
     several_devices,
     split_options,
 )
-from .shared import data_parallel
 from .trace import span, tracing
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
@@ -146,7 +146,7 @@ def train(
             ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, with ``devices`` of each as Factored has them,
             and change none: a run may go on with others. So is ``timeout``: seconds without a batch, or an answer of another
             rank, after which the run ends with an error.
-            ``capture`` replays steps (docs/captured.md): "auto", by default, where it can; True refuses where it cannot.
+            ``capture`` replays steps (docs/captured.md): "auto", by default, where each rank can; True refuses where it cannot.
             ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
     Raises:
@@ -162,7 +162,7 @@ def train(
     def checked() -> tuple[Settings, dict[str, Any]]:
         arguments.function("on_epoch", on_epoch)
         split = split_options(model, fanouts, options)
-        capture_option(capture, 1)
+        split[1]["capture"] = capture_option(capture, len(several))
         check_checkpoint(checkpoint, checkpoint_every, resume, trace)
         (wanted_on_devices if several else wanted)(split[1].get("cache"), split[1].get("gpu_budget"))
         check_dataset(dataset)
@@ -178,7 +178,6 @@ def train(
         config = {**settings.fixed, "ranks": ranks.world_size, "round": rounds, **fingerprint(dataset)}
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
-        reading["capture"] = capture_option(capture, max(len(several), ranks.world_size))
         cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
             run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading, trace)
@@ -253,7 +252,6 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         if config["model"] == "gcn":
             degree = dataset.graph.to_original(dataset.graph.degrees()).to(torch.float32)
             self.degree = {where: degree.to(where) for where in {device, *several}}
-        self.parallel = data_parallel(self.model, ranks)
         self.factored: Factored | None = None
         if several:
             self.factored = Factored(
@@ -267,13 +265,19 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             )
         self.loss_sum, self.correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
         me = weakref.proxy(self)  # what is let go gives its GPU memory back then, not when cycles are collected
+        all_reduce = GradientAllReduce(self.optimizer, mean=True) if ranks.world_size > 1 else None
         self.steps = CapturedSteps(
-            self.parallel, lambda model, batch: me._summed_loss(model, batch), self.optimizer, self.loader
+            self.model,
+            lambda model, batch: me._summed_loss(model, batch),
+            self.optimizer,
+            self.loader,
+            all_reduce=all_reduce,
         )
         self.trace = Path(trace) if trace is not None and ranks.is_first else None  # of the epoch that comes
         self.idle = IdleSteps(ranks.device)
         self.working = 0.0  # seconds in which the caller's thread did not wait for batches
         self.totals = EpochTotals()
+        self.shapes: list[Any] = []  # of replayed batches, by rank
 
     def _loader(self, sampler: BatchedSampler, seeds: torch.Tensor, features: Any, **options: Any) -> Loader:
         return Loader(
@@ -290,7 +294,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
 
     def epoch(self) -> None:
         """Trains for an epoch, or what is left of one; validates; writes the checkpoint."""
-        self.parallel.train()
+        self.model.train()
         device = self.ranks.device
         before, moved_before, captured = self._stage_seconds(), self.loader.storage, self._captured()
         number, self.working, began = len(self.history) + 1, 0.0, time.perf_counter()
@@ -351,7 +355,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 self.working += time.perf_counter() - start
                 yield [seen["counts"] for seen in averaged.seen]
             return
-        for i, batch in enumerate(self.loader, position):
+        for i, batch in enumerate(self.steps.batches(), position):
             start = time.perf_counter()
             _seed(self.ranks.device, self.loader.seed_of(number - 1, i))
             with span("train"):
@@ -410,10 +414,11 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         return scores.float(), target
 
     def _collect(self) -> None:
-        """Sums the totals over the ranks; rank 0 keeps them."""
+        """Sums the totals over the ranks; rank 0 keeps them, and what each loader knows of the shape of its batches."""
         summed = self.ranks.sum(list(self.totals.summed.values()))
         keep = summed if self.ranks.is_first else [0.0] * len(summed)
         self.totals.summed = dict(zip(SUMMED, keep, strict=True))
+        self.shapes = self.ranks.gathered(self.loader.state_dict()["capture"])
 
     def _conclude(self, number: int) -> None:
         """Makes the totals an epoch of the history, and validates."""
@@ -478,10 +483,12 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 yield "", batch.sample.node, batch.x
 
     def position(self) -> dict[str, Any]:
-        return {"loader": self.loader.state_dict(), "totals": vars(self.totals)}
+        return {"loader": self.loader.state_dict(), "shapes": self.shapes, "totals": vars(self.totals)}
 
     def go_to(self, state: Mapping[str, Any]) -> None:
-        self.loader.load_state_dict(state["loader"])
+        shapes = state.get("shapes")  # a checkpoint may be older
+        mine = {} if shapes is None else {"capture": shapes[self.ranks.rank]}
+        self.loader.load_state_dict({**state["loader"], **mine})
         if self.ranks.is_first:
             self.totals = EpochTotals(**{**state["totals"], "summed": {**EpochTotals().summed, **state["totals"]["summed"]}})
 

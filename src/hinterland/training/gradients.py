@@ -1,0 +1,73 @@
+"""The gradients of several ranks: one all-reduce a step, between backward and the optimizer's step.
+
+The collective is in no CUDA graph. NCCL wants one captured in all ranks or in none, and each replay of it in all of them
+("Using NCCL with CUDA Graphs" in its guide: that is "uniform over all ranks"). But a rank whose batch overflows, or whose
+capture fails, takes an eager step while others replay. So a replayed step is two graphs, and every rank sums between them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import reduce
+
+import torch
+import torch.distributed as dist
+
+
+class GradientAllReduce:
+    """Makes the gradients of an optimizer's parameters those of all ranks, which call it in every step, in the default group.
+
+    Args:
+        optimizer: of the same parameters in all ranks. One without a gradient counts as zeros.
+        mean: over ranks, as of batches of equal size; else the sum.
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, mean: bool = False) -> None:
+        self._optimizer, self._mean = optimizer, mean
+        self._flat = torch.empty(0)  # all gradients, one behind the other
+        self._under_way: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()  # before and after collectives
+
+    def __call__(self) -> None:
+        self.put()
+        self.reduce()
+        self.take()
+
+    def put(self) -> None:
+        """Copies this rank's gradients to where all ranks sum. A step comes before a capture, which then allocates nothing."""
+        held = self._parameters()
+        size, widest = sum(one.numel() for one in held), reduce(torch.promote_types, {one.dtype for one in held})
+        if (self._flat.numel(), self._flat.dtype, self._flat.device) != (size, widest, held[0].device):
+            self._flat = torch.empty(size, dtype=widest, device=held[0].device)
+        mine = (torch.zeros_like(one) if one.grad is None else one.grad.to_dense() for one in held)
+        torch.cat([gradient.detach().flatten() for gradient in mine], out=self._flat)
+        if self._mean:
+            self._flat.div_(dist.get_world_size())
+
+    def reduce(self) -> None:
+        """The collective, outside of graphs."""
+        if self._flat.is_cpu:
+            dist.all_reduce(self._flat)
+            return
+        stream = torch.cuda.current_stream(self._flat.device)
+        before = stream.record_event()
+        dist.all_reduce(self._flat)
+        self._under_way.append((before, stream.record_event()))
+        self._forget_ended()
+
+    def take(self) -> None:
+        """Has the gradients be what came of it, until the next step."""
+        held = self._parameters()
+        for one, part in zip(held, self._flat.split([one.numel() for one in held]), strict=True):
+            one.grad = part.view_as(one).to(one.dtype) if one.requires_grad else None
+
+    def waits(self) -> bool:
+        """Whether this rank's GPU has done its part of a step, and waits for that of another."""
+        self._forget_ended()
+        return bool(self._under_way) and self._under_way[0][0].query()
+
+    def _forget_ended(self) -> None:
+        while self._under_way and self._under_way[0][1].query():
+            self._under_way.popleft()
+
+    def _parameters(self) -> list[torch.Tensor]:
+        return [one for group in self._optimizer.param_groups for one in group["params"]]
