@@ -175,10 +175,10 @@ def stand_in(monkeypatch):
     module = sys.modules[capture.__module__]
     monkeypatch.setattr(module, "_is_replayable", lambda batch: batch.buffer is not None)
     monkeypatch.setattr(module, "_generators", lambda device: lambda: None)
-    monkeypatch.setattr(module.CapturedSteps, "_side_stream", lambda self: nullcontext())
+    monkeypatch.setattr(module.CapturedSteps, "_side_stream", lambda self: nullcontext([None]))
     monkeypatch.setattr(GraphedOptimizer, "_reads_rate", lambda self, group: True)
 
-    def captured(device, step, pool, stream):
+    def captured(device, step, pool, stream, others):
         loss = torch.zeros(())
         return Again(step, loss), loss
 

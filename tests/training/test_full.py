@@ -155,7 +155,8 @@ def test_the_result_is_a_model_of_the_whole_graph(dataset):
 def test_bfloat16_rows(dataset):
     """What is learnt is about the same; parameters stay float32."""
     whole, half = (
-        train_full(dataset, "gcn", **SMALL, dropout=0.0, epochs=20, precision=precision) for precision in ("float32", "bfloat16")
+        train_full(dataset, "gcn", **SMALL, dropout=0.0, epochs=20, precision=precision)
+        for precision in ("float32", "bfloat16")
     )
     assert half.history[0]["loss"] == pytest.approx(whole.history[0]["loss"], rel=1e-2)
     assert half.history[-1]["loss"] == pytest.approx(whole.history[-1]["loss"], rel=5e-2)
