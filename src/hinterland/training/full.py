@@ -55,8 +55,9 @@ FULL_PRECISIONS = {**PRECISIONS, "float64": torch.float64}
 
 
 class FullOptions(LearningOptions, total=False):
-    """What :func:`train_full` takes by name besides: the fields of FullSettings."""
+    """What :func:`train_full` takes by name besides: the fields of FullSettings, and ``capture``."""
 
+    capture: bool | str
     layers: int
     precision: str
     tune: bool
@@ -133,7 +134,6 @@ def train_full(
     parts: int | None = None,
     strategy: str = "auto",
     gpu_budget: int | str | None = None,
-    capture: bool | str = "auto",
     checkpoint: str | Path | None = None,
     resume: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = show_epoch,
@@ -156,19 +156,20 @@ def train_full(
         gpu_budget: bytes that the graph and its rows may take of each GPU, as ``"24GiB"``; the model's parameters, and scores
             in the loss, come on top. Rows then lie in host memory and go through the GPU in blocks; functions of rows are
             computed anew for gradients, sums stay on the GPU as far as there is room (``TrainedFull.plans``).
-        capture: replays epochs as CUDA graphs (docs/captured.md): "auto" on one GPU, where it can; True also on several GPUs of
-            this process, and refuses where it cannot.
         checkpoint: file to write after each epoch.
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: as of ``train``.
         timeout: seconds without an answer of another rank, after which the run ends with an error.
-        options: those of :class:`FullSettings`. What is dropped out depends on the partition, too.
+        options: those of :class:`FullSettings`. What is dropped out depends on the partition, too. ``capture`` replays epochs
+            as CUDA graphs (docs/captured.md): "auto", by default, on one GPU, where it can; True also on several GPUs of this
+            process, and refuses where it cannot.
 
     Raises:
         ConfigError, GraphError, RankLost: as of ``train``.
         OutOfMemory: a part, or what a layer makes of it, does not fit.
     """
     several = several_devices(device, devices, None)
+    capture = options.pop("capture", "auto")
 
     def checked() -> FullSettings:
         arguments.function("on_epoch", on_epoch)
