@@ -170,6 +170,22 @@ class Again:
         self._loss.copy_(self._step())
 
 
+def stand_in_for_epochs(monkeypatch, fails=False):
+    """The same of epochs over whole graphs, whose capture may fail."""
+    stand_in(monkeypatch)
+    module = sys.modules[capture.__module__]
+    monkeypatch.setattr("hinterland.training.full.refusal", lambda *_: None)
+    monkeypatch.setattr(GraphedOptimizer, "settings", lambda self: nullcontext())
+    monkeypatch.setattr("hinterland.training.capture_key._plain", lambda value: None)  # Adam counts its steps on the CPU here
+    monkeypatch.setattr(module, "_drawn_on_cpu", lambda: ())  # and dropout draws there
+    if fails:
+        monkeypatch.setattr(module, "captured", captured_without_room)
+
+
+def captured_without_room(*_):
+    raise RuntimeError("no room for it")
+
+
 def stand_in(monkeypatch):
     """Something does again what was captured, on the CPU."""
     module = sys.modules[capture.__module__]

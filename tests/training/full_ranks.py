@@ -7,12 +7,16 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 import hinterland as hl
 from hinterland import datasets
 from hinterland.runtime.errors import ConfigError
 from hinterland.training import train_full
+
+sys.path.append(str(Path(__file__).parents[2]))
+from tests.training.captured_steps import stand_in_for_epochs
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
 OPTIONS = {"hidden": 16, "precision": "float64", "device": "cpu", "seed": 3, "on_epoch": None, "timeout": 20.0}
@@ -41,6 +45,12 @@ places = torch.randint(0, 300, (300 * 300,), generator=torch.Generator().manual_
 longer = dataclasses.replace(dataset, graph=hl.Graph(torch.arange(301) * 300, places))
 for name in ("plain", "tuned"):
     trained(name, "gcn", longer, epochs=2, dropout=0.0, strategy="halo", tune=name == "tuned")
+with pytest.MonkeyPatch.context() as patched:
+    stand_in_for_epochs(patched)
+    captures = {"epochs": 5, "dropout": 0.0, "strategy": "all-gather", "capture": True}
+    trained("captured", "gcn", dataset, **captures)
+    stand_in_for_epochs(patched, fails=RANK == 1)
+    trained("captured in one", "gcn", dataset, **captures)
 for options in ({"seed": 4 + RANK}, {"parts": 3}, {"device": None, "devices": ["cpu", "cpu"]}):
     try:
         train_full(dataset, "gcn", **{**OPTIONS, "epochs": 1, **options})

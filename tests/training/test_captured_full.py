@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -19,9 +18,8 @@ from hinterland.training import FULL_MODELS, full, make_full_model, train_full
 from hinterland.training import checkpoint as checkpoints
 from hinterland.training.capture import CapturedSteps
 from hinterland.training.full import WholeGraph, refusal
-from hinterland.training.graphed_optimizer import GraphedOptimizer
 
-from .captured_steps import adam, sgd, stand_in
+from .captured_steps import adam, captured_without_room, sgd, stand_in_for_epochs
 from .test_train import Stops, same, stop_after
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
@@ -41,11 +39,7 @@ def replays(device, monkeypatch):
     """On the CPU something does again what was captured."""
     if device.type == "cuda":
         return
-    stand_in(monkeypatch)
-    monkeypatch.setattr(full, "refusal", lambda *_: None)
-    monkeypatch.setattr(GraphedOptimizer, "settings", lambda self: nullcontext())
-    monkeypatch.setattr("hinterland.training.capture_key._plain", lambda value: None)  # Adam counts its steps on the CPU here
-    monkeypatch.setattr(STEPS, "_drawn_on_cpu", lambda: ())  # and dropout draws there
+    stand_in_for_epochs(monkeypatch)
 
 
 @pytest.mark.usefixtures("replays")
@@ -114,10 +108,7 @@ def test_a_scheduler_is_followed(dataset, device, optimizer):
 
 @pytest.mark.usefixtures("replays")
 def test_a_capture_that_fails_leaves_the_run_as_it_was(dataset, device, monkeypatch):
-    def fails(*_):
-        raise RuntimeError("no room for it")
-
-    monkeypatch.setattr(STEPS, "captured", fails)
+    monkeypatch.setattr(STEPS, "captured", captured_without_room)
     options = {**SMALL, "device": device, "epochs": 5, "dropout": 0.3}
     with pytest.warns(UserWarning, match="not captured, and run as usual: RuntimeError: no room for it"):
         found = train_full(dataset, "gcn", **options, capture=True)
@@ -163,7 +154,8 @@ def test_what_cannot_be_on_several_gpus():
     joined.reads_others = False
     assert "these GPUs cannot read each other's memory" in refusal(p, "auto", 0.0)
     p.world = SimpleNamespace(devices=tuple(gpus[:1]))
-    assert "ranks tell each other by their CPUs when rows may be read" in refusal(p, "auto", 0.0)
+    assert "ranks that read each other's memory count on their CPUs when they may" in refusal(p, "auto", 0.0)
+    assert full.captured_epochs(True, p, "all-gather", 0.5) and not full.captured_epochs("auto", p, "all-gather", 0.5)
 
 
 def test_a_checkpoint_of_before_says_its_precision(dataset, tmp_path):

@@ -355,6 +355,17 @@ def test_two_ranks_tune_alike(two_ranks):
         assert mine["loss"] == pytest.approx(theirs["loss"], abs=1e-9)
 
 
+def test_two_ranks_capture_together(two_ranks):
+    """Where one cannot, none does; all train on alike."""
+    first = torch.load(two_ranks[1] / "captured.0.pt")
+    for name, replayed in (("captured", [0, 0, 1, 1, 1]), ("captured in one", [0] * 5)):
+        for mine in (torch.load(two_ranks[1] / f"{name}.{rank}.pt") for rank in range(2)):
+            assert [epoch["replayed"] for epoch in mine["history"]] == replayed
+            assert same(mine["model"], first["model"]) and mine["test"] == first["test"]
+    why = ["another rank could not capture its step", "RuntimeError: no room for it"]
+    assert all(f"not captured, and run as usual: {reason}" in text for reason, text in zip(why, two_ranks[0], strict=True))
+
+
 def test_what_two_ranks_are_refused(two_ranks):
     for text in two_ranks[0]:
         assert "refused: rank 1 has seed=5, but rank 0 has 4; start every rank with the same dataset and arguments" in text

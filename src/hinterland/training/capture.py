@@ -55,6 +55,8 @@ class CapturedSteps:
         model, loss, optimizer, loader, before_step: as of :func:`capture`.
         after_step: ``after_step(model)`` runs behind the optimizer's step, captured as well.
         others: GPUs on which a step runs besides that of its batch's seeds, and which read each other's memory.
+        agreed: gives whether all ranks have captured a step, given whether this one has. Collectives are in graphs of all of
+            them, or of none.
 
     Attributes:
         replayed: steps so far that were replays; ``steps``: all.
@@ -71,9 +73,10 @@ class CapturedSteps:
         *,
         after_step: Callable[[nn.Module], Any] | None = None,
         others: Sequence[torch.device] = (),
+        agreed: Callable[[bool], bool] = bool,
     ) -> None:
         self.model, self.loss, self.optimizer, self.loader, self.before_step = model, loss, optimizer, loader, before_step
-        self.after_step, self.others = after_step, others
+        self.after_step, self.others, self.agreed = after_step, others, agreed
         self.replayed = self.steps = 0
         self.why_not: str | None = None
         self._graphs: dict[int, _StepGraph] = {}
@@ -228,7 +231,11 @@ class CapturedSteps:
             if not isinstance(error, Exception):
                 raise
             said = str(error).strip().splitlines() or [""]
+            self.agreed(False)
             self._refuse(f"{type(error).__name__}: {said[0][:200]}")
+            return None
+        if not self.agreed(True):
+            self._refuse("another rank could not capture its step")
             return None
         parameters = {id(p): p for p in self.model.parameters()}
         parameters |= {id(p): p for group in self.optimizer.param_groups for p in group["params"]}

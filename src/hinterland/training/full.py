@@ -161,8 +161,8 @@ def train_full(
         on_epoch: as of ``train``.
         timeout: seconds without an answer of another rank, after which the run ends with an error.
         options: those of :class:`FullSettings`. What is dropped out depends on the partition, too. ``capture`` replays epochs
-            as CUDA graphs (docs/captured.md): "auto", by default, on one GPU, where it can; True also on several GPUs of this
-            process, and refuses where it cannot.
+            as CUDA graphs (docs/captured.md): "auto", by default, on one GPU, where it can; True also on several, and
+            refuses where it cannot.
 
     Raises:
         ConfigError, GraphError, RankLost: as of ``train``.
@@ -231,8 +231,8 @@ def captured_epochs(capture: bool | str, p: PartitionedGraph, strategy: str, dro
     why_not = refusal(p, strategy, dropout)
     if capture is True and why_not is not None:
         raise ConfigError(f"capture=True: {why_not}; or leave it out")
-    several = len(set(p.world.devices)) > 1
-    return bool(capture) and why_not is None and (capture is True or not several)
+    alone = isinstance(p.world, Together) and len(set(p.world.devices)) == 1
+    return bool(capture) and why_not is None and (capture is True or alone)
 
 
 def refusal(p: PartitionedGraph, strategy: str, dropout: float) -> str | None:
@@ -240,8 +240,8 @@ def refusal(p: PartitionedGraph, strategy: str, dropout: float) -> str | None:
     gpus = set(p.world.devices)
     if p.gpu_budget is not None or strategy == "host":
         return "rows in host memory are sent by the CPU between kernels; leave out gpu_budget= and strategy='host'"
-    if not isinstance(p.world, Together):
-        return "ranks tell each other by their CPUs when rows may be read; train on devices= of one process"
+    if not isinstance(p.world, Together) and strategy != "all-gather":
+        return "ranks that read each other's memory count on their CPUs when they may; use strategy='all-gather'"
     if strategy == "replicate":
         return "strategy='replicate' keeps rows from call to call, which a replay would not see change; use 'all-gather'"
     if p.world.devices[0].type == "cpu":
@@ -310,6 +310,7 @@ class _FullRun(TrainingRun[FullGNN]):
             lambda model: me._add_gradients(),
             after_step=lambda model: me._validate(),
             others=sorted({on for on in p.world.devices if on != home}, key=str) if captures else (),
+            agreed=p.world.all,
         )
 
     def tune(self, strategy: str) -> None:
