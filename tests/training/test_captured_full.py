@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from hinterland import datasets
 from hinterland.fullgraph import PartitionedGraph, world
@@ -58,6 +60,50 @@ def test_a_run_is_that_without(dataset, device, name, parts):
     assert (
         found.test["accuracy"] == pytest.approx(plain.test["accuracy"], abs=0.02) and found.best["epoch"] == plain.best["epoch"]
     )
+
+
+class Waits(TorchDispatchMode):
+    """Notes operators whose result, or its size, the CPU waits for on a GPU."""
+
+    NAMES = frozenset(("_local_scalar_dense", "nonzero", "masked_select", "repeat_interleave", "_unique2", "bincount", "equal"))
+
+    def __init__(self):
+        super().__init__()
+        self.seen, self.called = [], 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name, self.called = function.overloadpacket.__name__, self.called + 1
+        indices = args[1] if name.startswith(("index", "_index_put")) and isinstance(args[1], list) else []
+        if name in self.NAMES or any(one is not None and one.dtype == torch.bool for one in indices):
+            self.seen.append(name)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "name, parts, strategy",
+    [
+        *((name, 1, "auto") for name in FULL_MODELS),
+        *((name, 3, "halo") for name in FULL_MODELS),
+        *(("gcn", 3, strategy) for strategy in ("direct", "halo-pipelined", "halo-columns", "all-gather")),
+    ],
+)
+def test_nothing_waits_in_what_is_captured(dataset, monkeypatch, name, parts, strategy):
+    stand_in_for_epochs(monkeypatch)
+    waits, step, update = Waits(), CapturedSteps._one, torch.optim.Adam.step
+
+    def watched(steps, batch):
+        with waits if steps._steady else nullcontext():
+            return step(steps, batch)
+
+    def unwatched(optimizer, *arguments):  # on the CPU it looks at its count of steps
+        with _disable_current_modes():
+            return update(optimizer, *arguments)
+
+    monkeypatch.setattr(CapturedSteps, "_one", watched)
+    monkeypatch.setattr(torch.optim.Adam, "step", unwatched)
+    options = {**SMALL, "device": "cpu", "parts": parts, "strategy": strategy, "weight_decay": 1e-3}
+    assert train_full(dataset, name, **options, epochs=4, capture=True).history[-1]["replayed"]
+    assert waits.called > 50 and waits.seen == []
 
 
 @pytest.mark.usefixtures("replays")
