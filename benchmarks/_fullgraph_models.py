@@ -89,7 +89,8 @@ def models(shape: str, gpus: Sequence[torch.device], counts: Sequence[int]) -> l
 
 
 def captured(shape: str, gpus: Sequence[torch.device], counts: Sequence[int]) -> dict[str, Any]:
-    """A row for GCN 2 x 16, as of :func:`models`, without and with a CUDA graph; ``replayed``: how many epochs were replays."""
+    """A row for GCN 2 x 16, as of :func:`models`, without and with a CUDA graph; ``replayed``: how many epochs were replays.
+    ``"auto"`` measures what the host queues, so other strategies are captured as well."""
     name, _, scale = shape.partition(":")
     graph = draw(name, float(scale or 1), gpus[0]).to_graph()
     row = _heading(MODELS[0], name, float(scale or 1), torch.float32, graph)
@@ -101,6 +102,9 @@ def captured(shape: str, gpus: Sequence[torch.device], counts: Sequence[int]) ->
             row |= {f"{way}{count}": found["ms"], f"{way}host {count}": found["host"], f"{way}loss {count}": loss}
         row |= {f"replayed {count}": found["replayed"], f"strategies {count}": found["strategies"]}
         row[f"times {count}"] = row["captured 1"] / found["ms"]
+        for strategy in ("halo-pipelined", "all-gather") if count > 1 else ():
+            found, _ = epoch(MODELS[0], SHAPES[name], torch.float32, graph, where, captures=True, strategy=strategy)
+            row[f"captured {strategy} {count}"] = found["ms"]
     return told(row)
 
 
@@ -214,7 +218,13 @@ def _columns(count: int, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def epoch(
-    model: Model, shape: Shape, kind: torch.dtype, graph: hl.Graph, where: Sequence[torch.device], captures: bool = False
+    model: Model,
+    shape: Shape,
+    kind: torch.dtype,
+    graph: hl.Graph,
+    where: Sequence[torch.device],
+    captures: bool = False,
+    strategy: str = "auto",
 ) -> tuple[dict[str, Any], float]:
     """The least milliseconds of some epochs, and until they are queued; the most memory of a GPU, the strategies by which rows
     of others were read, how many epochs were replays; and the loss after the first step. In a process group, of which ``where``
@@ -222,7 +232,8 @@ def epoch(
     p = PartitionedGraph.from_graph(graph, devices=where[0] if dist.is_initialized() else where)
     x, y = _features(p, shape.columns, kind), _classes(p, shape.classes)
     torch.manual_seed(1)
-    net = make_full_model(model.name, shape.columns, model.hidden, shape.classes, model.layers).to(where[0], kind)
+    net = make_full_model(model.name, shape.columns, model.hidden, shape.classes, model.layers, strategy=strategy)
+    net = net.to(where[0], kind)
     cuda = [on for on in set(where) if on.type == "cuda"]
     optimizer = torch.optim.Adam(net.parameters(), lr=0.01, fused=bool(cuda))
     steps = CapturedSteps(
