@@ -337,19 +337,18 @@ class _FullRun(TrainingRun[FullGNN]):
     def epoch(self) -> None:
         """Trains for an epoch, validates, and writes the checkpoint."""
         self.model.train()
-        number, count, replayed = len(self.history) + 1, len(self.splits["train"]), self.steps.replayed
+        number, count = len(self.history) + 1, len(self.splits["train"])
         for on in {torch.device("cpu"), *self.p.world.devices}:
             devices.generator(on).manual_seed(step_seed(self.config["seed"], number - 1, 0, self.ranks.rank))
         self.times = []
-        begin = self._now()
+        begin, before = self._now(), self.steps.replayed
         self.steps.step(self.batch)
         launched = time.perf_counter()
         seen = self.seen.flatten().tolist()  # waits for the GPU
-        ends = [begin, *self.times]
-        if replayed := self.steps.replayed - replayed:
-            ends = [begin, launched, time.perf_counter()]
+        replayed = self.steps.replayed - before
+        ends = [begin, launched, time.perf_counter()] if replayed else [begin, *self.times]
         names = ("launch", "wait") if replayed else ("forward", "backward", "step", "validate")
-        stages = dict(zip(names, (after - before for before, after in pairwise(ends)), strict=True))
+        stages = dict(zip(names, (end - start for start, end in pairwise(ends)), strict=True))
         total, right, *valid = self.ranks.sum(seen)
         seconds, edges = sum(stages.values()) - stages.get("validate", 0.0), self.p.num_edges * len(self.model.convs)
         self.conclude(
@@ -431,8 +430,9 @@ class _FullRun(TrainingRun[FullGNN]):
 
     def finish(self) -> TrainedFull:
         best = self.take_best()
-        test = self.evaluate("test")
         self.optimizer.zero_grad()  # as in train.py
+        del self.steps  # a graph keeps what an epoch takes, and the test may need that
+        test = self.evaluate("test")
         made = choices(self.p), plans(self.p.unshared), self.tuned
         return TrainedFull(self.model.eval(), self.history, best, test, self.p, *made)
 
