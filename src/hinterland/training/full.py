@@ -169,11 +169,12 @@ def train_full(
         OutOfMemory: a part, or what a layer makes of it, does not fit.
     """
     several = several_devices(device, devices, None)
-    capture = options.pop("capture", "auto")
+    named: dict[str, Any] = dict(options)
+    capture = named.pop("capture", "auto")
 
     def checked() -> FullSettings:
         arguments.function("on_epoch", on_epoch)
-        settings = FullSettings(model=model, **options)
+        settings = FullSettings(model=model, **named)
         arguments.one_of("strategy", strategy, WAYS)
         capture_choice(capture)
         if gpu_budget is not None and strategy not in ("auto", "host"):
