@@ -315,7 +315,7 @@ class Together(World):
         Args:
             bring_to: queues a round, 0 to ``count - 1``, of a part.
         """
-        sides = [self._side(i) for i in self.mine]
+        sides = [self._side(i) for i in self.mine] if count else []  # a graph's streams all end in others
         arrived = []
         for turn in range(count):
             for i, side in enumerate(sides):
