@@ -4,7 +4,7 @@ Features and classes follow from a vertex's number, so that every division of th
 are float32 where one GPU has room for that, else bfloat16, and where it has none for that either the shape is made smaller: the
 row says which. Each count of GPUs takes the first of them, in one process; or one GPU, and then all of them with a process for
 each (``models in processes``), whose gradients are added up before the step. ``host``: milliseconds until all of an epoch is
-queued.
+queued. ``captured``: the first model's epochs as a CUDA graph, of all GPUs of the process, beside those that the host queues.
 
 Before anything is measured, ``predicted`` says how many times as fast as one GPU all are: the aggregations by plan.costs, of
 which the quickest strategy's is taken, and what is done to the rows of vertices at the speed of memory, divided evenly.
@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,6 +32,8 @@ import hinterland as hl
 from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.runtime import devices
 from hinterland.runtime.errors import OutOfMemory
+from hinterland.training.capture import CapturedSteps
+from hinterland.training.full import WholeGraph
 from hinterland.training.full_models import FullGNN, make_full_model
 from hinterland.training.gradients import GradientAllReduce
 
@@ -41,7 +42,7 @@ from ._rows import told
 
 STREAM = 3e12  # bytes a second of an H200's memory, read or written in order: for predictions
 SHARE = 0.8  # of a GPU's memory, that an epoch may be expected to take
-EPOCHS = 4  # that are timed, after one that is not
+EPOCHS = 4  # that are timed, after some that are not
 KINDS = 8191  # different rows of features
 
 
@@ -86,6 +87,26 @@ def models(shape: str, gpus: Sequence[torch.device], counts: Sequence[int]) -> l
         released(gpus)
         rows.append(told(_row(model, name, fits, kind, drawn[fits], gpus, counts)))
     return rows
+
+
+def captured(shape: str, gpus: Sequence[torch.device], counts: Sequence[int]) -> dict[str, Any]:
+    """A row for GCN 2 x 16, as of :func:`models`, without and with a CUDA graph; ``replayed``: how many epochs were replays.
+    ``"auto"`` measures what the host queues, so other strategies are captured as well."""
+    name, _, scale = shape.partition(":")
+    graph = draw(name, float(scale or 1), gpus[0]).to_graph()
+    row = _heading(MODELS[0], name, float(scale or 1), torch.float32, graph)
+    for count in counts:
+        where = [gpus[i % len(gpus)] for i in range(count)]
+        for way in ("", "captured "):
+            released(gpus)
+            found, loss = epoch(MODELS[0], SHAPES[name], torch.float32, graph, where, captures=bool(way))
+            row |= {f"{way}{count}": found["ms"], f"{way}host {count}": found["host"], f"{way}loss {count}": loss}
+        row |= {f"replayed {count}": found["replayed"], f"strategies {count}": found["strategies"]}
+        row[f"times {count}"] = row["captured 1"] / found["ms"]
+        for strategy in ("halo-pipelined", "all-gather") if count > 1 else ():
+            found, _ = epoch(MODELS[0], SHAPES[name], torch.float32, graph, where, captures=True, strategy=strategy)
+            row[f"captured {strategy} {count}"] = found["ms"]
+    return told(row)
 
 
 def models_in_processes(shape: str, where: Sequence[torch.device]) -> list[dict[str, Any]]:
@@ -198,27 +219,53 @@ def _columns(count: int, found: dict[str, Any]) -> dict[str, Any]:
 
 
 def epoch(
-    model: Model, shape: Shape, kind: torch.dtype, graph: hl.Graph, where: Sequence[torch.device]
+    model: Model,
+    shape: Shape,
+    kind: torch.dtype,
+    graph: hl.Graph,
+    where: Sequence[torch.device],
+    captures: bool = False,
+    strategy: str = "auto",
 ) -> tuple[dict[str, Any], float]:
     """The least milliseconds of some epochs, and until they are queued; the most memory of a GPU, the strategies by which rows
-    of others were read; and the loss after the first step. In a process group, of which ``where`` is a rank's device: of all
-    ranks, but for memory."""
+    of others were read, how many epochs were replays; and the loss after the first step. In a process group, of which ``where``
+    is a rank's device: of all ranks, but for memory. ``captures``: on GPUs, all of this process."""
     p = PartitionedGraph.from_graph(graph, devices=where[0] if dist.is_initialized() else where)
     x, y = _features(p, shape.columns, kind), _classes(p, shape.classes)
     torch.manual_seed(1)
-    net = make_full_model(model.name, shape.columns, model.hidden, shape.classes, model.layers).to(where[0], kind)
-    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
-    step = partial(_step, net, optimizer, p, p.as_given(x), y)
+    net = make_full_model(model.name, shape.columns, model.hidden, shape.classes, model.layers, strategy=strategy)
+    net = net.to(where[0], kind)
+    cuda = [on for on in set(where) if on.type == "cuda"]
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01, fused=bool(cuda))
+    steps = CapturedSteps(
+        net,
+        lambda net, batch: _loss(net, p, batch.x, y),
+        optimizer,
+        [],
+        all_reduce=GradientAllReduce(optimizer) if dist.is_initialized() else None,
+        others=[on for on in cuda if on != where[0]] if captures else (),
+    )
+    batch = WholeGraph(p.as_given(x), {}, y[0], 0 if captures and cuda else None)
+
+    def step() -> Tensor:
+        return steps.step(batch)[1]
+
     step()
     loss = float(_over_ranks(step(), dist.ReduceOp.SUM))
-    cuda = [on for on in set(where) if on.type == "cuda"]
+    step()
     for on in cuda:
         torch.cuda.reset_peak_memory_stats(on)
     times = _over_ranks(torch.tensor([_seconds(step, where) for _ in range(EPOCHS)], device=where[0]), dist.ReduceOp.MAX)
     least, queued = (1e3 * times).amin(0).tolist()
     chosen = {choice.strategy for side in (p, p.transposed) for choice in plan.choices(side)}
     most = max((torch.cuda.max_memory_allocated(on) for on in cuda), default=0)
-    return {"ms": least, "host": queued, "mb": most / 1e6, "strategies": "+".join(sorted(chosen))}, loss
+    return {
+        "ms": least,
+        "host": queued,
+        "mb": most / 1e6,
+        "strategies": "+".join(sorted(chosen)),
+        "replayed": steps.replayed,
+    }, loss
 
 
 def _over_ranks(values: Tensor, reduce: Any) -> Tensor:
@@ -237,17 +284,10 @@ def _seconds(work: Callable[[], Any], where: Sequence[torch.device]) -> tuple[fl
     return max(map(devices.idle_at, where)) - begin, queued
 
 
-def _step(net: FullGNN, optimizer: torch.optim.Optimizer, p: PartitionedGraph, x: Any, y: Sequence[Tensor]) -> Tensor:
-    optimizer.zero_grad()
+def _loss(net: FullGNN, p: PartitionedGraph, x: Any, y: Sequence[Tensor]) -> Tensor:
     scores = p.each(net(x, p))
     losses = [F.cross_entropy(rows, classes, reduction="none").float() for rows, classes in zip(scores, y, strict=True)]
-    loss = torch.stack([one.sum().to(losses[0].device) for one in losses]).sum() / p.num_vertices
-    del scores, losses
-    loss.backward()
-    if dist.is_initialized():
-        GradientAllReduce(optimizer)()
-    optimizer.step()
-    return loss.detach()
+    return torch.stack([one.sum().to(losses[0].device) for one in losses]).sum() / p.num_vertices
 
 
 def _features(p: PartitionedGraph, columns: int, kind: torch.dtype) -> list[Tensor]:

@@ -11,7 +11,8 @@ the two over the chosen strategy's time.
 ``direct gbs``: the rows of remote entries over the time of ``direct``. ``beyond``: rows in host memory, see
 _fullgraph_beyond.py. ``processes``: a part in each of as many processes, beside NCCL's all-gather with torch.sparse, all-to-all
 of deduplicated rows with cuSPARSE, and a ring of broadcasts. ``models``: epochs of whole models on 1, 2, 4 ... GPUs of one
-process, ``models in processes``: with a process for each GPU (_fullgraph_models.py).
+process, ``models in processes``: with a process for each GPU, ``captured``: Reddit's and proteins' small GCN as CUDA graphs
+(_fullgraph_models.py).
 What MGG's evaluation has besides: ``mgg``.
 """
 
@@ -41,14 +42,14 @@ from hinterland.runtime import devices
 from . import _fullgraph_beyond as in_host
 from . import _fullgraph_in_process as in_process
 from . import _fullgraph_rivals as rivals
-from ._fullgraph_models import models, models_in_processes
+from ._fullgraph_models import captured, models, models_in_processes
 from ._fullgraph_one import layers, one_cpu, one_gpu
 from ._fullgraph_shapes import shaped
 from ._rows import told
 from ._timing import milliseconds
 
 SHAPES = "reddit,proteins,products,orkut,enwiki,igb-medium,it-2004:0.5,papers100M:0.3"
-PARTS = ("one gpu", "one cpu", "layers", "beyond", "parts", "processes", "models", "models in processes")
+PARTS = ("one gpu", "one cpu", "layers", "beyond", "parts", "processes", "models", "models in processes", "captured")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -78,9 +79,12 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         results["parts"] = [row for shape in shapes for row in parts(shape, widths, where)]
     if "processes" in wanted and len(gpus) > 1:
         results["processes"] = processes(shapes, widths, len(gpus))
+    where = gpus or [devices.as_device()]
+    counts = [1, 2] if not gpus else [1 << i for i in range(len(gpus).bit_length())]
+    if "captured" in wanted:
+        chosen = shapes if options.small else [shape for shape in shapes if shape in ("reddit", "proteins")]
+        results["captured"] = [captured(shape, where, counts) for shape in chosen]
     if "models" in wanted:
-        where = gpus or [devices.as_device()]
-        counts = [1, 2] if not gpus else [1 << i for i in range(len(gpus).bit_length())]
         results["models"] = [row for shape in shapes for row in models(shape, where, counts)]
     if "models in processes" in wanted and len(gpus) > 1:
         results["models in processes"] = [row for shape in shapes for row in models_in_processes(shape, gpus)]

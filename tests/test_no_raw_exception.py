@@ -376,7 +376,8 @@ def cases() -> Cases:
     case("train on several types", lambda **changed: train(hetero(**changed)), **vars(hetero()))
     found["train on several types"][1].pop("vertex_types")
     case("train with a split", lambda split: train(datasets.Dataset(**parts(splits={"train": split}))), split=torch.arange(4))
-    case("train_full", whole, data=dataset, model="gcn", layers=2, hidden=4, lr=0.01, dtype="float32", device=None, parts=None)
+    case("train_full", whole, data=dataset, model="gcn", layers=2, hidden=4, lr=0.01, precision="float32", device=None)
+    case("train_full's parts", whole, parts=None, capture=False)
     case("train_full's places", whole, devices=["cpu", "cpu"], strategy="auto", checkpoint=nowhere, timeout=30.0)
     made = {"name": "gcn", "inputs": 2, "hidden": 4, "classes": 2, "layers": 2, "dropout": 0.0, "strategy": "auto"}
     case("make_full_model", training.make_full_model, **made)

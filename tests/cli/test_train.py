@@ -72,8 +72,10 @@ def test_captured_steps(command, folder):
     assert status == 0 and [epoch["replayed"] for epoch in json.loads(out)["epochs"]] == [0, 0]
     status, _, err = command(folder, *FAST, "--capture")
     assert status == 1 and "capture=True: CUDA graphs are captured on a GPU, and batches are made on the CPU" in err
-    status, _, err = command(folder, "--full-graph", "--no-capture")
-    assert status == 1 and "--capture is of mini-batches, and --full-graph trains without any" in err
+    status, out, err = command(folder, "--full-graph", "--epochs", "1", "--no-capture", "--json")
+    assert status == 0 and [epoch["replayed"] for epoch in json.loads(out)["epochs"]] == [0]
+    status, _, err = command(folder, "--full-graph", "--capture")
+    assert status == 1 and "capture=True: CUDA graphs are captured on a GPU, and this run trains on the CPU" in err
 
 
 def test_json_is_printed_whatever_the_test_says(command, folder, tmp_path):
@@ -247,12 +249,12 @@ def test_the_whole_graph(command, folder, tmp_path):
     assert "fanouts" not in found and "cache" not in found
     status, out, err = command(folder, *fast, "--epochs", "3", "--resume")
     assert status == 0 and "gin with" in out and "3 epochs" in out and err.count("epoch ") == 1
-    status, out, err = command(folder, *fast, "--dtype", "float64", "--resume")
-    assert status == 1 and "was saved with dtype='float32', but this run has 'float64'" in err
+    status, out, err = command(folder, *fast, "--precision", "float64", "--resume")
+    assert status == 1 and "was saved with precision='float32', but this run has 'float64'" in err
 
 
 def test_the_whole_graph_within_a_budget(command, folder):
-    fast = ("--full-graph", "--epochs", "1", "--hidden", "8", "--dtype", "float64", "--dropout", "0", "--json")
+    fast = ("--full-graph", "--epochs", "1", "--hidden", "8", "--precision", "float64", "--dropout", "0", "--json")
     status, out, err = command(folder, *fast, "--gpu-budget", "1MiB")
     found = json.loads(out)
     assert status == 0 and len(found["plans"]) == 2 and "lie in host memory" in err
@@ -302,20 +304,19 @@ def test_the_whole_graph_over_several_devices(command, folder):
                 ("--placement", "storage"),
                 ("--host-budget", "1GiB"),
                 ("--checkpoint-every", "3"),
-                ("--precision", "float32"),
                 ("--trace", "t.json"),
             )
         ],
         *[
             ((option, value), 1, f"{option} is of training on whole graphs; name --full-graph, too")
-            for option, value in (("--layers", "2"), ("--parts", "2"), ("--strategy", "auto"), ("--dtype", "float32"))
+            for option, value in (("--layers", "2"), ("--parts", "2"), ("--strategy", "auto"))
         ],
         (("--tune",), 1, "--tune is of training on whole graphs; name --full-graph, too"),
         (("--full-graph", "--tune", "--model", "gat"), 1, "tune=True, but gat attends, and sums alone are tuned"),
         (("--full-graph", "--tune", "--gpu-budget", "1MiB"), 1, "tune=True, but with strategy='host' or a gpu_budget"),
         (("--full-graph", "--model", "pinsage"), 1, "model 'pinsage' is not one of gcn, sage, gin, gat, gatv2"),
         (("--full-graph", "--gpu-budget", "much"), 1, "not a size in bytes: 'much'"),
-        (("--full-graph", "--dtype", "half"), 1, "dtype 'half' is not one of float32, bfloat16, float64"),
+        (("--full-graph", "--precision", "half"), 1, "precision 'half' is not one of float32, bfloat16, float64"),
         (("--full-graph", "--strategy", "push"), 1, "strategy 'push' is not one of auto, direct, halo"),
         (("--full-graph", "--resume"), 1, "there is no checkpoint to write or to go on from"),
         (("--cache", "lru"), 1, "cache='lru' is neither one of auto"),

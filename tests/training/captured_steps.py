@@ -172,15 +172,29 @@ class Again:
             self._loss.copy_(loss)
 
 
+def stand_in_for_epochs(monkeypatch):
+    """The same of epochs over whole graphs."""
+    stand_in(monkeypatch)
+    module = sys.modules[capture.__module__]
+    monkeypatch.setattr("hinterland.training.full.refusal", lambda *_: None)
+    monkeypatch.setattr(GraphedOptimizer, "settings", lambda self: nullcontext())
+    monkeypatch.setattr("hinterland.training.capture_key._plain", lambda value: None)  # Adam counts its steps on the CPU here
+    monkeypatch.setattr(module, "_drawn_on_cpu", lambda: ())  # and dropout draws there
+
+
+def captured_without_room(*_):
+    raise RuntimeError("no room for it")
+
+
 def stand_in(monkeypatch):
     """Something does again what was captured, on the CPU."""
     module = sys.modules[capture.__module__]
     monkeypatch.setattr(module, "_is_replayable", lambda batch: batch.buffer is not None)
     monkeypatch.setattr(module, "_generators", lambda device: lambda: None)
-    monkeypatch.setattr(module.CapturedSteps, "_side_stream", lambda self: nullcontext())
+    monkeypatch.setattr(module.CapturedSteps, "_side_stream", lambda self: nullcontext([None]))
     monkeypatch.setattr(GraphedOptimizer, "_reads_rate", lambda self, group: True)
 
-    def captured(device, step, pool, stream):
+    def captured(device, step, pool, stream, others):
         loss = torch.zeros(())
         return Again(step, loss), loss
 

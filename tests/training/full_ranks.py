@@ -15,7 +15,7 @@ from hinterland.runtime.errors import ConfigError
 from hinterland.training import train_full
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
-OPTIONS = {"hidden": 16, "dtype": "float64", "device": "cpu", "seed": 3, "on_epoch": None, "timeout": 20.0}
+OPTIONS = {"hidden": 16, "precision": "float64", "device": "cpu", "seed": 3, "on_epoch": None, "timeout": 20.0}
 FOLDER, RANK = Path(sys.argv[1]), int(os.environ["RANK"])
 os.environ["HINTERLAND_CACHE_DIR"] = str(FOLDER / f"cache of {RANK}")
 

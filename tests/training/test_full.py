@@ -96,7 +96,7 @@ def test_losses_with_a_budget_are_those_of_pyg(dataset, monkeypatch, name):
 
 def compare_with_pyg(dataset, monkeypatch, name, epochs, **options):
     made = first_parameters(monkeypatch)
-    found = train_full(dataset, name, **SMALL, dtype="float64", dropout=0.0, weight_decay=1e-3, epochs=epochs, **options)
+    found = train_full(dataset, name, **SMALL, precision="float64", dropout=0.0, weight_decay=1e-3, epochs=epochs, **options)
     model, scores = of_pyg(name, made[0], dataset)
     first = [p for p in model.convs[0].parameters() if p.dim() > 1]
     rest = [p for p in model.parameters() if not any(p is one for one in first)]
@@ -121,7 +121,7 @@ def compare_with_pyg(dataset, monkeypatch, name, epochs, **options):
 @pytest.mark.parametrize("name", FULL_MODELS)
 def test_all_gpus_of_a_process_train_as_the_cpu(dataset, name):
     """Parameters lie on the first, and their gradients are added up there."""
-    options = {"hidden": 16, "seed": 3, "on_epoch": None, "dtype": "float64", "dropout": 0.0, "epochs": 10}
+    options = {"hidden": 16, "seed": 3, "on_epoch": None, "precision": "float64", "dropout": 0.0, "epochs": 10}
     wanted = train_full(dataset, name, **options, device="cpu")
     for count in range(1, torch.cuda.device_count() + 1):
         found = train_full(dataset, name, **options, devices=[f"cuda:{i}" for i in range(count)])
@@ -155,7 +155,8 @@ def test_the_result_is_a_model_of_the_whole_graph(dataset):
 def test_bfloat16_rows(dataset):
     """What is learnt is about the same; parameters stay float32."""
     whole, half = (
-        train_full(dataset, "gcn", **SMALL, dropout=0.0, epochs=20, dtype=dtype) for dtype in ("float32", "bfloat16")
+        train_full(dataset, "gcn", **SMALL, dropout=0.0, epochs=20, precision=precision)
+        for precision in ("float32", "bfloat16")
     )
     assert half.history[0]["loss"] == pytest.approx(whole.history[0]["loss"], rel=1e-2)
     assert half.history[-1]["loss"] == pytest.approx(whole.history[-1]["loss"], rel=5e-2)
@@ -174,7 +175,7 @@ def test_sums_are_of_the_rows_that_the_tuner_is_told(dataset, monkeypatch, name,
         return real(entries, rows, out, how, **options)
 
     monkeypatch.setattr(reduce, "aggregate_rows", noted)
-    train_full(dataset, name, **{**SMALL, "hidden": hidden}, layers=3, epochs=1, dtype="bfloat16")
+    train_full(dataset, name, **{**SMALL, "hidden": hidden}, layers=3, epochs=1, precision="bfloat16")
     widths = {one.width for one in sums(name, (16, hidden, hidden, 4))}
     assert seen == {("sum", width, torch.bfloat16) for width in widths}
 
@@ -201,7 +202,7 @@ def test_sums_are_tuned_first(dataset, monkeypatch, tmp_path, name, parts):
 
     monkeypatch.setattr(tuner, "seconds", seconds)
     of_second = {"epochs": 2, "on_epoch": lambda epoch: used.clear() if epoch["epoch"] == 1 else None}
-    options = {**SMALL, "parts": parts, "strategy": "halo", "dtype": "float64", "dropout": 0.0, **of_second}
+    options = {**SMALL, "parts": parts, "strategy": "halo", "precision": "float64", "dropout": 0.0, **of_second}
     longer = long_lists(dataset)
     plain = train_full(longer, name, **options)
     assert set(used) == {128} and plain.tuned == []
@@ -239,7 +240,7 @@ def test_checkpoints_that_do_not_fit(dataset, tmp_path):
     for changed, sentence in (
         ({"layers": 3}, "layers=2"),
         ({"parts": 2}, "parts=1"),
-        ({"dtype": "float64"}, "dtype='float32'"),
+        ({"precision": "float64"}, "precision='float32'"),
     ):
         with pytest.raises(ConfigError, match=f"was saved with {sentence}, but this run has"):
             train_full(dataset, "gcn", **SMALL, epochs=2, checkpoint=path, resume=True, **changed)
@@ -259,7 +260,7 @@ def test_without_validation_and_test(dataset):
 def test_more_parts_than_training_vertices(dataset):
     """Parts that have none still take part."""
     few = dataclasses.replace(dataset, splits={"train": dataset.splits["train"][:2], "valid": dataset.splits["valid"]})
-    options = {**SMALL, "dtype": "float64", "dropout": 0.0, "epochs": 3}
+    options = {**SMALL, "precision": "float64", "dropout": 0.0, "epochs": 3}
     one, many = (train_full(few, "gin", **options, parts=parts) for parts in (1, 7))
     for a, b in zip(one.history, many.history, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], rel=1e-12) and a["valid_loss"] == pytest.approx(b["valid_loss"], rel=1e-9)
@@ -271,7 +272,7 @@ def test_more_parts_than_training_vertices(dataset):
         ({"model": "pinsage"}, "model 'pinsage' is not one of gcn, sage, gin, gat, gatv2"),
         ({"layers": 0}, "0 layers make no model"),
         ({"model": "gatv2", "hidden": 6}, "hidden=6 cannot be shared by gatv2's 4 heads"),
-        ({"dtype": "float16"}, "dtype 'float16' is not one of float32, bfloat16, float64"),
+        ({"precision": "float16"}, "precision 'float16' is not one of float32, bfloat16, float64"),
         ({"strategy": "push"}, "strategy 'push' is not one of auto"),
         ({"epochs": 0}, "epochs=0 is too small"),
         ({"lr": -1.0}, "lr=-1.0 is no learning rate"),
@@ -330,7 +331,7 @@ def two_ranks(tmp_path_factory):
 def test_two_ranks_train_as_one(dataset, two_ranks, name):
     found = [torch.load(two_ranks[1] / f"{name}.{rank}.pt") for rank in range(2)]
     assert same(found[0]["model"], found[1]["model"]) and found[0]["test"] == found[1]["test"]
-    alone = train_full(dataset, name, **SMALL, dtype="float64", epochs=5, dropout=0.0, weight_decay=0.01)
+    alone = train_full(dataset, name, **SMALL, precision="float64", epochs=5, dropout=0.0, weight_decay=0.01)
     for mine, theirs in zip(found[0]["history"], alone.history, strict=True):
         for key in ("loss", "accuracy", "valid_loss", "valid_accuracy"):
             assert mine[key] == pytest.approx(theirs[key], abs=1e-9)

@@ -29,7 +29,6 @@ class FullGraphOptions:
     strategy: Annotated[
         str, typer.Option(help="With --full-graph: how rows of other parts are read, as direct or halo; auto chooses.")
     ] = "auto"
-    dtype: Annotated[str, typer.Option(help="With --full-graph: of rows; float32, bfloat16 or float64.")] = "float32"
     tune: Annotated[
         bool, typer.Option("--tune", help="With --full-graph: first find how launches of sums best divide their work.")
     ] = False
@@ -43,12 +42,10 @@ _OF_BATCHES = (
     "placement",
     "host_budget",
     "checkpoint_every",
-    "capture",
-    "precision",
     "trace",
 )
-_OF_WHOLE = ("layers", "parts", "strategy", "dtype", "tune")
-_SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "dtype", "tune")
+_OF_WHOLE = ("layers", "parts", "strategy", "tune")
+_SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "precision", "tune")
 
 
 def check_options(full_graph: bool, given: Collection[str]) -> None:
@@ -119,6 +116,7 @@ def whole_run(how: Any, whole: FullGraphOptions, saved: Any, given: Collection[s
             parts=whole.parts,
             strategy=whole.strategy,
             gpu_budget=gpu_budget,
+            capture=bool(how.capture),
             checkpoint=saved.checkpoint,
             resume=saved.resume,
             **where,

@@ -44,14 +44,20 @@ class TrainOptionGroup:
     lr: Annotated[float, typer.Option(help="Adam's learning rate; 0.01 with --full-graph.")] = 1e-3
     weight_decay: Annotated[float, typer.Option(help="Of the first layer's matrices.")] = 0.0
     dropout: Annotated[float, typer.Option(help="Share of each layer's inputs that training drops.")] = 0.5
-    precision: Annotated[str, typer.Option(help="float32, or bfloat16: models compute in it, and parameters stay float32.")] = (
-        "float32"
-    )
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="float32, or bfloat16: models compute in it, and parameters stay float32; with --full-graph also float64."
+        ),
+    ] = "float32"
     patience: Annotated[int | None, typer.Option(help="End after so many epochs without a lower validation loss.")] = None
     seed: Annotated[int, typer.Option(help="Of parameters, order, samples, dropout, and of splits where there are none.")] = 0
     capture: Annotated[
         bool | None,
-        typer.Option("--capture/--no-capture", help="Replay steps as CUDA graphs; by default where they can be captured."),
+        typer.Option(
+            "--capture/--no-capture",
+            help="Replay steps as CUDA graphs; by default where they can be captured, but not with --full-graph.",
+        ),
     ] = None
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from ..memory.peers import copy_from, enable_access, unlinked
+from ..runtime.capture import beside_capture, capturing
 from ..runtime.devices import on as on_device
 from ..runtime.devices import torch_stream
 from ..runtime.errors import ConfigError, DeviceError
@@ -217,6 +218,7 @@ class Together(World):
         self._own = [torch.cuda.Stream(device) for device in devices] if self._virtual else []
         self._sides: dict[int, torch.cuda.Stream] = {}
         self._addresses: dict[tuple[int, ...], list[Tensor]] = {}
+        self._of_graphs: dict[tuple[int, ...], list[Tensor]] = {}  # which replays read: they stay
 
     def _stream(self, i: int) -> torch.cuda.Stream:
         return self._own[i] if self._virtual else torch_stream(self.devices[i])
@@ -313,7 +315,7 @@ class Together(World):
         Args:
             bring_to: queues a round, 0 to ``count - 1``, of a part.
         """
-        sides = [self._side(i) for i in self.mine]
+        sides = [self._side(i) for i in self.mine] if count else []  # a graph's streams all end in others
         arrived = []
         for turn in range(count):
             for i, side in enumerate(sides):
@@ -340,9 +342,15 @@ class Together(World):
     def _tables(self, x: Sequence[Tensor]) -> list[Tensor]:
         """The addresses of all parts' rows on each part's device; kept, as the same ones come again."""
         addresses = tuple(part.data_ptr() for part in x)
-        tables = self._addresses.pop(addresses, None)
+        tables = self._of_graphs.get(addresses) or self._addresses.pop(addresses, None)
         if tables is None:
-            tables = [torch.tensor(addresses, device=device) for device in self.devices]
+            tables = []
+            for device in self.devices:
+                with beside_capture(device):
+                    tables.append(torch.tensor(addresses, device=device))
+        if capturing():
+            self._of_graphs[addresses] = tables
+            return tables
         self._addresses[addresses] = tables  # behind those that were asked for earlier
         if len(self._addresses) > _TABLES:  # the one that was asked for longest ago: streams may yet read the others
             self._addresses.pop(next(iter(self._addresses)), None)

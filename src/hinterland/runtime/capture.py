@@ -9,7 +9,8 @@ import functools
 import gc
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -84,7 +85,11 @@ def _stream(device: torch.device) -> Any:
 
 
 def captured(
-    device: torch.device, call: Callable[[], Any], pool: Any = None, stream: torch.cuda.Stream | None = None
+    device: torch.device,
+    call: Callable[[], Any],
+    pool: Any = None,
+    stream: torch.cuda.Stream | None = None,
+    others: Sequence[torch.cuda.Stream] = (),
 ) -> tuple[torch.cuda.CUDAGraph, Any]:
     """A CUDA graph of what ``call`` launches, and what it gave. Raises what ``call`` does; nothing is captured any more then.
 
@@ -93,6 +98,7 @@ def captured(
     Args:
         pool: memory that graphs share which are replayed one after another (torch.cuda.graph_pool_handle()); None is its own.
         stream: to capture it on, which keeps what libraries have allocated for it; None is any.
+        others: the current streams of other GPUs, on which this thread launches as well: the graph is then one of them all.
     """
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream(device) if stream is None else stream
     pool = torch.cuda.graph_pool_handle() if pool is None else pool
@@ -102,13 +108,34 @@ def captured(
         # which would end a capture of the mode "global" (pull request 104487 of torch).
         graph.capture_begin(pool=pool, capture_error_mode="thread_local")
         try:
-            made = call()
+            with _forked(graph, pool, stream, others):
+                made = call()
         except BaseException:
             with suppress(RuntimeError), warnings.catch_warnings(action="ignore"):  # as of a graph with nothing in it
                 _end(graph, pool, device)
             raise
         _end(graph, pool, device)
     return graph, made
+
+
+@contextmanager
+def _forked(
+    graph: torch.cuda.CUDAGraph, pool: Any, stream: torch.cuda.Stream, others: Sequence[torch.cuda.Stream]
+) -> Iterator[None]:
+    """A with-block in which streams of other GPUs are captured, too. What this thread allocates there is the graph's, to which
+    torch sees on one GPU alone."""
+    for other in others:
+        other.wait_stream(stream)
+        index = other.device.index
+        torch._C._cuda_beginAllocateCurrentThreadToPool(index, pool)
+        weakref.finalize(graph, torch._C._cuda_releasePool, index, pool).atexit = False
+    try:
+        yield
+    finally:
+        for other in others:
+            torch._C._cuda_endAllocateToPool(other.device.index, pool)
+    for other in others:
+        stream.wait_stream(other)
 
 
 def _end(graph: torch.cuda.CUDAGraph, pool: Any, device: torch.device) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import dataclasses
 import pickle
 import random
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from ..runtime.warned import warn
 from .capture_key import Key, difference, key_of
 from .gradients import GradientAllReduce
 from .graphed_optimizer import GraphedOptimizer
+from .mini_batch import Batch
+from .pipeline import tensors_of
 from .prefetch import stage_stream
 from .replayed_batches import unpadded
 
@@ -54,6 +56,12 @@ class _StepGraph:
 class CapturedSteps:
     """Steps of training, replayed where that can be; :func:`capture` makes it. Each ``iter()`` is an epoch of the loader.
 
+    Args:
+        model, loss, optimizer, loader, before_step: as of :func:`capture`.
+        after_step: ``after_step(model)`` runs behind the optimizer's step, captured as well.
+        all_reduce: what sums the gradients of several ranks; None of one.
+        others: GPUs on which a step runs besides that of its batch's seeds, and which read each other's memory.
+
     Attributes:
         replayed: steps so far that were replays; ``steps``: all.
         why_not: the sentence why steps are not captured, once that is known; None before.
@@ -66,10 +74,13 @@ class CapturedSteps:
         optimizer: torch.optim.Optimizer,
         loader: Iterable[Any],
         before_step: Callable[[nn.Module], Any] | None = None,
+        *,
         all_reduce: GradientAllReduce | None = None,
+        after_step: Callable[[nn.Module], Any] | None = None,
+        others: Sequence[torch.device] = (),
     ) -> None:
         self.model, self.loss, self.optimizer, self.loader, self.before_step = model, loss, optimizer, loader, before_step
-        self.all_reduce = all_reduce
+        self.all_reduce, self.after_step, self.others = all_reduce, after_step, others
         self.replayed = self.steps = 0
         self.why_not: str | None = None
         self._graphs: dict[int, _StepGraph] = {}
@@ -196,36 +207,50 @@ class CapturedSteps:
         if self.before_step is not None:
             self.before_step(self.model)
         self.optimizer.step()
+        if self.after_step is not None:
+            self.after_step(self.model)
 
     def _replay(self, graph: _StepGraph) -> torch.Tensor:
         assert self._graphed is not None
         self._graphed.follow()
+        others = [torch.cuda.current_stream(other) for other in self.others]
+        for stream in others:
+            torch.cuda.current_stream(self._graphed.device).wait_stream(stream)
         graph.graph.replay()
         if self.all_reduce is not None and graph.update is not None:
             self.all_reduce.reduce()
             graph.update.replay()
+        for stream in others:
+            stream.wait_stream(torch.cuda.current_stream(self._graphed.device))
         for parameter, gradient in graph.gradients:
             parameter.grad = gradient
         self.replayed, self.steps, self._unsteady = self.replayed + 1, self.steps + 1, 0
         return graph.loss.clone()
 
     @contextmanager
-    def _side_stream(self) -> Iterator[torch.cuda.Stream]:
-        """A with-block on the stream that is captured, between what the current stream has and what it gets."""
+    def _side_stream(self) -> Iterator[list[torch.cuda.Stream]]:
+        """A with-block on the streams that are captured, of the other GPUs and at last of the step's own, between what the
+        current streams have and what they get."""
         assert self._graphed is not None
-        device = self._graphed.device
-        current, stream = torch.cuda.current_stream(device), stage_stream(device, _STREAM)
-        assert stream is not None
-        stream.wait_stream(current)
+        devices = [*self.others, self._graphed.device]
+        currents = [torch.cuda.current_stream(device) for device in devices]
+        streams = [stream for device in devices if (stream := stage_stream(device, _STREAM)) is not None]
+        for stream, current in zip(streams, currents, strict=True):
+            stream.wait_stream(current)
         cached = torch.is_autocast_cache_enabled()
         torch.set_autocast_cache_enabled(False)  # what a graph has cast must follow the parameters
         torch.clear_autocast_cache()
         try:
-            with torch.cuda.stream(stream):
-                yield stream
+            with ExitStack() as within:
+                for stream in streams:
+                    within.enter_context(torch.cuda.stream(stream))
+                if self.others:  # autograd's threads would launch on the default streams of all GPUs but their own
+                    within.enter_context(torch.autograd.set_multithreading_enabled(False))
+                yield streams
         finally:
             torch.set_autocast_cache_enabled(cached)
-            current.wait_stream(stream)
+            for stream, current in zip(streams, currents, strict=True):
+                current.wait_stream(stream)
 
     def _captured(self, batch: Any, inputs: tuple[Any, ...]) -> _StepGraph | None:
         """The step on this buffer; None, with everything as it was, if it cannot be captured."""
@@ -233,10 +258,10 @@ class CapturedSteps:
         device = batch.seeds.device
         draw_again = _generators(device)
         try:
-            with self._side_stream() as stream, self._graphed.settings():
+            with self._side_stream() as (*others, stream), self._graphed.settings():
                 self._pool = self._pool or torch.cuda.graph_pool_handle()
-                graph, loss = captured(device, lambda: self._descent(batch), self._pool, stream)
-                update = None if self.all_reduce is None else captured(device, self._update, self._pool, stream)[0]
+                graph, loss = captured(device, lambda: self._descent(batch), self._pool, stream, others)
+                update = None if self.all_reduce is None else captured(device, self._update, self._pool, stream, others)[0]
         except BaseException as error:
             draw_again()
             self.optimizer.zero_grad(set_to_none=True)
@@ -307,7 +332,7 @@ def capture(
     arguments.function("before_step", before_step)
     arguments.instance("ranks", ranks, (Ranks, type(None)), "as training.joined() gives")
     all_reduce = None if ranks is None or ranks.world_size == 1 else GradientAllReduce(optimizer, mean=True)
-    return CapturedSteps(model, loss, optimizer, loader, before_step, all_reduce)
+    return CapturedSteps(model, loss, optimizer, loader, before_step, all_reduce=all_reduce)
 
 
 def unfit(model: nn.Module) -> str | None:
@@ -362,13 +387,17 @@ def _generators(device: torch.device) -> Callable[[], None]:
 
 def _inputs(batch: Any) -> tuple[Any, ...]:
     """Where a batch lies."""
-    sample = batch.sample
-    held = (batch.x, batch.y, batch.seeds, sample.node, sample.row, sample.col, sample.edge, sample.ends)
+    held: Iterable[torch.Tensor | None] = tensors_of(batch)
+    if isinstance(batch, Batch):
+        sample = batch.sample
+        held = (batch.x, batch.y, batch.seeds, sample.node, sample.row, sample.col, sample.edge, sample.ends)
     return tuple(None if tensor is None else (tensor.data_ptr(), tensor.shape, tensor.dtype) for tensor in held)
 
 
 def _without_padding(batch: Any) -> Any:
     """The same batch, as long as it is. Waits for the GPU."""
+    if not isinstance(batch, Batch):
+        return batch
     counts = batch.sample.ends.tolist()
     sample = unpadded(batch.sample, counts)
     seeds, rows = counts[0][0], counts[0][-1]

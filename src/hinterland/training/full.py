@@ -5,6 +5,8 @@ What training draws depends on the seed, the epoch and the rank alone, as in :mo
 
 from __future__ import annotations
 
+import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,17 +22,22 @@ from ..fullgraph.aggregate import WAYS
 from ..fullgraph.host_plan import HostPlan
 from ..fullgraph.host_program import plans
 from ..fullgraph.plan import Choice, choices
+from ..fullgraph.world import Together
 from ..memory.ranks import Ranks, joined
 from ..runtime import arguments, devices
 from ..runtime.annotations import IfRequested
+from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
+from .capture import CapturedSteps
 from .epoch_line import show_epoch
 from .finite import rows_at_once
 from .full_models import FULL_MODELS, SUMMED, FullGNN, make_full_model, sums
 from .gradients import GradientAllReduce
 from .loader import step_seed
 from .models import check_model
+from .precision import PRECISIONS, autocast
+from .replayed_batches import capture_choice
 from .row_gather import rows_of
 from .run import TrainingRun
 from .settings import (
@@ -44,14 +51,15 @@ from .settings import (
     several_devices,
 )
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}
+FULL_PRECISIONS = {**PRECISIONS, "float64": torch.float64}
 
 
 class FullOptions(LearningOptions, total=False):
-    """What :func:`train_full` takes by name besides: the fields of FullSettings."""
+    """What :func:`train_full` takes by name besides: the fields of FullSettings, and ``capture``."""
 
+    capture: bool | str
     layers: int
-    dtype: str
+    precision: str
     tune: bool
 
 
@@ -61,7 +69,8 @@ class FullSettings(Learning):
 
     Attributes:
         model, layers: as of train_full.
-        dtype: ``"float32"``; ``"float64"``; or ``"bfloat16"``: rows are kept and sent in it, parameters and sums in float32.
+        precision: ``"float32"``; ``"float64"``; or ``"bfloat16"``: rows are kept and sent in it, parameters and sums in
+            float32.
         tune: whether to find first how launches of the model's sums best divide their work, by timing them
             (``fullgraph.tune``); that took 0.3 to 1.9 s for each width on an H100, and is kept on disk. Not of attention, nor
             of rows in host memory. It changes the order of sums.
@@ -70,14 +79,14 @@ class FullSettings(Learning):
 
     model: str = "gcn"
     layers: int = 2
-    dtype: str = "float32"
+    precision: str = "float32"
     tune: bool = False
     epochs: int = 200
     lr: float = 0.01
 
     def __post_init__(self) -> None:
         check_model(self.model, self.hidden, self.layers, self.dropout, FULL_MODELS)
-        arguments.one_of("dtype", self.dtype, DTYPES)
+        arguments.one_of("precision", self.precision, FULL_PRECISIONS)
         super().__post_init__()
 
     @property
@@ -93,8 +102,10 @@ class TrainedFull(Repr):
         model: with the parameters of the best epoch by validation loss (of the last one without validation), for evaluation.
         history: an object for each epoch: ``loss``, ``accuracy`` (of the training vertices, with dropout), ``valid_loss`` (with
             the weight decay's term, as of ``train``), ``valid_accuracy``; ``seconds`` of the step; ``stages``, this process's
-            seconds in ``forward``, ``backward``, ``step`` and ``validate``; ``seeds`` (training vertices), ``vertices``,
-            ``edges`` (that the sums of all layers go over), ``seeds_per_second`` and ``edges_per_second``.
+            seconds in ``forward``, ``backward``, ``step`` and ``validate``; ``replayed``, 1 if a CUDA graph made the epoch: its
+            ``seconds`` are also of the validation, and its ``stages`` are ``launch``, until the graph was launched, and
+            ``wait``, until it had ended; ``seeds`` (training vertices), ``vertices``, ``edges`` (that the sums of all layers go
+            over), ``seeds_per_second`` and ``edges_per_second``.
         best: of the best epoch: ``epoch``, ``loss``, ``accuracy``; None without validation.
         test: ``loss`` and ``accuracy`` on the test split; None without one.
         partition: the graph in parts, for ``model(partition.scatter(x), partition)``; in ranks while their group lives.
@@ -149,18 +160,23 @@ def train_full(
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: as of ``train``.
         timeout: seconds without an answer of another rank, after which the run ends with an error.
-        options: those of :class:`FullSettings`. What is dropped out depends on the partition, too.
+        options: those of :class:`FullSettings`. What is dropped out depends on the partition, too. ``capture`` replays epochs
+            as CUDA graphs (docs/captured.md): "auto" on one GPU, where it can; True also on several, and refuses where it
+            cannot; False, by default, does not.
 
     Raises:
         ConfigError, GraphError, RankLost: as of ``train``.
         OutOfMemory: a part, or what a layer makes of it, does not fit.
     """
     several = several_devices(device, devices, None)
+    named: dict[str, Any] = dict(options)
+    capture = named.pop("capture", False)
 
     def checked() -> FullSettings:
         arguments.function("on_epoch", on_epoch)
-        settings = FullSettings(model=model, **options)
+        settings = FullSettings(model=model, **named)
         arguments.one_of("strategy", strategy, WAYS)
+        capture_choice(capture)
         if gpu_budget is not None and strategy not in ("auto", "host"):
             raise ConfigError(
                 f"strategy={strategy!r}, but with a gpu_budget rows lie in host memory, and parts send each other halos; "
@@ -177,12 +193,13 @@ def train_full(
         settings = ranks.agreed(checked)
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
-        check_ranks(ranks, dataset, **vars(settings), strategy=strategy, parts=parts, resume=resume)
+        check_ranks(ranks, dataset, **vars(settings), strategy=strategy, parts=parts, resume=resume, capture=capture)
         p = PartitionedGraph.from_graph(dataset.graph, parts, devices=several or ranks.device, gpu_budget=gpu_budget)
+        captures = captured_epochs(capture, p, strategy, settings.dropout)
         config = {**settings.fixed, "parts": p.world.parts, **fingerprint(dataset)}
         cuda = sorted({where.index for where in p.world.devices if where.type == "cuda"})
         with torch.random.fork_rng(cuda):
-            run = _FullRun(dataset, config, ranks, checkpoint, p, strategy)
+            run = _FullRun(dataset, config, ranks, checkpoint, p, strategy, captures)
             if settings.tune:
                 run.tune(strategy)
             run.go(settings, resume, on_epoch)
@@ -206,6 +223,54 @@ def check_tunable(model: str, strategy: str, gpu_budget: Any) -> None:
         )
 
 
+def captured_epochs(capture: bool | str, p: PartitionedGraph, strategy: str, dropout: float) -> bool:
+    """Whether epochs are captured.
+
+    Raises:
+        ConfigError: ``capture=True``, and they cannot be.
+    """
+    why_not = refusal(p, strategy, dropout)
+    if capture is True and why_not is not None:
+        raise ConfigError(f"capture=True: {why_not}; or leave it out")
+    alone = isinstance(p.world, Together) and len(set(p.world.devices)) == 1
+    return bool(capture) and why_not is None and (capture is True or alone)
+
+
+def refusal(p: PartitionedGraph, strategy: str, dropout: float) -> str | None:
+    """Why epochs over these parts cannot be captured, a sentence; None where they can."""
+    gpus = set(p.world.devices)
+    if p.gpu_budget is not None or strategy == "host":
+        return "rows in host memory are sent by the CPU between kernels; leave out gpu_budget= and strategy='host'"
+    if not isinstance(p.world, Together):
+        return "processes wait for each other on their CPUs; give one process all GPUs, as devices="
+    if strategy == "replicate":
+        return "strategy='replicate' keeps rows from call to call, which a replay would not see change; use 'all-gather'"
+    if p.world.devices[0].type == "cpu":
+        return "CUDA graphs are captured on a GPU, and this run trains on the CPU"
+    if len(gpus) > 1 and not p.world.reads_others:
+        return "these GPUs cannot read each other's memory; train on one"
+    if len(gpus) > 1 and dropout:
+        return f"dropout={dropout} draws on each GPU, and torch's graphs draw on one; use dropout=0, or one GPU"
+    return None
+
+
+@dataclass
+class WholeGraph:
+    """What every epoch trains on, as a batch of :class:`.CapturedSteps`.
+
+    Attributes:
+        x: rows of features, as the model takes them.
+        targets: by split, for each of this process's parts: which of its rows are of the split, and their classes.
+        seeds: the training vertices, where the parameters are.
+        buffer: 0, where it always lies; None if steps on it are not to be captured.
+    """
+
+    x: Any
+    targets: dict[str, list[tuple[Tensor, Tensor]]]
+    seeds: Tensor
+    buffer: int | None
+
+
 class _FullRun(TrainingRun[FullGNN]):
     """A training run between two epochs."""
 
@@ -217,8 +282,9 @@ class _FullRun(TrainingRun[FullGNN]):
         checkpoint: str | Path | None,
         p: PartitionedGraph,
         strategy: str,
+        captures: bool,
     ) -> None:
-        self.p, self.kind = p, DTYPES[config["dtype"]]
+        self.p, self.kind = p, FULL_PRECISIONS[config["precision"]]
         self.mixed = self.kind == torch.bfloat16
         width, classes = dataset.features.shape[1], dataset.num_classes
         shape = (width, config["hidden"], classes, config["layers"], config["dropout"])
@@ -229,10 +295,24 @@ class _FullRun(TrainingRun[FullGNN]):
         super().__init__(dataset, config, ranks, checkpoint, make)
         self.owned = [vertices.to(on) for vertices, on in zip(p.vertices, p.world.devices, strict=True)]
         where = self.owned if p.gpu_budget is None else p.vertices  # rows that are to lie in host memory are not sent round
-        self.x = p.placed([rows_of(dataset.features, vertices).to(self.kind) for vertices in where])
-        self.targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
+        x = p.placed([rows_of(dataset.features, vertices).to(self.kind) for vertices in where])
+        targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
+        home = ranks.device
+        self.batch = WholeGraph(x, targets, self.splits["train"].to(home), 0 if captures else None)
+        self.seen = torch.zeros(2, 2, dtype=torch.float64, device=home)  # of "train" and "valid": loss, and how many are right
+        self.times: list[float] = []  # when each stage of an epoch ended, unless it is replayed
         self.tuned: list[tuner.Tuned] = []
-        self.all_reduce = GradientAllReduce(self.optimizer)  # a rank has the losses of its own vertices
+        me = weakref.proxy(self)  # as in train.py
+        self.steps = CapturedSteps(
+            self.model,
+            lambda model, batch: me._loss(),
+            self.optimizer,
+            [],
+            lambda model: me._ends(),
+            all_reduce=None if ranks.world_size == 1 else GradientAllReduce(self.optimizer),  # a rank has its vertices' losses
+            after_step=lambda model: me._validate(),
+            others=sorted({on for on in p.world.devices if on != home}, key=str) if captures else (),
+        )
 
     def tune(self, strategy: str) -> None:
         """Finds the best shapes of the layers' sums, and of their gradients, which have the same on undirected graphs."""
@@ -259,20 +339,19 @@ class _FullRun(TrainingRun[FullGNN]):
         """Trains for an epoch, validates, and writes the checkpoint."""
         self.model.train()
         number, count = len(self.history) + 1, len(self.splits["train"])
-        torch.manual_seed(step_seed(self.config["seed"], number - 1, 0, self.ranks.rank))
-        times = [self._now()]
-        loss, correct = self._summed("train")
-        times.append(self._now())
-        self.optimizer.zero_grad()
-        (loss / count).backward()
-        if self.ranks.world_size > 1:
-            self.all_reduce()
-        times.append(self._now())
-        self.optimizer.step()
-        times.append(self._now())
-        total, right = self.ranks.sum([float(loss.detach()), float(correct)])
-        seconds, edges = times[-1] - times[0], self.p.num_edges * len(self.model.convs)
-        stages = dict(zip(("forward", "backward", "step"), (after - before for before, after in pairwise(times)), strict=True))
+        for on in {torch.device("cpu"), *self.p.world.devices}:
+            devices.generator(on).manual_seed(step_seed(self.config["seed"], number - 1, 0, self.ranks.rank))
+        self.times = []
+        begin, before = self._now(), self.steps.replayed
+        self.steps.step(self.batch)
+        launched = time.perf_counter()
+        seen = self.seen.flatten().tolist()  # waits for the GPU
+        replayed = self.steps.replayed - before
+        ends = [begin, launched, time.perf_counter()] if replayed else [begin, *self.times]
+        names = ("launch", "wait") if replayed else ("forward", "backward", "step", "validate")
+        stages = dict(zip(names, (end - start for start, end in pairwise(ends)), strict=True))
+        total, right, *valid = self.ranks.sum(seen)
+        seconds, edges = sum(stages.values()) - stages.get("validate", 0.0), self.p.num_edges * len(self.model.convs)
         self.conclude(
             {
                 "epoch": number,
@@ -284,45 +363,71 @@ class _FullRun(TrainingRun[FullGNN]):
                 "edges": edges,
                 "seeds_per_second": count / seconds,
                 "edges_per_second": edges / seconds,
+                "replayed": replayed,
                 "stages": stages,
-            }
+            },
+            self._scores("valid", *valid),
         )
-        stages["validate"] = self._now() - times[-1]
         self.save()
 
     def _now(self) -> float:
         return max(map(devices.idle_at, self.p.world.devices))
 
+    def _ends(self) -> None:
+        """A stage ends, which nobody can wait for while it is captured."""
+        if not capturing():
+            self.times.append(self._now())
+
+    def _loss(self) -> Tensor:
+        loss, correct = self._summed("train")
+        self.seen[0].copy_(torch.stack([loss.detach().double(), correct.double()]))
+        self._ends()
+        return loss / len(self.splits["train"])
+
+    @torch.no_grad()
+    def _validate(self) -> None:
+        self._ends()
+        if "valid" in self.splits:
+            self.model.eval()
+            self.seen[1].copy_(torch.stack([one.double() for one in self._summed("valid")]))
+            self.model.train()
+        self._ends()
+
     def _summed(self, split: str) -> tuple[Tensor, Tensor]:
         """Of this process's vertices of a split: the sum of losses, and how many are right."""
         home = self.ranks.device
-        with torch.autocast(home.type, torch.bfloat16, enabled=self.mixed):
-            given = self.model(self.x, self.p)
+        with autocast(self.config["precision"], home):
+            given = self.model(self.batch.x, self.p)
         loss = correct = torch.zeros((), device=home)
-        for rows, (at, classes) in zip(self.p.each(given), self.targets[split], strict=True):
+        for rows, (at, classes) in zip(self.p.each(given), self.batch.targets[split], strict=True):
             scores = rows[at].float() if self.mixed else rows[at]
             loss = loss + F.cross_entropy(scores, classes, reduction="sum").to(home)
             correct = correct + (scores.detach().argmax(1) == classes).sum().to(home)
         return loss, correct
+
+    def _scores(self, split: str, loss: float, correct: float) -> dict[str, float] | None:
+        """Means over a split's vertices; None where it is empty."""
+        count = len(self.splits.get(split, ()))
+        return {"loss": loss / count, "accuracy": correct / count} if count else None
 
     @torch.no_grad()
     def evaluate(self, split: str) -> dict[str, float] | None:
         if split not in self.splits:
             return None
         self.model.eval()
-        loss, correct = self.ranks.sum([float(one) for one in self._summed(split)])
-        count = len(self.splits[split])
-        return {"loss": loss / count, "accuracy": correct / count}
+        return self._scores(split, *self.ranks.sum([float(one) for one in self._summed(split)]))
 
     def read(self, split: str) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Vertices of this process, whatever the split, and their rows of features."""
-        for vertices, rows in zip(self.owned, self.p.each(self.x, anywhere=True), strict=True):
+        for vertices, rows in zip(self.owned, self.p.each(self.batch.x, anywhere=True), strict=True):
             step = rows_at_once(rows.shape[1])
             for some, theirs in zip(vertices.split(step), rows.split(step), strict=True):
                 yield "", some, theirs
 
     def finish(self) -> TrainedFull:
         best = self.take_best()
+        self.optimizer.zero_grad()  # as in train.py
+        del self.steps  # a graph keeps what an epoch takes, and the test may need that
         test = self.evaluate("test")
         made = choices(self.p), plans(self.p.unshared), self.tuned
         return TrainedFull(self.model.eval(), self.history, best, test, self.p, *made)

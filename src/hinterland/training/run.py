@@ -89,12 +89,11 @@ class TrainingRun(Generic[M]):
     def go_to(self, state: Mapping[str, Any]) -> None:
         """Goes to a :meth:`position`."""
 
-    def conclude(self, found: dict[str, Any]) -> None:
-        """Validates, and adds an epoch to the history."""
+    def conclude(self, found: dict[str, Any], valid: dict[str, float] | None) -> None:
+        """Adds an epoch to the history, of which ``valid`` is what :meth:`evaluate` gives of the validation split."""
         number = found["epoch"]
         if not math.isfinite(found["loss"]):
             self._refuse("train", f"the loss of epoch {number}")
-        valid = self.evaluate("valid")
         if valid is not None:
             if not math.isfinite(valid["loss"]):
                 self._refuse("valid", f"the validation loss after epoch {number}")
@@ -113,6 +112,8 @@ class TrainingRun(Generic[M]):
         early; Shchur et al. 2018 stop by the sum, too.
         """
         decayed = self.optimizer.param_groups[0]
+        if not decayed["weight_decay"]:
+            return 0.0
         return float(decayed["weight_decay"]) / 2 * sum(float(p.square().sum()) for p in decayed["params"])
 
     def _refuse(self, split: str, what: str) -> NoReturn:
@@ -142,7 +143,9 @@ class TrainingRun(Generic[M]):
         if state is None:
             return
         try:
-            checkpoints.check_same_run(path, {"precision": "float32", **state["config"]}, self.config)  # as it was without one
+            saved = state["config"]
+            precision = saved.get("dtype", "float32")  # as it was called of whole graphs, and was without one
+            checkpoints.check_same_run(path, {"precision": precision, **saved}, self.config)
             self.model.load_state_dict(state["model"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.go_to(state)

@@ -447,7 +447,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         alone, launched = self.factored is None, self.loader._only_launches()
         found["binds"] = binds(found, launched=launched, idle=self.idle.share()) if alone else None
         self.totals = EpochTotals()
-        self.conclude(found)
+        self.conclude(found, self.evaluate("valid"))
 
     @torch.no_grad()
     def evaluate(self, split: str) -> dict[str, float] | None:
