@@ -7,6 +7,7 @@ The dual cache of DUCATI (Zhang et al. 2023), and the single caches of GNNLab (Y
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -27,11 +28,13 @@ from ..runtime.repr import Repr
 from ..runtime.units import format_bytes
 from ..sampling import NeighborSampler
 from ..table import CachedTensor, TieredShards, TieredTensor, as_table
+from ..table.tiered import Devices, holders, listed_devices, unlinked_pair
 from .cache_choice import POLICIES, bytes_of, checked_scores, parse_budget
 from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
 from .cache_reads import Keepable, PlannedReads, ReadCounts, RowRanking, bare_graph, counted, crosswise, ranked, ratio
-from .cache_split import CacheCandidates, CacheSplit, rows_within, slots_within, split
+from .cache_split import CacheCandidates, CacheSplit, rows_in_tiers, rows_within, slots_within, split
+from .cache_tiers import TierGains
 
 Kept = TieredTensor | CachedTensor | TieredShards  # tables of which rows are kept
 _MEASURED_BATCHES = 4
@@ -46,12 +49,14 @@ class HitRates:
         rows: of fetched rows.
         edges: of sampled edges.
         sampling, gathering: seconds.
+        peers: of fetched rows, those that other GPUs serve; part of ``rows``.
     """
 
     rows: float
     edges: float
     sampling: float
     gathering: float
+    peers: float = 0.0
 
 
 @dataclass(frozen=True, repr=False)
@@ -66,6 +71,7 @@ class CachePlan(Explained, Repr):
         rows, edges: of one of them on average: rows fetched, edges sampled.
         predicted: hit rates and seconds of one batch.
         ranked: by what rows were chosen.
+        devices: that keep it, each within the budget.
     """
 
     policy: str
@@ -77,6 +83,7 @@ class CachePlan(Explained, Repr):
     edges: float
     predicted: HitRates
     ranked: str
+    devices: tuple[torch.device, ...]
     _given: PlannedReads = field(repr=False)
     _counts: ReadCounts = field(repr=False)
     _ranking: RowRanking = field(repr=False)
@@ -91,18 +98,27 @@ class CachePlan(Explained, Repr):
         """The policy, and what a batch reads."""
         return f"policy {self.policy}: of a batch's {self.rows:,.0f} rows of features and {self.edges:,.0f} edges"
 
+    @property
+    def gpus(self) -> int:
+        """How many devices share what they keep. Rows that follow the batches, or come from other machines, none shares."""
+        return 1 if self.policy == "clock" or self._given.features.collective else len(self.devices)
+
     def parts(self) -> list[BudgetItem]:
         """What is kept of the lists, as a graph's plan says it, and rows of features."""
-        said = f"{self.split.rows:,} rows {share(self.split.rows, self._given.graph.num_vertices)}"
-        lists = _lists_plan(self._given.sampler.lists, self.split, self._given.sampler.weighted)
-        return [*lists.parts(), BudgetItem("features", said, self.split.feature_bytes)]
+        s, of = self.split, self._given.graph.num_vertices
+        said = f"{s.rows - s.dealt_rows:,} rows {share(s.rows - s.dealt_rows, of)}"
+        if self.gpus > 1:
+            said += f" in each of {self.gpus} GPUs, {s.dealt_rows:,} {share(s.dealt_rows, of)} dealt over them"
+        lists = _lists_plan(self._given.sampler.lists, s, self._given.sampler.weighted)
+        return [*lists.parts(), BudgetItem("features", said, s.feature_bytes)]
 
     def notes(self) -> list[str]:
         """Predicted hit rates and seconds, and where they come from."""
         p = self.predicted
+        peers = f" ({p.peers:.1%} by other GPUs)" if self.gpus > 1 else ""
         return [
             f"rows are ranked by {self.ranked}",
-            f"predicted: {p.rows:.1%} of rows and {p.edges:.1%} of edges served from {self.batches} batches' hit rates",
+            f"predicted: {p.rows:.1%} of rows{peers} and {p.edges:.1%} of edges served from {self.batches} batches' hit rates",
             f"a batch: {p.sampling * 1e3:.3f} ms to sample, {p.gathering * 1e3:.3f} ms to gather; costs {self.costs.source}",
         ]
 
@@ -138,6 +154,7 @@ class CachePlan(Explained, Repr):
 
         Together they hold no more than the budget until they are let go. Each call fills caches of its own; that of
         ``"clock"`` begins with the rows that are ranked highest. On a machine without a GPU host memory stands for a GPU's.
+        Of several ``devices`` all read the table, and :meth:`keep_lists` gives each of the others its sampler.
         Rows of a ShardedTensor come from all machines, so there all ranks call this at once.
 
         Raises:
@@ -160,7 +177,7 @@ class CachePlan(Explained, Repr):
         return sampler.over(prepared)
 
     def keep_rows(self, device: torch.device) -> Kept:
-        """The table of features over the rows that the plan keeps on a device."""
+        """The table of features over the rows that the plan keeps: on a device, or on all where they share them."""
         features: Any = self._given.features  # of the kind that the policy takes
         s, home = self.split, str(device)
         scores = self._ranking.scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
@@ -171,22 +188,95 @@ class CachePlan(Explained, Repr):
         elif features.collective:
             table = TieredShards(features, s.local, scores, home)
         else:
-            table = features.tiered(local=s.local, scores=scores, devices=[home])
+            homes = [home] if self.gpus == 1 else self.devices
+            table = features.tiered(local=s.local, peers=s.peers, scores=scores, devices=homes)
         devices.idle_at(device)  # loaders read on streams of their own
         return table
 
-    def lists_first(self) -> CachePlan:
-        """The plan, within the same budget, of a device that samples for others: as much of the lists as it holds, and rows in
-        what they leave (GNNLab, section 5)."""
+    def over(self, devices: Devices) -> CachePlan:
+        """The plan, by the same counts and within the same budget in each, of several GPUs of this process.
+
+        They share what they keep: each row is copied to all of them, dealt to one for all, or left, as saves most.
+
+        Raises:
+            ConfigError, DeviceError: devices that cannot hold tiers (``UnifiedTensor.tiered``).
+        """
+        plan = self._on(devices)
+        return plan._with(plan._best())
+
+    def _on(self, devices: Devices) -> CachePlan:
+        found = tuple(holders(devices))
+        apart = {"row_peer": math.inf, "edge_peer": math.inf} if unlinked_pair(found) else {}
+        return replace(self, devices=found, costs=replace(self.costs, **apart))
+
+    def _best(self) -> CacheSplit:
+        """What the policy keeps."""
         given = self._given
-        candidates = _entries(given, self._counts, self.costs, torch.zeros(0), self._drawn[0] + self._drawn[1])
-        lists = split(self.budget, candidates)
-        left = self.budget - lists.adjacency_bytes
-        rows, local, held = rows_within(left, given.graph.num_vertices, given.features.row_bytes)
-        kept = replace(lists, rows=rows, local=local, feature_bytes=held)
-        served = crosswise(self._ranking.halves, self._counts.fetched, rows)
-        predicted = _predicted(given.sampler.lists, self._counts, self.costs, kept, served, self._drawn)
-        return replace(self, split=kept, predicted=predicted)
+        if self.policy == "auto":
+            return split(self.budget, self._entries(self._ranking.scores))
+        if self.policy == "clock":
+            slots = slots_within(self.budget, len(given.features), given.features.row_bytes)
+            return CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
+        return self._rows_within(self.budget if self.policy != "none" else 0)
+
+    def _rows_within(self, room: int) -> CacheSplit:
+        """The rows that are ranked highest, in so much of each device."""
+        features, scores = self._given.features, self._ranking.scores
+        if self.gpus == 1:
+            return CacheSplit(*rows_within(room, len(features), features.row_bytes))
+        reads = self.row_reads()[hottest_first(scores.float(), len(scores))]
+        gains = reads * ((self.costs.row_host - self.costs.row_gpu) / self.batches)
+        return rows_in_tiers(room, TierGains(gains, self.gpus, self.costs.dealt(self.gpus)[0]), features.row_bytes)
+
+    def lists_first(self, devices: Devices | None = None) -> CachePlan:
+        """The plan, within the same budget, of devices that sample for others: as much of the lists as they hold, and rows in
+        what they leave (GNNLab, section 5)."""
+        plan = self if devices is None else self._on(devices)
+        lists = split(plan.budget, plan._entries(torch.zeros(0)))
+        left = plan._rows_within(plan.budget - lists.adjacency_bytes)
+        rows = {name: getattr(left, name) for name in ("rows", "local", "feature_bytes", "peers", "dealt_rows")}
+        return plan._with(replace(lists, **rows))
+
+    def _entries(self, row_scores: torch.Tensor) -> CacheCandidates:
+        """What may be kept, of rows and of pages of the lists."""
+        given, counts, costs, each = self._given, self._counts, self.costs, 1 / self.batches
+        bare = given.sampler.lists
+        lists = not bare.lists.on_gpu and not bare.stored
+        scores = bare.page_scores(self._drawn[0] + self._drawn[1]) if lists else torch.zeros(0)
+        edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
+        return CacheCandidates(
+            rows=_falling(row_scores) * (each * row),
+            row_bytes=given.features.row_bytes,
+            pages=scores.clamp_(min=0).sort(descending=True).values * (each * edge),
+            all_edges=counts.edges * each * edge,
+            offsets=counts.lists * each * (costs.list_host - costs.list_gpu),
+            offsets_bytes=bare.offsets_bytes if lists else 0,
+            lists=bare if lists else None,
+            weighted=given.sampler.weighted,
+            gpus=self.gpus,
+            dealt_row=costs.dealt(self.gpus)[0],
+        )
+
+    def _with(self, kept: CacheSplit) -> CachePlan:
+        """The plan that keeps this, and what is expected of it."""
+        counts, costs, lists, others = self._counts, self.costs, self._given.sampler.lists, 1 - 1 / self.gpus
+        halves, each, drawn, peers = self._ranking.halves, 1 / self.batches, 0.0, 0.0
+        follows = self.policy == "clock"
+        served = ratio(counts.hits, counts.replayed) if follows else crosswise(halves, counts.fetched, kept.rows)
+        if kept.dealt_rows:
+            peers = others * (served - crosswise(halves, counts.fetched, kept.rows - kept.dealt_rows))
+        if lists.lists.on_gpu or kept.whole:
+            drawn = 1.0
+        elif kept.pages:
+            sums = [lists.page_scores(half) for half in self._drawn]
+            drawn = crosswise(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
+        vertices, edges = counts.lists * each, counts.edges * each
+        at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
+        sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
+        gathering = self.rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
+        if peers:
+            gathering += self.rows * peers * (costs.row_peer - costs.row_gpu)
+        return replace(self, split=kept, predicted=HitRates(served, drawn, sampling, gathering, peers))
 
     def measure(
         self,
@@ -205,20 +295,22 @@ class CachePlan(Explained, Repr):
         given = self._given
         first = given.epochs if first_epoch is None else first_epoch
         view = sampler.lists
-        batches = rows = edges = row_hits = edge_hits = 0
+        batches = rows = edges = row_hits = edge_hits = peers = 0
         sampling = gathering = 0.0
         parts = mini_batches(given.graph.num_vertices, given.seeds, given.batch_size, epochs, given.seed, first)
         for number, part in parts:
             begin = devices.idle_at(sampler.device)
             sample = sampler.sample(part, batch=number)
             sampling += devices.idle_at(sampler.device) - begin
-            row_hits += table.count(sample.node).rows["local"]  # before the gather, which may keep them
+            tiers = table.count(sample.node).rows  # before the gather, which may keep them
+            row_hits, peers = row_hits + tiers["local"], peers + tiers.get("peers", 0)
             begin = devices.idle_at(sampler.device)
             table.gather(sample.node)
             gathering += devices.idle_at(sampler.device) - begin
             batches, rows, edges = batches + 1, rows + len(sample.node), edges + len(sample.edge)
             edge_hits += len(sample.edge) if view.lists.on_gpu else int(view.keeps(sample.edge).sum())
-        found = HitRates(ratio(row_hits, rows), ratio(edge_hits, edges), sampling / batches, gathering / batches)
+        times = sampling / batches, gathering / batches
+        found = HitRates(ratio(row_hits + peers, rows), ratio(edge_hits, edges), *times, ratio(peers, rows))
         return PlanCheck(self.predicted, found, batches)
 
 
@@ -254,6 +346,7 @@ def plan_cache(
     seed: int = 0,
     costs: Costs | None = None,
     device: torch.device | str | int | None = None,
+    devices: Devices | None = None,
 ) -> CachePlan:
     """Splits ``budget`` bytes of GPU memory between neighbour lists and rows of features, by what mini-batches read.
 
@@ -275,6 +368,8 @@ def plan_cache(
             table in host memory; ``"none"``.
         costs: seconds of reads; None measures them on a GPU, and on the CPU takes those of the probe or built-in ones.
         device: where to sample with fanouts; None is the current GPU, or the CPU on a machine without one.
+        devices: GPUs of this process that share one plan, each within the budget, as :meth:`CachePlan.over` says; None is the
+            sampler's alone.
 
     Raises:
         ConfigError: an unknown policy, scores that are not one number for each vertex, a budget that is no size, or for
@@ -290,6 +385,8 @@ def plan_cache(
     scores: torch.Tensor | None = None
     if not isinstance(policy, str):
         policy, scores = "scores", checked_scores(policy, {None: graph.num_vertices})[None]
+    if devices is not None and device is None and not isinstance(sampler, NeighborSampler):
+        device = listed_devices(devices)[0]
     given = PlannedReads(graph, features, _sampler(graph, sampler, device), seeds, batch_size, epochs, seed)
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
     counts = counted(given, slots)
@@ -300,59 +397,16 @@ def plan_cache(
     if costs is None:
         costs = _costs(given, counts, list_scores, size)
     ranking = ranked(given, policy, counts, size, scores)
-    if policy == "auto":
-        kept = split(size, _entries(given, counts, costs, ranking.scores, list_scores))
-    elif slots is not None:
-        kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
-    else:
-        rows, local, held = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
-        kept = CacheSplit(rows, local, held)
-    served = crosswise(ranking.halves, counts.fetched, kept.rows) if slots is None else ratio(counts.hits, counts.replayed)
-    predicted = _predicted(bare, counts, costs, kept, served, halves)
     each = counts.rows / counts.batches, counts.edges / counts.batches
-    said = predicted, ranking.by
-    return CachePlan(policy, size, kept, costs, counts.batches, *each, *said, given, counts, ranking, halves)
-
-
-def _entries(
-    given: PlannedReads, counts: ReadCounts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor
-) -> CacheCandidates:
-    bare, features, each = given.sampler.lists, given.features, 1 / counts.batches
-    lists = not bare.lists.on_gpu and not bare.stored
-    pages = bare.page_scores(list_scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
-    edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
-    return CacheCandidates(
-        rows=_falling(row_scores) * (each * row),
-        row_bytes=features.row_bytes,
-        pages=pages * (each * edge),
-        all_edges=counts.edges * each * edge,
-        offsets=counts.lists * each * (costs.list_host - costs.list_gpu),
-        offsets_bytes=bare.offsets_bytes if lists else 0,
-        lists=bare if lists else None,
-        weighted=given.sampler.weighted,
-    )
+    nothing, home = HitRates(0.0, 0.0, 0.0, 0.0), (given.sampler.device,)
+    made = policy, size, CacheSplit(), costs, counts.batches, *each, nothing, ranking.by, home
+    plan = CachePlan(*made, given, counts, ranking, halves)
+    return plan._with(plan._best()) if devices is None else plan.over(devices)
 
 
 def _falling(scores: torch.Tensor) -> torch.Tensor:
     """Sorted as numbers of 32 bits, which takes a fifth of the time."""
     return scores.float().sort(descending=True).values.double()
-
-
-def _predicted(
-    lists: DeviceGraph, counts: ReadCounts, costs: Costs, kept: CacheSplit, served: float, halves: Sequence[torch.Tensor]
-) -> HitRates:
-    """What ``kept`` gives, where it serves that share of rows; ``halves``: draws of each edge, of either half of the epochs."""
-    each, drawn = 1 / counts.batches, 0.0
-    if lists.lists.on_gpu or kept.whole:
-        drawn = 1.0
-    elif kept.pages:
-        sums = [lists.page_scores(half) for half in halves]
-        drawn = crosswise(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
-    rows, vertices, edges = counts.rows * each, counts.lists * each, counts.edges * each
-    at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
-    sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
-    gathering = rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
-    return HitRates(served, drawn, sampling, gathering)
 
 
 def require_plannable(graph: Graph, features: Keepable, policy: Any) -> None:
