@@ -126,12 +126,12 @@ def rows_in_tiers(room: int, rows: TierGains, row_bytes: int) -> CacheSplit:
     """The rows that are best kept in so much of each GPU, and nothing else."""
     count, gpus, usable = len(rows.gains), rows.gpus, max(_usable(room), 0)
     copied = plan_tiers(count, row_bytes, gpus, usable, ordered=True)
-    plans = [copied]
-    if rows.deals and 0 < copied.resident < count:
+    plans, owns = [copied], [0]
+    if copied.slot_bytes:
         fixed = copied.held_bytes - copied.slots_offset  # beside the rows
-        local = min(fixed + padded(rows.best((usable - fixed) // row_bytes)[0] * row_bytes), usable)
-        # Where all rows are dealt no map is needed.
-        plans += [plan_tiers(count, row_bytes, gpus, own, (usable - own) * gpus, ordered=True) for own in (local, 0)]
+        owns.append(min(fixed + padded(rows.best((usable - fixed) // row_bytes)[0] * row_bytes), usable))
+    if rows.dealt and copied.resident < count:
+        plans += [plan_tiers(count, row_bytes, gpus, own, (usable - own) * gpus, ordered=True) for own in owns]
     best = max(plans, key=lambda plan: rows.saved(plan.local_rows, plan.peer_rows))
     if best.resident == 0:
         return CacheSplit()

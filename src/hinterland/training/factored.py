@@ -87,8 +87,8 @@ class Factored:
         samplers: how many devices sample; None measures a few batches and takes GNNLab's rule (:func:`.plan_roles`).
         depth: samples that may wait; None is two rounds.
         cache, gpu_budget: what each of ``devices`` keeps in its own memory, and how much of it, as of :class:`.Loader`; filled
-            when roles are known. Trainers keep rows, and with ``"auto"`` samplers lists (:class:`.DeviceCaches`). A cache needs
-            a size. No sample and no row changes.
+            when roles are known. Trainers keep rows, and with ``"auto"`` samplers lists (:class:`.DeviceCaches`); devices of a
+            role share rows as saves most. A cache needs a size. No sample and no row changes.
 
     Raises:
         ConfigError: arguments that do not go together, a sampler on another device, a step that returns no loss, an iteration
@@ -158,9 +158,11 @@ class Factored:
     @functools.cached_property
     def plan(self) -> FactoredPlan:
         """Who samples and who trains; made, and the stages measured for it, when first asked for."""
-        if self._samplers is not None or len(self._devices) == 1:
-            return plan_roles(self._devices, self.round, samplers=self._samplers)
-        return plan_roles(self._devices, self.round, self._measure())
+        given = self._samplers is not None or len(self._devices) == 1
+        plan = plan_roles(self._devices, self.round, None if given else self._measure(), self._samplers)
+        for samples in [] if self._caches is None else self._caches.settle(plan):
+            (self._kept_samplers if samples else self._kept_readers).clear()
+        return plan
 
     @property
     def cache_plans(self) -> list[CachePlan]:
@@ -172,7 +174,11 @@ class Factored:
         lines = [self.plan.explain()]
         for device, kept in zip(self.plan.devices, self.cache_plans, strict=False):
             s = kept.split
-            rows, lists = f"{s.rows:,} rows ({format_bytes(s.feature_bytes)})", format_bytes(s.adjacency_bytes)
+            dealt = f" and its part of {s.dealt_rows:,}" if s.dealt_rows else ""
+            rows, lists = (
+                f"{s.rows - s.dealt_rows:,} rows{dealt} ({format_bytes(s.feature_bytes)})",
+                format_bytes(s.adjacency_bytes),
+            )
             lines.append(f"{device} keeps {rows} and {lists} of the lists")
         counts = ", ".join(f"{device} {count}" for device, count in zip(self.plan.devices, self.trained, strict=True))
         return "\n".join([*lines, f"batches trained so far: {counts}"])
@@ -243,7 +249,7 @@ class Factored:
         if self._asked is None:
             return None
         # The last device samples, whatever the plan.
-        return DeviceCaches(self._asked, self.loader, self._plain_sampler(self._devices[-1]), len(self._devices) == 1)
+        return DeviceCaches(self._asked, self.loader, self._plain_sampler(self._devices[-1]), self._devices)
 
     def _samples(self, who: int) -> bool:
         return who >= len(self.plan.trainers)

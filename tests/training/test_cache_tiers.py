@@ -1,0 +1,190 @@
+"""One plan for several GPUs: what is copied to all, dealt over them, or left, against brute force; within each one's budget."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import hinterland as hl
+from hinterland.graph.device_graph import DeviceGraph, allocated
+from hinterland.sampling import NeighborSampler
+from hinterland.table import plan_tiers
+from hinterland.training import Costs, Loader, plan_cache
+from hinterland.training.cache_split import CacheCandidates, rows_in_tiers, split
+from hinterland.training.cache_tiers import TierGains
+
+BATCH = 64
+LINKED = Costs(6e-9, 1e-9, 5e-9, 2e-10, 5e-9, 2e-10, row_peer=1.5e-9, edge_peer=4e-10)
+GAINS = st.lists(st.floats(0, 1), min_size=1, max_size=6).map(lambda gains: sorted(gains, reverse=True))
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return hl.generate("kronecker", scale=13, edge_factor=16, seed=3, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def features(graph):
+    count = graph.num_vertices
+    return hl.UnifiedTensor.from_tensor(torch.arange(count * 16, dtype=torch.float32).view(count, 16))
+
+
+@pytest.fixture(scope="module")
+def seeds(graph):
+    connected = graph.indptr.diff().nonzero()[:, 0]
+    return connected[torch.randperm(len(connected), generator=torch.Generator().manual_seed(1))[:1500]]
+
+
+def knapsack(gains: list[float], gpus: int, dealt: float, in_each: int) -> float:
+    """The most that entries save, each of them copied, dealt or left: brute force."""
+    best = 0.0
+    for tiers in itertools.product(("host", "dealt", "copied"), repeat=len(gains)):
+        share = tiers.count("dealt") / gpus
+        if tiers.count("copied") + math.ceil(share) <= in_each:
+            kept = {"host": 0.0, "dealt": dealt, "copied": 1.0}
+            best = max(best, sum(gain * kept[tier] for gain, tier in zip(gains, tiers, strict=True)))
+    return best
+
+
+@settings(deadline=None, max_examples=150)
+@given(gains=GAINS, gpus=st.integers(1, 4), dealt=st.floats(0, 1), in_each=st.integers(0, 7))
+def test_what_is_copied_and_dealt_saves_most(gains, gpus, dealt, in_each):
+    kind = TierGains(torch.tensor(gains, dtype=torch.float64), gpus, dealt if gpus > 1 else 0.0)
+    local, apart = kind.best(in_each)
+    assert local + math.ceil(apart / gpus) <= in_each and local + apart <= len(gains)
+    assert kind.saved(local, apart) == pytest.approx(knapsack(gains, gpus, kind.dealt, in_each))
+
+
+@settings(deadline=None, max_examples=150)
+@given(gains=GAINS, gpus=st.integers(2, 4), dealt=st.floats(0, 1), nbytes=st.integers(1, 9))
+def test_steps_of_an_entry_are_its_tiers(gains, gpus, dealt, nbytes):
+    """Their bytes are those of a copy, what they save is what it saves, and none comes before a better one."""
+    kind = TierGains(torch.tensor(gains, dtype=torch.float64), gpus, dealt)
+    steps = kind.steps(nbytes)
+    assert sum(step for _, step in steps) == pytest.approx(nbytes)
+    saved = sum(density * step for density, step in steps)
+    assert torch.allclose(saved, kind.gains)
+    assert all((one >= other - 1e-12).all() for (one, _), (other, _) in itertools.pairwise(steps))
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    rows=st.integers(1, 400),
+    row_bytes=st.sampled_from([4, 100, 512, 2000]),
+    gpus=st.integers(2, 4),
+    dealt=st.floats(0, 1),
+    room=st.integers(0, 300_000),
+    seed=st.integers(0, 9),
+)
+def test_rows_in_tiers_are_near_the_best(rows, row_bytes, gpus, dealt, room, seed):
+    """Against every number of bytes for copies, in steps of a part of a block."""
+    gains = torch.rand(rows, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 4
+    kind = TierGains(gains.sort(descending=True).values, gpus, dealt)
+    found = rows_in_tiers(room, kind, row_bytes)
+    assert found.feature_bytes <= room
+    best = 0.0
+    for own in range(0, room + 1, 512):
+        plan = plan_tiers(rows, row_bytes, gpus, own, (room - own) * gpus, ordered=True)
+        best = max(best, kind.saved(plan.local_rows, plan.peer_rows))
+    assert found.saved == pytest.approx(kind.saved(found.rows - found.dealt_rows, found.dealt_rows))
+    assert 0.95 * best - float(gains.max()) <= found.saved <= best * (1 + 1e-9)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    scale=st.integers(6, 10),
+    row_bytes=st.sampled_from([4, 64, 400, 4100]),
+    ratio=st.floats(0.01, 100),
+    share=st.floats(0, 1.3),
+    gpus=st.integers(2, 4),
+    dealt=st.floats(0, 1),
+    seed=st.integers(0, 3),
+)
+def test_the_greedy_split_over_gpus_is_near_the_best(scale, row_bytes, ratio, share, gpus, dealt, seed):
+    """Against every number of pages, with the best rows in what they leave."""
+    graph = hl.generate("kronecker", scale=scale, edge_factor=16, seed=seed, device="cpu")
+    view, generator = DeviceGraph(graph.neighbor_lists, torch.device("cpu")), torch.Generator().manual_seed(seed)
+    rows = torch.rand(graph.num_vertices, generator=generator, dtype=torch.float64) ** 4
+    draws = torch.rand(graph.num_vertices, generator=generator, dtype=torch.float64) ** 8 * ratio
+    entries = CacheCandidates(
+        rows=rows.sort(descending=True).values,
+        row_bytes=row_bytes,
+        pages=view.page_scores(draws).sort(descending=True).values,
+        all_edges=float((draws * graph.indptr.diff()).sum()),
+        offsets=float(draws.sum()),
+        offsets_bytes=view.offsets_bytes,
+        lists=view,
+        weighted=False,
+        gpus=gpus,
+        dealt_row=dealt,
+    )
+    budget = int(share * (view.edge_bytes(False) + view.offsets_bytes + row_bytes * graph.num_vertices) / gpus)
+    found = split(budget, entries)
+    assert found.held <= budget
+    best, kind = 0.0, TierGains(entries.rows, gpus, dealt)
+    choices = [(view.pages_bytes(n, False) if n else 0, float(entries.pages[:n].sum())) for n in range(view.num_pages + 1)]
+    for offsets in (False, True):
+        for size, saved in [*choices, (view.edge_bytes(False), entries.all_edges)]:
+            left = budget - size - offsets * entries.offsets_bytes
+            if left >= 0:
+                kept = rows_in_tiers(left, kind, row_bytes)
+                best = max(best, saved + offsets * entries.offsets + kept.saved)
+    assert 0.9 * best <= found.saved <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("policy", ["auto", "features", "degree", "presample", "clock", "none"])
+def test_one_gpu_keeps_what_it_did(graph, features, seeds, policy):
+    made = graph, features, NeighborSampler(graph, [10, 5], device="cpu"), seeds, BATCH, "200 KiB", policy
+    one, over = (plan_cache(*made, costs=LINKED, devices=devices) for devices in (None, ["cpu"]))
+    assert (one.split, one.predicted, one.explain()) == (over.split, over.predicted, over.explain())
+    assert one.split.dealt_rows == one.split.dealt_pages == one.split.peers == 0
+    assert one.split == replace(one, costs=replace(LINKED, row_peer=math.inf)).over("cpu").split
+
+
+@pytest.mark.parametrize("policy", ["auto", "features", "degree", "presample"])
+@pytest.mark.parametrize("gpus", [2, 3])
+def test_several_gpus_keep_more_than_one(graph, features, seeds, policy, gpus):
+    """The same samples and rows, hit rates as predicted, each GPU within its budget; and what one alone keeps is slower."""
+    plain = NeighborSampler(graph, [10, 5], seed=4, device="cpu")
+    made = graph, features, plain, seeds, BATCH, "120 KiB", policy
+    alone = plan_cache(*made, costs=LINKED)
+    plan = alone.over(["cpu"] * gpus)
+    assert plan.split.dealt_rows > 0 and plan.split.rows > alone.split.rows
+    several, one = plan.predicted, alone.predicted
+    assert several.sampling + several.gathering < one.sampling + one.gathering
+    sampler, table = plan.apply()
+    assert [str(device) for device in plan.devices] == [f"cpu:{i}" for i in range(gpus)]
+    for size in table.held.values():
+        assert allocated(size) == plan.split.feature_bytes and allocated(size) + sampler.lists.held <= plan.budget
+    assert (table.plan.local_rows, table.plan.peer_rows) == (plan.split.rows - plan.split.dealt_rows, plan.split.dealt_rows)
+    ours = Loader(sampler, seeds, 256, features=table, shuffle=True, device="cpu")
+    theirs = Loader(plain, seeds, 256, features=features, shuffle=True, device="cpu")
+    for a, b in zip(ours, theirs, strict=True):
+        assert torch.equal(a.sample.node, b.sample.node) and torch.equal(a.x, b.x)
+    found = plan.measure(sampler, table).found
+    assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03)
+    assert found.peers == pytest.approx(plan.predicted.peers, abs=0.03) and found.peers > 0.02
+    assert "dealt over them" in plan.explain() and "by other GPUs)" in plan.explain()
+
+
+def test_what_peers_cost_decides(graph, features, seeds):
+    """As dear as the host: nothing is dealt. As cheap as a GPU's own memory: nothing is copied."""
+
+    def rows(peer):
+        costs = replace(LINKED, row_peer=peer)
+        split = plan_cache(
+            graph, features, [10, 5], seeds, BATCH, "120 KiB", "features", costs=costs, devices=["cpu"] * 2
+        ).split
+        return split.rows - split.dealt_rows, split.dealt_rows
+
+    far, near = rows(LINKED.row_host), rows(LINKED.row_gpu)
+    assert far[1] == 0 and near[0] == 0 and near[1] > 1.9 * far[0]
+    between = rows(3e-9)
+    assert 0 < between[0] < far[0] and 0 < between[1] < near[1]
+    assert rows(math.inf) == far
