@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph.device_graph import DeviceGraph, allocated
+from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
 from hinterland.table import plan_tiers
 from hinterland.training import Costs, Loader, plan_cache
@@ -103,11 +104,11 @@ def test_rows_in_tiers_are_near_the_best(rows, row_bytes, gpus, dealt, room, see
     ratio=st.floats(0.01, 100),
     share=st.floats(0, 1.3),
     gpus=st.integers(2, 4),
-    dealt=st.floats(0, 1),
+    dealt=st.tuples(st.floats(0, 1), st.floats(0, 1)),
     seed=st.integers(0, 3),
 )
 def test_the_greedy_split_over_gpus_is_near_the_best(scale, row_bytes, ratio, share, gpus, dealt, seed):
-    """Against every number of pages, with the best rows in what they leave."""
+    """Against every number of pages in a GPU, with the best rows in what they leave."""
     graph = hl.generate("kronecker", scale=scale, edge_factor=16, seed=seed, device="cpu")
     view, generator = DeviceGraph(graph.neighbor_lists, torch.device("cpu")), torch.Generator().manual_seed(seed)
     rows = torch.rand(graph.num_vertices, generator=generator, dtype=torch.float64) ** 4
@@ -122,13 +123,16 @@ def test_the_greedy_split_over_gpus_is_near_the_best(scale, row_bytes, ratio, sh
         lists=view,
         weighted=False,
         gpus=gpus,
-        dealt_row=dealt,
+        dealt_row=dealt[0],
+        dealt_page=dealt[1],
     )
     budget = int(share * (view.edge_bytes(False) + view.offsets_bytes + row_bytes * graph.num_vertices) / gpus)
     found = split(budget, entries)
     assert found.held <= budget
-    best, kind = 0.0, TierGains(entries.rows, gpus, dealt)
-    choices = [(view.pages_bytes(n, False) if n else 0, float(entries.pages[:n].sum())) for n in range(view.num_pages + 1)]
+    best, kind, pages = 0.0, TierGains(entries.rows, gpus, dealt[0]), TierGains(entries.pages, gpus, dealt[1])
+    choices = [(0, 0.0)]
+    for n in range(1, view.num_pages + 1):
+        choices.append((view.pages_bytes(n, False), pages.saved(*pages.best(n - pages.deals))))
     for offsets in (False, True):
         for size, saved in [*choices, (view.edge_bytes(False), entries.all_edges)]:
             left = budget - size - offsets * entries.offsets_bytes
@@ -171,6 +175,60 @@ def test_several_gpus_keep_more_than_one(graph, features, seeds, policy, gpus):
     assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03)
     assert found.peers == pytest.approx(plan.predicted.peers, abs=0.03) and found.peers > 0.02
     assert "dealt over them" in plan.explain() and "by other GPUs)" in plan.explain()
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_lists_are_dealt_too(graph, features, seeds, compressed):
+    """Each device's sampler draws as it does without, hit rates are as predicted, and each keeps its budget."""
+    graph = hl.compress(graph) if compressed else graph
+    plain = [NeighborSampler(graph, [10, 5], seed=4, device="cpu") for _ in range(2)]
+    costs = replace(LINKED, edge_host=5e-8)
+    plan = plan_cache(graph, features, plain[0], seeds, BATCH, "120 KiB", costs=costs, devices=["cpu"] * 2)
+    s = plan.split
+    assert 0 < s.dealt_pages <= s.pages and s.pages > plan.over("cpu").split.pages
+    assert any("dealt over them" in part.kept for part in plan.parts() if "edges" in part.name)
+    samplers = plan.keep_lists(plain)
+    for ours, theirs in zip(samplers, plain, strict=True):
+        view, blocks = ours.lists, ours.lists._dealt
+        assert len(blocks) == 2 and int((view.slots >= 0).sum()) == s.pages
+        held = allocated(view.slots.nbytes) + allocated(blocks[0].nbytes) + (view.offsets_bytes if s.offsets else 0)
+        assert held == s.adjacency_bytes == view.held and plan.held_bytes <= plan.budget
+        assert torch.equal(ours.sample(seeds[:100]).edge, theirs.sample(seeds[:100]).edge)
+    found = plan.measure(samplers[1], plan.keep_rows(samplers[1].device)).found
+    assert found.edges == pytest.approx(plan.predicted.edges, abs=0.03)
+    with pytest.raises(ConfigError, match="lists are dealt over cpu, cpu: give a sampler on each, and one alone"):
+        plan.keep_lists([*plain, plain[0]])
+
+
+def test_pages_with_weights_are_not_dealt(graph, features, seeds):
+    weighted = hl.random_weights(graph, "float32")
+    sampler = NeighborSampler(weighted, [10, 5], weighted=True, device="cpu")
+    costs = replace(LINKED, edge_host=5e-8)
+    split = plan_cache(weighted, features, sampler, seeds, BATCH, "120 KiB", costs=costs, devices=["cpu"] * 2).split
+    assert split.pages > 0 and split.dealt_pages == 0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compressed", [False, True])
+def test_two_gpus_share_a_plan(graph, features, seeds, compressed):
+    """Samples and rows on either GPU are those of the CPU, from rows and pages that lie in both."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs 2 GPUs")
+    graph = hl.compress(graph) if compressed else graph
+    gpus = ["cuda:0", "cuda:1"]
+    plain = [NeighborSampler(graph, [10, 5], seed=4, device=gpu) for gpu in gpus]
+    costs = replace(LINKED, edge_host=5e-8)
+    plan = plan_cache(graph, features, plain[0], seeds, BATCH, "120 KiB", costs=costs, devices=gpus)
+    assert plan.split.dealt_pages > 0 and plan.split.dealt_rows > 0
+    samplers, table = plan.keep_lists(plain), plan.keep_rows(plain[0].device)
+    want = NeighborSampler(graph, [10, 5], seed=4, device="cpu").sample(seeds[:500])
+    for sampler in samplers:
+        sample = sampler.sample(seeds[:500].to(sampler.device))
+        assert torch.equal(sample.node.cpu(), want.node) and torch.equal(sample.edge.cpu(), want.edge)
+        assert torch.equal(table[sample.node].cpu(), features[want.node]) and table.count(sample.node).rows["peers"] > 0
+    found = plan.measure(samplers[1], table).found
+    assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03)
+    assert found.edges == pytest.approx(plan.predicted.edges, abs=0.03)
 
 
 def test_what_peers_cost_decides(graph, features, seeds):

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from ..graph import Graph
-from ..graph.device_graph import DeviceGraph, allocated
+from ..graph.dealt_pages import deal_pages
+from ..graph.device_graph import DealtPages, DeviceGraph, allocated
 from ..graph.plan import GraphPlan
 from ..hotness.presample import mini_batches
 from ..memory import hottest_first
@@ -109,7 +110,7 @@ class CachePlan(Explained, Repr):
         said = f"{s.rows - s.dealt_rows:,} rows {share(s.rows - s.dealt_rows, of)}"
         if self.gpus > 1:
             said += f" in each of {self.gpus} GPUs, {s.dealt_rows:,} {share(s.dealt_rows, of)} dealt over them"
-        lists = _lists_plan(self._given.sampler.lists, s, self._given.sampler.weighted)
+        lists = _lists_plan(self._given.sampler.lists, s, self._given.sampler.weighted, self.gpus)
         return [*lists.parts(), BudgetItem("features", said, s.feature_bytes)]
 
     def notes(self) -> list[str]:
@@ -154,27 +155,49 @@ class CachePlan(Explained, Repr):
 
         Together they hold no more than the budget until they are let go. Each call fills caches of its own; that of
         ``"clock"`` begins with the rows that are ranked highest. On a machine without a GPU host memory stands for a GPU's.
-        Of several ``devices`` all read the table, and :meth:`keep_lists` gives each of the others its sampler.
+        Of several ``devices`` all read the table; :meth:`keep_lists` gives samplers of all of them.
         Rows of a ShardedTensor come from all machines, so there all ranks call this at once.
 
         Raises:
             OutOfMemory: less GPU memory is free than the plan takes.
             RankLost: of a ShardedTensor, another rank died, or did not take part in time.
         """
-        sampler = self.keep_lists(self._given.sampler)
+        (sampler,) = self.keep_lists([self._given.sampler])
         return sampler, self.keep_rows(sampler.device)
 
-    def keep_lists(self, sampler: NeighborSampler) -> NeighborSampler:
-        """``sampler``, one of the graph on any device, over the lists that the plan keeps there; as it is where they are on
-        storage."""
-        if sampler.lists.stored:
-            return sampler
-        prepared = bare_graph(self._given.graph, sampler.device)
-        with devices.on(prepared.device):
-            prepared.plan = _lists_plan(prepared.out, self.split, sampler.weighted)
-            prepared.plan.apply(self._drawn[0] + self._drawn[1])
-        devices.idle_at(sampler.device)  # samplers draw on streams of their own
-        return sampler.over(prepared)
+    def keep_lists(self, samplers: Sequence[NeighborSampler]) -> list[NeighborSampler]:
+        """``samplers`` of the graph, on devices of the plan, over the lists that it keeps there; as they are where lists are on
+        storage.
+
+        Raises:
+            ConfigError: a plan that deals lists over its devices, and a sampler on none of them, or more than one on one.
+            OutOfMemory: less GPU memory is free than the plan takes.
+        """
+        given, scores = self._given, self._drawn[0] + self._drawn[1]
+        if given.sampler.lists.stored:
+            return list(samplers)
+        homes = [sampler.device for sampler in samplers]
+        if self.split.dealt_pages:  # "cpu:1" stands for a GPU, and samplers are on "cpu"
+            homes = [torch.device("cpu") if home.type == "cpu" else home for home in self.devices]
+        graphs = [bare_graph(given.graph, home) for home in homes]
+        for prepared in graphs:
+            prepared.plan = _lists_plan(prepared.out, self.split, given.sampler.weighted, self.gpus)
+        dealt: list[DealtPages | None] = [None] * len(graphs)
+        if self.split.dealt_pages:
+            dealt[:] = deal_pages([one.out for one in graphs], graphs[0].plan.of(graphs[0].out), scores)
+        for prepared, pages in zip(graphs, dealt, strict=True):
+            with devices.on(prepared.device):
+                prepared.plan.apply(scores, pages)
+        for home in homes:
+            devices.idle_at(home)  # samplers draw on streams of their own
+        found = []
+        for sampler in samplers:
+            mine = next((one for one in graphs if one.device == sampler.device), None)
+            if mine is None:
+                raise ConfigError(f"lists are dealt over {', '.join(map(str, homes))}: give a sampler on each, and one alone")
+            graphs.remove(mine)
+            found.append(sampler.over(mine))
+        return found
 
     def keep_rows(self, device: torch.device) -> Kept:
         """The table of features over the rows that the plan keeps: on a device, or on all where they share them."""
@@ -244,6 +267,7 @@ class CachePlan(Explained, Repr):
         lists = not bare.lists.on_gpu and not bare.stored
         scores = bare.page_scores(self._drawn[0] + self._drawn[1]) if lists else torch.zeros(0)
         edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
+        row_left, page_left = costs.dealt(self.gpus)
         return CacheCandidates(
             rows=_falling(row_scores) * (each * row),
             row_bytes=given.features.row_bytes,
@@ -254,13 +278,14 @@ class CachePlan(Explained, Repr):
             lists=bare if lists else None,
             weighted=given.sampler.weighted,
             gpus=self.gpus,
-            dealt_row=costs.dealt(self.gpus)[0],
+            dealt_row=row_left,
+            dealt_page=page_left if lists and len(bare.page_sizes(given.sampler.weighted)) == 1 else 0.0,
         )
 
     def _with(self, kept: CacheSplit) -> CachePlan:
         """The plan that keeps this, and what is expected of it."""
         counts, costs, lists, others = self._counts, self.costs, self._given.sampler.lists, 1 - 1 / self.gpus
-        halves, each, drawn, peers = self._ranking.halves, 1 / self.batches, 0.0, 0.0
+        halves, each, drawn, peers, far = self._ranking.halves, 1 / self.batches, 0.0, 0.0, 0.0
         follows = self.policy == "clock"
         served = ratio(counts.hits, counts.replayed) if follows else crosswise(halves, counts.fetched, kept.rows)
         if kept.dealt_rows:
@@ -269,13 +294,18 @@ class CachePlan(Explained, Repr):
             drawn = 1.0
         elif kept.pages:
             sums = [lists.page_scores(half) for half in self._drawn]
-            drawn = crosswise(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
+            totals = [float(half.sum()) for half in counts.drawn]
+            drawn = crosswise(sums, sums, kept.pages, totals)
+            if kept.dealt_pages:
+                far = others * (drawn - crosswise(sums, sums, kept.pages - kept.dealt_pages, totals))
         vertices, edges = counts.lists * each, counts.edges * each
         at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
         sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
         gathering = self.rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
         if peers:
             gathering += self.rows * peers * (costs.row_peer - costs.row_gpu)
+        if far:
+            sampling += edges * far * (costs.edge_peer - costs.edge_gpu)
         return replace(self, split=kept, predicted=HitRates(served, drawn, sampling, gathering, peers))
 
     def measure(
@@ -440,7 +470,7 @@ def _sampler(graph: Graph, given: NeighborSampler | Iterable[int], device: torch
     return given if graph.neighbor_lists.stored else given.over(bare_graph(graph, given.device))
 
 
-def _lists_plan(view: DeviceGraph, split: CacheSplit, weighted: bool) -> GraphPlan:
+def _lists_plan(view: DeviceGraph, split: CacheSplit, weighted: bool, gpus: int) -> GraphPlan:
     """The plan that keeps of a view's lists what a split does."""
     plan = GraphPlan(split.adjacency_bytes, weighted)
     plan.of(view)
@@ -449,7 +479,7 @@ def _lists_plan(view: DeviceGraph, split: CacheSplit, weighted: bool) -> GraphPl
     if split.whole:
         plan.keep_all_edges(view)
     else:
-        plan.keep_pages(view, split.pages)
+        plan.keep_pages(view, split.pages - split.dealt_pages, split.dealt_pages, gpus)
     return plan
 
 

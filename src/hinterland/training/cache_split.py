@@ -100,11 +100,11 @@ def split(budget: int, entries: CacheCandidates) -> CacheSplit:
             found = rows_in_tiers(budget - _nbytes(kept, entries), rows, entries.row_bytes)
             if not whole and entries.lists is not None:  # what the rows leave
                 kept.pages = max(in_each, entries.lists.pages_within(room - found.feature_bytes, entries.weighted))
-            local, dealt = (kept.pages, 0) if whole else pages.best(kept.pages)
+            local, dealt = (kept.pages, 0) if whole else pages.best(kept.pages - pages.deals)  # a share begins at a page
             saved = (entries.offsets if offsets else 0.0) + found.saved
             saved += entries.all_edges if whole else pages.saved(local, dealt)
             if saved > best.saved:
-                lists = _nbytes(kept, entries)
+                lists = _nbytes(replace(kept, pages=local, dealt=dealt, gpus=pages.gpus), entries)
                 best = replace(found, offsets=offsets, whole=whole, adjacency_bytes=lists, saved=saved)
                 best = replace(best, pages=local + dealt, dealt_pages=dealt)
     return best

@@ -40,7 +40,7 @@ class TierGains:
 
     def best(self, in_each: int) -> tuple[int, int]:
         """How many entries to copy, and how many to deal, where each GPU has room for so many."""
-        in_each = min(in_each, len(self.gains))
+        in_each = max(0, min(in_each, len(self.gains)))
         if not self.deals:
             return in_each, 0
         local = torch.linspace(0, in_each, min(in_each, _TRIED) + 1, dtype=torch.float64).long()

@@ -235,7 +235,7 @@ class Factored:
     @functools.cached_property
     def _samplers_made(self) -> list[tuple[torch.device, BatchedSampler]]:
         first = len(self.plan.trainers)
-        return [(device, self._sampler_of(who)) for who, device in enumerate(self.plan.samplers, first)]
+        return list(zip(self.plan.samplers, self._samplers_of(range(first, len(self._devices))), strict=True))
 
     def _plain_sampler(self, device: torch.device) -> BatchedSampler:
         sampler = self._sampler_on(device)
@@ -254,12 +254,14 @@ class Factored:
     def _samples(self, who: int) -> bool:
         return who >= len(self.plan.trainers)
 
-    def _sampler_of(self, who: int) -> BatchedSampler:
-        """A device's sampler, over the lists that it keeps. What is made to measure stays."""
-        if who not in self._kept_samplers:
-            made = self._plain_sampler(self._devices[who])
-            self._kept_samplers[who] = made if self._caches is None else self._caches.sampler(made)
-        return self._kept_samplers[who]
+    def _samplers_of(self, devices: Sequence[int]) -> list[BatchedSampler]:
+        """Samplers of devices, over the lists that these keep. What is made to measure stays."""
+        missing = [who for who in devices if who not in self._kept_samplers]
+        made: Sequence[BatchedSampler] = [self._plain_sampler(self._devices[who]) for who in missing]
+        if self._caches is not None:
+            made = self._caches.samplers(made)
+        self._kept_samplers.update(zip(missing, made, strict=True))
+        return [self._kept_samplers[who] for who in devices]
 
     def _reader_of(self, who: int, samples: bool) -> Loader:
         """The loader as a device gathers batches, through the rows that it keeps."""
@@ -349,7 +351,8 @@ class Factored:
     def _measure(self) -> StageTimes:
         """Times each stage on a device that does nothing else; the model stays as it is."""
         to, by = self._devices[0], self._devices[-1]  # which train and sample, whatever the plan
-        sampler, reader, replica = self._sampler_of(len(self._devices) - 1), self._reader_of(0, False), _Replica(self.model, to)
+        (sampler,) = self._samplers_of([len(self._devices) - 1])
+        reader, replica = self._reader_of(0, False), _Replica(self.model, to)
         number, first = self.loader.position
         times = []
         for i, (batch_number, seeds) in enumerate(itertools.islice(self.loader.numbered(number, first), 1 + _MEASURED)):

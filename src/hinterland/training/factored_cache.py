@@ -86,9 +86,9 @@ class DeviceCaches:
         """What a device keeps: one that samples, or one that only trains."""
         return self._plans[samples and self._by_role]
 
-    def sampler(self, sampler: BatchedSampler) -> BatchedSampler:
-        """A device's sampler over the lists that it keeps."""
-        return self.plan(True).keep_lists(require_sampler(sampler))
+    def samplers(self, samplers: Sequence[BatchedSampler]) -> Sequence[BatchedSampler]:
+        """Samplers of devices that share lists, or of any, over the lists that they keep."""
+        return self.plan(True).keep_lists([require_sampler(sampler) for sampler in samplers])
 
     def reader(self, device: torch.device, samples: bool) -> Loader:
         """The loader as a device gathers its batches: through the rows that it keeps, or shares."""
