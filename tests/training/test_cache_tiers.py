@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph.device_graph import DeviceGraph, allocated
+from hinterland.machine.model import Peer
 from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
 from hinterland.table import plan_tiers
-from hinterland.training import Costs, Loader, plan_cache
+from hinterland.training import Costs, Loader, cache, cache_costs, plan_cache
 from hinterland.training.cache_split import CacheCandidates, rows_in_tiers, split
 from hinterland.training.cache_tiers import TierGains
 
@@ -148,7 +150,7 @@ def test_one_gpu_keeps_what_it_did(graph, features, seeds, policy):
     one, over = (plan_cache(*made, costs=LINKED, devices=devices) for devices in (None, ["cpu"]))
     assert (one.split, one.predicted, one.explain()) == (over.split, over.predicted, over.explain())
     assert one.split.dealt_rows == one.split.dealt_pages == one.split.peers == 0
-    assert one.split == replace(one, costs=replace(LINKED, row_peer=math.inf)).over("cpu").split
+    assert one.split == replace(one, costs=replace(LINKED, row_peer=None)).over("cpu").split
 
 
 @pytest.mark.parametrize("policy", ["auto", "features", "degree", "presample"])
@@ -231,6 +233,23 @@ def test_two_gpus_share_a_plan(graph, features, seeds, compressed):
     assert found.edges == pytest.approx(plan.predicted.edges, abs=0.03)
 
 
+def test_gpus_that_cannot_read_each_other_share_nothing(graph, features, seeds, monkeypatch):
+    plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "120 KiB", costs=replace(LINKED, edge_host=5e-8), device="cpu")
+    monkeypatch.setattr(cache, "unlinked_pair", lambda devices: "cuda:0 cannot read the memory of cuda:1")
+    apart = plan.over(["cpu"] * 2)
+    assert apart.split.dealt_rows == apart.split.dealt_pages == 0 < apart.split.held
+
+
+@pytest.mark.parametrize("peers, rate", [((), 331e9), ((2e11, 1e11), 1e11)])
+def test_what_a_peer_costs_is_what_the_probe_found(peers, rate, monkeypatch):
+    """By the slowest pair; by an H200's rate where none was measured."""
+    pairs = tuple(Peer(0, i, 3e11, random) for i, random in enumerate(peers))
+    monkeypatch.setattr(cache_costs, "load", lambda: SimpleNamespace(peers=pairs))
+    found = cache_costs.rated(512, 512 << 20, 1000, 1 << 30, "managed")
+    assert found.row_peer == pytest.approx(512 / rate) and found.edge_peer == pytest.approx(32 / rate)
+    assert found.row_gpu < found.row_peer < found.row_host
+
+
 def test_what_peers_cost_decides(graph, features, seeds):
     """As dear as the host: nothing is dealt. As cheap as a GPU's own memory: nothing is copied."""
 
@@ -245,4 +264,4 @@ def test_what_peers_cost_decides(graph, features, seeds):
     assert far[1] == 0 and near[0] == 0 and near[1] > 1.9 * far[0]
     between = rows(3e-9)
     assert 0 < between[0] < far[0] and 0 < between[1] < near[1]
-    assert rows(math.inf) == far
+    assert rows(None) == far

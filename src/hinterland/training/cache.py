@@ -7,7 +7,6 @@ The dual cache of DUCATI (Zhang et al. 2023), and the single caches of GNNLab (Y
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -229,8 +228,8 @@ class CachePlan(Explained, Repr):
 
     def _on(self, devices: Devices) -> CachePlan:
         found = tuple(holders(devices))
-        apart = {"row_peer": math.inf, "edge_peer": math.inf} if unlinked_pair(found) else {}
-        return replace(self, devices=found, costs=replace(self.costs, **apart))
+        costs = replace(self.costs, row_peer=None, edge_peer=None) if unlinked_pair(found) else self.costs
+        return replace(self, devices=found, costs=costs)
 
     def _best(self) -> CacheSplit:
         """What the policy keeps."""
@@ -284,12 +283,12 @@ class CachePlan(Explained, Repr):
 
     def _with(self, kept: CacheSplit) -> CachePlan:
         """The plan that keeps this, and what is expected of it."""
-        counts, costs, lists, others = self._counts, self.costs, self._given.sampler.lists, 1 - 1 / self.gpus
-        halves, each, drawn, peers, far = self._ranking.halves, 1 / self.batches, 0.0, 0.0, 0.0
+        counts, costs, lists = self._counts, self.costs, self._given.sampler.lists
+        halves, each, drawn, dealt_rows, dealt_edges = self._ranking.halves, 1 / self.batches, 0.0, 0.0, 0.0
         follows = self.policy == "clock"
         served = ratio(counts.hits, counts.replayed) if follows else crosswise(halves, counts.fetched, kept.rows)
         if kept.dealt_rows:
-            peers = others * (served - crosswise(halves, counts.fetched, kept.rows - kept.dealt_rows))
+            dealt_rows = served - crosswise(halves, counts.fetched, kept.rows - kept.dealt_rows)
         if lists.lists.on_gpu or kept.whole:
             drawn = 1.0
         elif kept.pages:
@@ -297,15 +296,15 @@ class CachePlan(Explained, Repr):
             totals = [float(half.sum()) for half in counts.drawn]
             drawn = crosswise(sums, sums, kept.pages, totals)
             if kept.dealt_pages:
-                far = others * (drawn - crosswise(sums, sums, kept.pages - kept.dealt_pages, totals))
+                dealt_edges = drawn - crosswise(sums, sums, kept.pages - kept.dealt_pages, totals)
         vertices, edges = counts.lists * each, counts.edges * each
         at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
         sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
         gathering = self.rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
-        if peers:
-            gathering += self.rows * peers * (costs.row_peer - costs.row_gpu)
-        if far:
-            sampling += edges * far * (costs.edge_peer - costs.edge_gpu)
+        row, edge = costs.dealt(self.gpus)
+        gathering += self.rows * dealt_rows * (1 - row) * (costs.row_host - costs.row_gpu)
+        sampling += edges * dealt_edges * (1 - edge) * (costs.edge_host - costs.edge_gpu)
+        peers = dealt_rows * (1 - 1 / self.gpus)
         return replace(self, split=kept, predicted=HitRates(served, drawn, sampling, gathering, peers))
 
     def measure(

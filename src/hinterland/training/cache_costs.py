@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +31,7 @@ class Costs:
         edge_host, edge_gpu: of a sampled edge.
         list_host, list_gpu: of a vertex that draws from its list, whose offsets are read.
         source: for people.
-        row_peer, edge_peer: of one in another GPU's memory; infinite where that is out of reach.
+        row_peer, edge_peer: of one in another GPU's memory; None: nothing is kept there.
     """
 
     row_host: float
@@ -42,8 +41,8 @@ class Costs:
     list_host: float
     list_gpu: float
     source: str = "given"
-    row_peer: float = math.inf
-    edge_peer: float = math.inf
+    row_peer: float | None = None
+    edge_peer: float | None = None
 
     def dealt(self, gpus: int) -> tuple[float, float]:
         """What a row and an edge that are dealt over so many GPUs save, of what they save where each GPU has them."""
@@ -52,10 +51,10 @@ class Costs:
         return _dealt(*row, gpus), _dealt(*edge, gpus)
 
 
-def _dealt(host: float, gpu: float, peer: float, gpus: int) -> float:
-    if gpus == 1 or host <= gpu:
+def _dealt(host: float, gpu: float, peer: float | None, gpus: int) -> float:
+    if peer is None or gpus == 1 or host <= gpu:
         return 0.0
-    mean = gpu + (peer - gpu) * (1 - 1 / gpus)  # one in so many lies in the reader's own memory
+    mean = gpu + max(0.0, peer - gpu) * (1 - 1 / gpus)  # one in so many lies in the reader's own memory
     return max(0.0, (host - mean) / (host - gpu))
 
 
@@ -115,7 +114,7 @@ def measured(
     source = f"rows {costs.source}"
     if features.file is None:
         row_host, row_gpu = _rows(costs, features, nodes, row_room, device)
-        costs = replace(costs, row_host=row_host, row_gpu=row_gpu, row_peer=max(costs.row_peer, row_gpu))
+        costs = replace(costs, row_host=row_host, row_gpu=row_gpu)
         source = f"rows measured on {device}"
     edges = max(1, sum(len(sample.edge) for sample in samples))
     lists = max(1, sum(len(s.node) - s.num_sampled_nodes[-1] for s in samples))
@@ -129,8 +128,8 @@ def measured(
     slope = max(0.0, plain - kept) / max(hits + found, 1)
     gpu = max(0.0, plain - slope * (edges + lists)) / (edges + lists)
     source = f"measured on {device}" if features.file is None else f"lists measured on {device}; {source}"
-    lists_cost = {"edge_host": gpu + slope, "edge_gpu": gpu, "list_host": gpu + slope, "list_gpu": gpu}
-    return replace(costs, **lists_cost, edge_peer=max(costs.edge_peer, gpu), source=source)
+    host = gpu + slope
+    return replace(costs, edge_host=host, edge_gpu=gpu, list_host=host, list_gpu=gpu, source=source)
 
 
 def _rows(

@@ -61,13 +61,13 @@ class DeviceCaches:
         if by_role:
             self._plans[True] = self._called(plan.lists_first())
         self._shared: dict[bool, Any] = {}
-        self._apart = devices[0].type == "cuda" and len(set(devices)) < len(devices)
+        self._named_twice = devices[0].type == "cuda" and len(set(devices)) < len(devices)
         if not by_role:
             self._share(False, devices)
 
     def _share(self, samples: bool, devices: Sequence[torch.device]) -> bool:
         """Whether devices of a role share a plan from now on."""
-        if self._apart or len(devices) < 2:
+        if self._named_twice or len(devices) < 2:
             return False
         plan = self._plan.lists_first(devices) if samples else self._plan.over(devices)
         self._plans[samples] = self._called(plan)
