@@ -198,9 +198,11 @@ class CachePlan(Explained, Repr):
             found.append(sampler.over(mine))
         return found
 
-    def keep_rows(self, device: torch.device) -> Kept:
-        """The table of features over the rows that the plan keeps: on a device, or on all where they share them."""
+    def keep_rows(self, device: torch.device | None = None) -> Kept:
+        """The table of features over the rows that the plan keeps: on a device (the sampler's), or on all where they share
+        them."""
         features: Any = self._given.features  # of the kind that the policy takes
+        device = self._given.sampler.device if device is None else device
         s, home = self.split, str(device)
         scores = self._ranking.scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
         table: Kept
