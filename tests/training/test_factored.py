@@ -649,6 +649,21 @@ def test_on_gpus_each_role_has_its_cache(data, cache):
 
 
 @pytest.mark.gpu
+def test_on_gpus_a_role_shares_its_rows(data):
+    """Rows are dealt over both, within the budget of each."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs 2 GPUs")
+    gpus, options = ["cuda:0", "cuda:1"], {"round": 2, "norm": False, "dtype": torch.float64}
+    losses, _ = trained(made(data, ["cpu"], **options))
+    factored = made(data, gpus, samplers=1, cache="features", gpu_budget="12KiB", **options)
+    other_losses, _ = trained(factored)
+    assert torch.allclose(losses, other_losses.cpu(), rtol=1e-5)
+    (plan, rows, _), (other, others, _) = kept(factored)
+    assert plan is other and rows == others == plan.split.rows and plan.split.dealt_rows > 0
+    assert max(factored._readers[0].features.held.values()) <= plan.budget
+
+
+@pytest.mark.gpu
 def test_two_gpus_read_one_tiered_table(data):
     if torch.cuda.device_count() < 2:
         pytest.skip("needs 2 GPUs")

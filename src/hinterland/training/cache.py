@@ -181,9 +181,9 @@ class CachePlan(Explained, Repr):
         graphs = [bare_graph(given.graph, home) for home in homes]
         for prepared in graphs:
             prepared.plan = _lists_plan(prepared.out, self.split, given.sampler.weighted, self.gpus)
-        dealt: list[DealtPages | None] = [None] * len(graphs)
+        dealt: Sequence[DealtPages | None] = [None] * len(graphs)
         if self.split.dealt_pages:
-            dealt[:] = deal_pages([one.out for one in graphs], graphs[0].plan.of(graphs[0].out), scores)
+            dealt = deal_pages([one.out for one in graphs], graphs[0].plan.of(graphs[0].out), scores)
         for prepared, pages in zip(graphs, dealt, strict=True):
             with devices.on(prepared.device):
                 prepared.plan.apply(scores, pages)
