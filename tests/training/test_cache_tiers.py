@@ -210,19 +210,17 @@ def test_pages_with_weights_are_not_dealt(graph, features, seeds):
     assert split.pages > 0 and split.dealt_pages == 0
 
 
-@pytest.mark.gpu
 @pytest.mark.parametrize("compressed", [False, True])
-def test_two_gpus_share_a_plan(graph, features, seeds, compressed):
-    """Samples and rows on either GPU are those of the CPU, from rows and pages that lie in both."""
-    if torch.cuda.device_count() < 2:
+@pytest.mark.parametrize("gpus", [["cpu", "cpu"], pytest.param(["cuda:0", "cuda:1"], marks=pytest.mark.gpu)])
+def test_devices_share_a_plan(graph, features, seeds, compressed, gpus):
+    """Samples and rows on either are those without, from rows and pages that lie in both."""
+    if gpus[0] != "cpu" and torch.cuda.device_count() < 2:
         pytest.skip("needs 2 GPUs")
     graph = hl.compress(graph) if compressed else graph
-    gpus = ["cuda:0", "cuda:1"]
     plain = [NeighborSampler(graph, [10, 5], seed=4, device=gpu) for gpu in gpus]
-    costs = replace(LINKED, edge_host=5e-8)
-    plan = plan_cache(graph, features, plain[0], seeds, BATCH, "120 KiB", costs=costs, devices=gpus)
-    assert plan.split.dealt_pages > 0 and plan.split.dealt_rows > 0
-    samplers, table = plan.keep_lists(plain), plan.keep_rows(plain[0].device)
+    plan = plan_cache(graph, features, plain[0], seeds, BATCH, "200 KiB", costs=LINKED, devices=gpus)
+    assert plan.split.dealt_pages > 0 and plan.split.dealt_rows > 0 and plan.held_bytes <= plan.budget
+    samplers, table = plan.keep_lists(plain), plan.keep_rows()
     want = NeighborSampler(graph, [10, 5], seed=4, device="cpu").sample(seeds[:500])
     for sampler in samplers:
         sample = sampler.sample(seeds[:500].to(sampler.device))
