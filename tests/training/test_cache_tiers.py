@@ -173,7 +173,9 @@ def test_several_gpus_keep_more_than_one(graph, features, seeds, policy, gpus):
     theirs = Loader(plain, seeds, 256, features=features, shuffle=True, device="cpu")
     for a, b in zip(ours, theirs, strict=True):
         assert torch.equal(a.sample.node, b.sample.node) and torch.equal(a.x, b.x)
-    found = plan.measure(sampler, table).found
+    check = plan.measure(sampler, table)
+    found = check.found
+    assert "rows by peers" in check.explain()
     assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03)
     assert found.peers == pytest.approx(plan.predicted.peers, abs=0.03) and found.peers > 0.02
     assert "dealt over them" in plan.explain() and "by other GPUs)" in plan.explain()

@@ -299,12 +299,12 @@ class CachePlan(Explained, Repr):
             drawn = crosswise(sums, sums, kept.pages, totals)
             if kept.dealt_pages:
                 dealt_edges = drawn - crosswise(sums, sums, kept.pages - kept.dealt_pages, totals)
-        vertices, edges = counts.lists * each, counts.edges * each
+        rows, vertices, edges = counts.rows * each, counts.lists * each, counts.edges * each
         at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
         sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
-        gathering = self.rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
+        gathering = rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
         row, edge = costs.dealt(self.gpus)
-        gathering += self.rows * dealt_rows * (1 - row) * (costs.row_host - costs.row_gpu)
+        gathering += rows * dealt_rows * (1 - row) * (costs.row_host - costs.row_gpu)
         sampling += edges * dealt_edges * (1 - edge) * (costs.edge_host - costs.edge_gpu)
         peers = dealt_rows * (1 - 1 / self.gpus)
         return replace(self, split=kept, predicted=HitRates(served, drawn, sampling, gathering, peers))
@@ -357,9 +357,10 @@ class PlanCheck:
         """Both beside each other, a line each."""
         p, f = self.predicted, self.found
         lines = [f"{'of ' + str(self.batches) + ' batches':<16} {'predicted':>10} {'measured':>10}"]
-        lines += [
-            f"{n + ' served':<16} {a:>10.1%} {b:>10.1%}" for n, a, b in (("rows", p.rows, f.rows), ("edges", p.edges, f.edges))
-        ]
+        shares = [("rows served", p.rows, f.rows), ("edges served", p.edges, f.edges)]
+        if p.peers or f.peers:
+            shares.insert(1, ("rows by peers", p.peers, f.peers))
+        lines += [f"{name:<16} {a:>10.1%} {b:>10.1%}" for name, a, b in shares]
         times = (("sampling", p.sampling, f.sampling), ("gathering", p.gathering, f.gathering))
         return "\n".join(lines + [f"{n + ', ms':<16} {a * 1e3:>10.3f} {b * 1e3:>10.3f}" for n, a, b in times])
 
