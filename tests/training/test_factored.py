@@ -233,6 +233,7 @@ def test_caches_change_nothing(data, cache, count, samplers):
         assert rows == plan.split.rows and (rows > 0 or samples)
         if cache == "scores":
             assert factored._readers[who].features.count(scores[-rows:]).rows["host"] == 0
+    assert (found[-1][0].split.dealt_pages > 0) == (cache == "auto" and count - trainers > 1)  # lists over the samplers
     s = found[0][0].split
     assert f"cpu keeps {s.rows - s.dealt_rows:,} rows" in factored.explain()
 
