@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from hinterland import training
 from hinterland.runtime import devices
 from hinterland.sampling import PaddedSample
-from hinterland.training import Batch, Loader
+from hinterland.training import Batch, Loader, Ranks
 from hinterland.training.reads_by_tier import fetched, served
 
 
@@ -36,7 +36,7 @@ def loss_of(model: torch.nn.Module, batch: Batch, bf16: bool) -> torch.Tensor:
 
 
 class Case:
-    """A model over a loader.
+    """A model over a loader, which ``ranks`` train together.
 
     Attributes:
         seconds, cpu_seconds: of a step, by round: all of it, and what the CPU's thread worked.
@@ -44,7 +44,15 @@ class Case:
         rows, edges: of a batch on average, padding left out; known once ``look`` has been called.
     """
 
-    def __init__(self, name: str, loader: Loader, model: torch.nn.Module, captured: bool, bf16: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        loader: Loader,
+        model: torch.nn.Module,
+        captured: bool,
+        bf16: bool = False,
+        ranks: Ranks | None = None,
+    ) -> None:
         self.name, self.loader, self.model, self.captured = name, loader, model, captured
         self.device = loader.device
         self.optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=self.device.type == "cuda")
@@ -52,7 +60,8 @@ class Case:
         self.cpu_seconds: list[float] = []
         self.overflowed = self.rows = self.edges = 0
         self._loss = partial(loss_of, bf16=bf16)
-        self._steps = training.capture(model, self._loss, self.optimizer, loader) if captured else None
+        steps = training.capture(model, self._loss, self.optimizer, loader, ranks=ranks)
+        self._steps = steps if captured or ranks is not None else None
 
     def batches(self) -> Iterator[Batch]:
         """One epoch, each batch once its step is queued."""

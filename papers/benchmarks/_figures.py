@@ -21,7 +21,6 @@ from hinterland.memory.limits import host_memory
 from hinterland.runtime.shuffle import shuffled
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader, Ranks, make_model
-from hinterland.training.shared import data_parallel
 
 WARM_UP, ROUNDS = 4, 2
 LEFT_OUT = "no time was left, or it does not fit"
@@ -126,7 +125,7 @@ def case_of(
     loader = Loader(sampler, seeds, size, shuffle=True, **table_of, **more)
     torch.manual_seed(5)
     model = make_model("sage", table.shape[1], HIDDEN, classes, len(fanouts)).to(device)
-    return Case(name, loader, model if ranks is None else data_parallel(model, ranks), captured)
+    return Case(name, loader, model, captured, ranks=ranks)
 
 
 def step_ms(case: Case, rounds: int = ROUNDS) -> float:

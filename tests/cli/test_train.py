@@ -157,12 +157,13 @@ def test_scores_of_a_file_say_what_is_kept(command, folder, tmp_path):
     assert status == 1 and "cache has scores of shape (3,) for " in err
 
 
-def test_each_of_several_devices_has_a_cache(command, folder):
+def test_several_devices_share_a_cache(command, folder):
     several = ("--devices", "cpu,cpu", "--round", "2")
     plain = json.loads(command(folder, *FAST, *several, "--json")[1])
     status, out, _ = command(folder, *FAST, *several, "--cache", "presample", "--gpu-budget", "90%", "--json")
     found = json.loads(out)
     assert status == 0 and found["cache"]["policy"] == "presample" and found["test"] == plain["test"]
+    assert found["cache"]["kept"]["dealt_rows"] > 0 and 0 < found["cache"]["predicted"]["peers"] < 1
 
 
 def test_what_stays_on_storage_is_said(command, folder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -381,7 +382,7 @@ def test_a_device_that_samples_keeps_lists_whatever_they_were_measured_to_save(g
         plan_cache(graph, features, [6, 4], seeds, BATCH, "10%", "features", device="cpu", costs=c) for c in (nothing, EVEN)
     ]
     one, other = (plan.lists_first().split for plan in plans)
-    assert one == other and one.adjacency_bytes > 0.9 * plans[0].budget
+    assert dataclasses.replace(one, saved=other.saved) == other and one.adjacency_bytes > 0.9 * plans[0].budget
 
 
 @pytest.mark.parametrize("width", [4, 16, 300])

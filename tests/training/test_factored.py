@@ -200,11 +200,11 @@ def test_no_seeds(data):
 
 
 def kept(factored):
-    """Of each device: its plan, the rows of its table in its memory, and the bytes of lists that its sampler keeps."""
+    """Of each device: its plan, the rows of its table in memory of devices, and the bytes of lists that its sampler keeps."""
     plans, trainers = factored.cache_plans, len(factored.plan.trainers)
     every = torch.arange(400)
     rows = [
-        reader.features.count(every.to(device)).rows["local"]
+        400 - reader.features.count(every.to(device)).rows["host"]
         for reader, device in zip(factored._readers, factored.plan.devices, strict=True)
     ]
     lists = [0] * trainers + [sampler.lists.held for _, sampler in factored._samplers_made]
@@ -212,9 +212,9 @@ def kept(factored):
 
 
 @pytest.mark.parametrize("cache", ["auto", "features", "degree", "presample", "clock", "scores"])
-@pytest.mark.parametrize("count, samplers", [(1, None), (2, 1), (3, 2), (2, None)])
+@pytest.mark.parametrize("count, samplers", [(1, None), (2, 1), (3, 1), (3, 2), (2, None), (4, None)])
 def test_caches_change_nothing(data, cache, count, samplers):
-    """Each device has its own, within the budget: rows where batches are trained on, lists first where they are sampled."""
+    """Within the budget: rows where batches are trained on, lists first where they are sampled. A role has one table."""
     losses, state = trained(made(data, ["cpu"], round=2))
     scores = torch.arange(400)
     asked = {"cache": scores if cache == "scores" else cache, "gpu_budget": "22KiB"}
@@ -223,15 +223,19 @@ def test_caches_change_nothing(data, cache, count, samplers):
     assert torch.equal(losses, other_losses) and same(state, other) and sum(factored.trained) == 20
     found = kept(factored)
     assert len(found) == count and factored.loader.features is data.features
-    assert len({id(reader.features) for reader in factored._readers}) == count
+    trainers, alone = len(factored.plan.trainers), cache == "clock" or count == 1
+    tables = count if alone else 2 if cache == "auto" else 1
+    assert len({id(reader.features) for reader in factored._readers}) == tables
     for who, (plan, rows, lists) in enumerate(found):
-        samples = who >= len(factored.plan.trainers)
+        samples = who >= trainers
         assert plan.policy == cache and plan.split.held <= plan.budget == 22 << 10
         assert (lists > 0) == (samples and cache == "auto") and lists == plan.split.adjacency_bytes
         assert rows == plan.split.rows and (rows > 0 or samples)
         if cache == "scores":
-            assert factored._readers[who].features.count(scores[-rows:]).rows["local"] == rows
-    assert f"cpu keeps {found[0][1]:,} rows" in factored.explain()
+            assert factored._readers[who].features.count(scores[-rows:]).rows["host"] == 0
+    assert (found[-1][0].split.dealt_pages > 0) == (cache == "auto" and count - trainers > 1)  # lists over the samplers
+    s = found[0][0].split
+    assert f"cpu keeps {s.rows - s.dealt_rows:,} rows" in factored.explain()
 
 
 def test_devices_read_what_they_keep(data, monkeypatch):
@@ -643,6 +647,21 @@ def test_on_gpus_each_role_has_its_cache(data, cache):
     assert torch.allclose(losses, other_losses.cpu(), rtol=1e-5)
     (trainer, _, _), (sampler, _, lists) = kept(factored)
     assert (lists > 0) == (cache == "auto") and max(trainer.split.held, sampler.split.held) <= 22 << 10
+
+
+@pytest.mark.gpu
+def test_on_gpus_a_role_shares_its_rows(data):
+    """Rows are dealt over both, within the budget of each."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs 2 GPUs")
+    gpus, options = ["cuda:0", "cuda:1"], {"round": 2, "norm": False, "dtype": torch.float64}
+    losses, _ = trained(made(data, ["cpu"], **options))
+    factored = made(data, gpus, samplers=1, cache="features", gpu_budget="12KiB", **options)
+    other_losses, _ = trained(factored)
+    assert torch.allclose(losses, other_losses.cpu(), rtol=1e-5)
+    (plan, rows, _), (other, others, _) = kept(factored)
+    assert plan is other and rows == others == plan.split.rows and plan.split.dealt_rows > 0
+    assert max(factored._readers[0].features.held.values()) <= plan.budget
 
 
 @pytest.mark.gpu

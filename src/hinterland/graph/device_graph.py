@@ -8,11 +8,13 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from .. import _core
 from ..memory.copies import copied
+from ..memory.peers import GpuBlock
 from ..runtime.capture import beside_capture
 from ..runtime.errors import GraphError
 from ..runtime.params import Params, address, struct
@@ -33,10 +35,27 @@ class Kept:
     offsets: bool = False  # all of them, as narrow as they can be
     prefix_length: int = 0  # first neighbours of each vertex
     pages: int = 0  # of the edges
+    dealt: int = 0  # further pages, of which each of the GPUs has its share
+    gpus: int = 1
     whole: bool = False  # all edges
     weighted: bool = False  # weights along with the edges
     lines: int = 0  # bytes for pages of arrays that lie on storage
     nbytes: int = 0  # that all of this takes
+
+
+class DealtPages(NamedTuple):
+    """Pages that several devices keep together, as one of them finds them (:func:`.dealt_pages.deal_pages`).
+
+    Attributes:
+        slots: int32 ``[pages + 1]`` on the device: which page of ``first`` each is, or -1. Those of other devices are counted
+            from there as well.
+        first: the pages of the device whose address is lowest.
+        blocks: the memory of all devices.
+    """
+
+    slots: torch.Tensor
+    first: torch.Tensor
+    blocks: list[GpuBlock]
 
 
 def checked_view(lists: NeighborLists) -> DeviceGraph:
@@ -74,6 +93,7 @@ class DeviceGraph:
             homes = [arrays.tensor_of(array) for array in lists.arrays.values() if arrays.file_of(array) is None]
             self.held = sum(allocated(a.nbytes) for a in homes if a.is_cuda and a.device != device)
         self._whole = False  # all edges are kept
+        self._dealt: list[GpuBlock] = []  # memory of all devices that pages are dealt over
         self._words: torch.Tensor | None = None
         self._making = threading.Lock()
 
@@ -169,14 +189,15 @@ class DeviceGraph:
         adjacency_prefix = self.prefix_bytes(kept.prefix_length) if kept.prefix_length else 0
         if kept.whole:
             return offsets + adjacency_prefix + self.edge_bytes(kept.weighted)
-        return offsets + adjacency_prefix + kept.lines + (self.pages_bytes(kept.pages, kept.weighted) if kept.pages else 0)
+        pages = kept.pages + (-(-kept.dealt // kept.gpus) + 1 if kept.dealt else 0)  # one is left out, where a share begins
+        return offsets + adjacency_prefix + kept.lines + (self.pages_bytes(pages, kept.weighted) if pages else 0)
 
-    def keep(self, kept: Kept, scores: torch.Tensor | None = None) -> None:
+    def keep(self, kept: Kept, scores: torch.Tensor | None = None, dealt: DealtPages | None = None) -> None:
         """Copies to the device what a plan found room for. GraphError where a neighbour among the prefixes is no vertex: the
         arrays were changed.
 
         ``scores``: float64 ``[V]`` on the CPU, as the lists themselves are numbered: how often an element of each list is read,
-        by which pages are chosen. None is the length of the list.
+        by which pages are chosen. None is the length of the list. ``dealt``: the pages, where several devices have them.
         """
         self._words = None
         if kept.lines:
@@ -192,6 +213,8 @@ class DeviceGraph:
             self._whole = True
             self.edges, *weights = (copied(array, self.device) for array in self._edge_arrays(kept.weighted))
             self.weights = weights[0] if weights else self.weights
+        elif dealt is not None:
+            self.slots, self.hot_edges, self._dealt = dealt.slots, dealt.first, dealt.blocks
         elif kept.pages:
             self._keep_pages(kept.pages, kept.weighted, scores)
         self.held += kept.nbytes

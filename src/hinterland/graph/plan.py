@@ -29,7 +29,7 @@ from ..runtime.budget import BudgetItem, Explained, share
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .algorithms import Algorithm
-from .device_graph import DeviceGraph, Kept, allocated
+from .device_graph import DealtPages, DeviceGraph, Kept, allocated
 
 LONGEST_PREFIX = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
@@ -111,17 +111,19 @@ class GraphPlan(Explained):
         """All edges; False where there is no room for them."""
         return self._keep(view, "edges", "all edges", whole=True)
 
-    def keep_pages(self, view: DeviceGraph, count: int) -> None:
-        """So many pages of the edges, if there is room for them."""
-        if count:
+    def keep_pages(self, view: DeviceGraph, count: int, dealt: int = 0, gpus: int = 1) -> None:
+        """So many pages of the edges, and of ``dealt`` more a share, if there is room for them."""
+        if count or dealt:
             unit = "bytes" if view.lists.is_compressed else "edges"
             said = f"{count} pages of {view.page} {unit} {share(count * view.page, view.edges.numel())}"
-            self._keep(view, "edges", said, pages=count)
+            if dealt:
+                said += f" in each of {gpus} GPUs, {dealt} {share(dealt * view.page, view.edges.numel())} dealt over them"
+            self._keep(view, "edges", said, pages=count, dealt=dealt, gpus=gpus)
 
-    def apply(self, scores: torch.Tensor | None = None) -> None:
-        """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`DeviceGraph.keep`."""
+    def apply(self, scores: torch.Tensor | None = None, dealt: DealtPages | None = None) -> None:
+        """Copies to the device what is kept of each view's lists; the arguments as for :meth:`DeviceGraph.keep`."""
         for view, kept in self.kept.items():
-            view.keep(kept, scores)
+            view.keep(kept, scores, dealt)
         lines = next((view.through for view, kept in self.kept.items() if kept.lines), None)
         for view in self.kept:  # lists of in-neighbours, in the same file, are read through the cache of the others
             view.through = lines if view.stored and lines else view.through

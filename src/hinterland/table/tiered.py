@@ -233,9 +233,8 @@ class Asked:
         budgets = [0 if size is None else parse_bytes(size) for size in sizes]
         if scores is not None and order is not None:
             raise ConfigError("rows are chosen by scores or by an order, not by both; leave one out")
-        gpus = _devices(devices)
-        pair = unlinked([gpu for gpu in gpus if gpu.type == "cuda"])
-        missing = "" if pair is None else f"{pair[0]} cannot read the memory of {pair[1]}"
+        gpus = holders(devices)
+        missing = unlinked_pair(gpus)
         if scores is not None:
             order = hottest_first(scores, rows)
         elif order is not None:
@@ -516,7 +515,13 @@ def listed_devices(devices: Devices) -> list[torch.device | str | int]:
         raise ConfigError(f"devices are GPUs, as ['cuda:0', 'cuda:1'], not {repr_of(devices)}") from None
 
 
-def _devices(devices: Devices | None) -> list[torch.device]:
+def unlinked_pair(gpus: Sequence[torch.device]) -> str:
+    """Which GPU cannot read which, in words; empty where all can."""
+    pair = unlinked([gpu for gpu in gpus if gpu.type == "cuda"])
+    return "" if pair is None else f"{pair[0]} cannot read the memory of {pair[1]}"
+
+
+def holders(devices: Devices | None) -> list[torch.device]:
     """The GPUs that hold tiers. CPUs are numbered: each stands for a GPU, with host memory for its own."""
     if devices is None:
         return machine.gpus()

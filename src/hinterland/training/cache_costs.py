@@ -1,4 +1,4 @@
-"""What reading a row, a sampled edge or a list's offsets costs from host memory and from GPU memory."""
+"""What reading a row, a sampled edge or a list's offsets costs from host memory, from GPU memory and from another GPU's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..graph.device_graph import DeviceGraph
-from ..machine import measured_link
+from ..machine import load, measured_link
 from ..memory import plan_sort
 from ..runtime.devices import idle_at
 from ..sampling import NeighborSampler
@@ -18,7 +18,9 @@ from ..table import Table
 
 _SECTOR = 32  # bytes of the least read over the link or of GPU memory
 _GPU_RATE = 2.0e12  # bytes a second, random reads of an H200's memory
+_PEER_RATE = 331e9  # bytes a second, random rows of 64 bytes of another H200's memory over NVLink
 _REPEATS = 3
+_LEAST = 1e-12  # seconds
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,7 @@ class Costs:
         edge_host, edge_gpu: of a sampled edge.
         list_host, list_gpu: of a vertex that draws from its list, whose offsets are read.
         source: for people.
+        row_peer, edge_peer: of one in another GPU's memory; None: nothing is kept there.
     """
 
     row_host: float
@@ -39,6 +42,26 @@ class Costs:
     list_host: float
     list_gpu: float
     source: str = "given"
+    row_peer: float | None = None
+    edge_peer: float | None = None
+
+    def dealt(self, gpus: int) -> tuple[float, float]:
+        """What a row and an edge that are dealt over so many GPUs save, of what they save where each GPU has them."""
+        row = self.row_host, self.row_gpu, self.row_peer
+        edge = self.edge_host, self.edge_gpu, self.edge_peer
+        return _dealt(*row, gpus), _dealt(*edge, gpus)
+
+    def of_lists(self) -> Costs:
+        """The same, where an edge and a list save something each: what was measured of a small graph may be nothing."""
+        edge, at_list = max(self.edge_host, self.edge_gpu + _LEAST), max(self.list_host, self.list_gpu + _LEAST)
+        return replace(self, edge_host=edge, list_host=at_list)
+
+
+def _dealt(host: float, gpu: float, peer: float | None, gpus: int) -> float:
+    if peer is None or gpus == 1 or host <= gpu:
+        return 0.0
+    mean = gpu + max(0.0, peer - gpu) * (1 - 1 / gpus)  # one in so many lies in the reader's own memory
+    return max(0.0, (host - mean) / (host - gpu))
 
 
 def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placement: str, managed_bytes: int = 0) -> Costs:
@@ -50,6 +73,9 @@ def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placeme
         plan = plan_sort(mapping, max(rows, 1), size, whole, whole * managed_bytes // max(table_bytes, 1))
         return (plan.sorted + plan.sorting if plan.sort else plan.as_given) / max(rows, 1)
 
+    machine = load()
+    pairs = () if machine is None else machine.peers
+    peer = min((pair.random64 for pair in pairs), default=_PEER_RATE)
     link = "an H200 by built-in rates" if measured_link() is None else "the link by the probe"
     sector = host(_SECTOR, lists_bytes)
     return Costs(
@@ -60,6 +86,8 @@ def rated(row_bytes: int, table_bytes: int, rows: int, lists_bytes: int, placeme
         sector,
         _SECTOR / _GPU_RATE,
         f"not measured: {link}, GPU memory at 2 TB/s",
+        max(row_bytes, _SECTOR) / peer,
+        _SECTOR / peer,
     )
 
 
@@ -89,14 +117,15 @@ def measured(
     device = sampler.device
     samples = [sampler.sample(part, batch=number) for number, part in batches]
     nodes = [sample.node for sample in samples]
-    row_host, row_gpu, source = costs.row_host, costs.row_gpu, f"rows {costs.source}"
+    source = f"rows {costs.source}"
     if features.file is None:
         row_host, row_gpu = _rows(costs, features, nodes, row_room, device)
+        costs = replace(costs, row_host=row_host, row_gpu=row_gpu)
         source = f"rows measured on {device}"
     edges = max(1, sum(len(sample.edge) for sample in samples))
     lists = max(1, sum(len(s.node) - s.num_sampled_nodes[-1] for s in samples))
     if trial is None:
-        return replace(costs, row_host=row_host, row_gpu=row_gpu, source=f"{source}; lists {costs.source}")
+        return replace(costs, source=f"{source}; lists {costs.source}")
     cached, view = trial
     hits = int(sum(int(view.keeps(sample.edge).sum()) for sample in samples))
     plain, kept = _sampling(sampler, batches), _sampling(cached, batches)
@@ -105,7 +134,8 @@ def measured(
     slope = max(0.0, plain - kept) / max(hits + found, 1)
     gpu = max(0.0, plain - slope * (edges + lists)) / (edges + lists)
     source = f"measured on {device}" if features.file is None else f"lists measured on {device}; {source}"
-    return Costs(row_host, row_gpu, gpu + slope, gpu, gpu + slope, gpu, source)
+    host = gpu + slope
+    return replace(costs, edge_host=host, edge_gpu=gpu, list_host=host, list_gpu=gpu, source=source)
 
 
 def _rows(

@@ -3,17 +3,23 @@
 DUCATI (Zhang et al. 2023; Wang's survey, section VII-B) sorts entries of both kinds by the time that keeping each saves per
 byte, and takes them until the budget is spent. Here both kinds also have costs that do not grow with the entries: the map that
 finds a row, the table that finds a page. So each way to open the two caches is filled greedily, and the best one is taken.
+
+Several GPUs that read each other's memory have three tiers (Min 2022, section 4.3.2): an entry that all of them hold, one that
+is dealt to one of them, and one that stays on the host. Dealt, it takes a share of each GPU's bytes and saves less. So an entry
+is taken in two steps, dealt and then copied to all, and the steps are what is sorted (cache_tiers.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from ..graph.device_graph import DeviceGraph, Kept, allocated
 from ..memory import SlotPlan, plan_slots
+from ..memory.allocator import padded
 from ..table import plan_tiers
+from .cache_tiers import TierGains
 
 _SPLIT_OFF = 1 << 20  # what allocated() adds to large blocks
 
@@ -29,6 +35,8 @@ class CacheCandidates:
         all_edges: of all edges, those after the last whole page included.
         offsets, offsets_bytes: of the offsets, which are kept together or not at all; 0 bytes where they lie on the GPU anyway.
         lists, weighted: what pages take; None where the lists lie on the GPU anyway, or are not to be kept.
+        gpus: how many keep as much each, and read each other's memory.
+        dealt_row, dealt_page: what a row or page that is dealt to one of them saves, of what it saves if all hold it.
     """
 
     rows: torch.Tensor
@@ -39,11 +47,14 @@ class CacheCandidates:
     offsets_bytes: int
     lists: DeviceGraph | None
     weighted: bool
+    gpus: int = 1
+    dealt_row: float = 0.0
+    dealt_page: float = 0.0
 
 
 @dataclass(frozen=True)
 class CacheSplit:
-    """What is kept.
+    """What is kept; bytes are those of each GPU.
 
     Attributes:
         rows: how many of the hottest rows; slots where rows come and go.
@@ -53,6 +64,8 @@ class CacheSplit:
         pages: how many of the hottest pages; all edges where ``whole``.
         adjacency_bytes: bytes that the offsets and the pages take, the pages' table included.
         saved: seconds of one batch.
+        peers: bytes to ask of ``tiered`` for rows that are dealt out, in all GPUs together.
+        dealt_rows, dealt_pages: of the rows and pages the least hot, each of which one GPU holds for all.
     """
 
     rows: int = 0
@@ -63,6 +76,9 @@ class CacheSplit:
     whole: bool = False
     adjacency_bytes: int = 0
     saved: float = 0.0
+    peers: int = 0
+    dealt_rows: int = 0
+    dealt_pages: int = 0
 
     @property
     def held(self) -> int:
@@ -71,22 +87,26 @@ class CacheSplit:
 
 
 def split(budget: int, entries: CacheCandidates) -> CacheSplit:
-    """The best of the greedy fillings; they never take more than ``budget`` bytes."""
+    """The best of the greedy fillings; they never take more than ``budget`` bytes of a GPU."""
     best = CacheSplit()
-    row_sums, page_sums = _sums(entries.rows), _sums(entries.pages)
+    rows = TierGains(entries.rows, entries.gpus, entries.dealt_row)
+    pages = TierGains(entries.pages, entries.gpus, entries.dealt_page)
     for offsets in (True, False) if entries.offsets_bytes else (False,):
         room = budget - (entries.offsets_bytes if offsets else 0)
         if room < 0:
             continue
-        for pages, whole in _pages(room, entries):
-            kept = Kept(offsets=offsets, pages=pages, whole=whole, weighted=entries.weighted)
-            rows, local, row_bytes = rows_within(budget - _nbytes(kept, entries), len(entries.rows), entries.row_bytes)
+        for in_each, whole in _pages(room, entries, rows, pages):
+            kept = Kept(offsets=offsets, pages=in_each, whole=whole, weighted=entries.weighted)
+            found = rows_in_tiers(budget - _nbytes(kept, entries), rows, entries.row_bytes)
             if not whole and entries.lists is not None:  # what the rows leave
-                kept.pages = max(pages, entries.lists.pages_within(room - row_bytes, entries.weighted))
-            saved = (entries.offsets if offsets else 0.0) + float(row_sums[rows])
-            saved += entries.all_edges if whole else float(page_sums[kept.pages])
+                kept.pages = max(in_each, entries.lists.pages_within(room - found.feature_bytes, entries.weighted))
+            local, dealt = (kept.pages, 0) if whole else pages.best(kept.pages - pages.deals)  # a share begins at a page
+            saved = (entries.offsets if offsets else 0.0) + found.saved
+            saved += entries.all_edges if whole else pages.saved(local, dealt)
             if saved > best.saved:
-                best = CacheSplit(rows, local, row_bytes, offsets, kept.pages, whole, _nbytes(kept, entries), saved)
+                lists = _nbytes(replace(kept, pages=local, dealt=dealt, gpus=pages.gpus), entries)
+                best = replace(found, offsets=offsets, whole=whole, adjacency_bytes=lists, saved=saved)
+                best = replace(best, pages=local + dealt, dealt_pages=dealt)
     return best
 
 
@@ -102,6 +122,25 @@ def rows_within(room: int, rows: int, row_bytes: int) -> tuple[int, int, int]:
     return plan.resident, plan.held_bytes, allocated(plan.held_bytes)
 
 
+def rows_in_tiers(room: int, rows: TierGains, row_bytes: int) -> CacheSplit:
+    """The rows that are best kept in so much of each GPU, and nothing else."""
+    count, gpus, usable = len(rows.gains), rows.gpus, max(_usable(room), 0)
+    copied = plan_tiers(count, row_bytes, gpus, usable, ordered=True)
+    plans, owns = [copied], [0]
+    if copied.slot_bytes:
+        fixed = copied.held_bytes - copied.slots_offset  # beside the rows
+        owns.append(min(fixed + padded(rows.best((usable - fixed) // row_bytes)[0] * row_bytes), usable))
+    if rows.dealt and copied.resident < count:
+        plans += [plan_tiers(count, row_bytes, gpus, own, (usable - own) * gpus, ordered=True) for own in owns]
+    best = max(plans, key=lambda plan: rows.saved(plan.local_rows, plan.peer_rows))
+    if best.resident == 0:
+        return CacheSplit()
+    local, peers = (best.held_bytes, 0) if gpus == 1 else (best.local, best.peers)
+    saved = rows.saved(best.local_rows, best.peer_rows)
+    held = allocated(best.held_bytes)
+    return CacheSplit(best.resident, local, held, peers=peers, dealt_rows=best.peer_rows, saved=saved)
+
+
 def slots_within(room: int, rows: int, row_bytes: int) -> SlotPlan:
     """As many slots for rows that come and go as there is room for, whatever the allocator adds."""
     return plan_slots(rows, row_bytes, _usable(room))
@@ -112,9 +151,9 @@ def _usable(room: int) -> int:
     return room if room <= _SPLIT_OFF else max(_SPLIT_OFF, room - _SPLIT_OFF)
 
 
-def _pages(room: int, entries: CacheCandidates) -> list[tuple[int, bool]]:
-    """Numbers of pages that are worth a look: all edges, none, as many as fit, and the greedy merge with and without the map of
-    rows."""
+def _pages(room: int, entries: CacheCandidates, rows: TierGains, pages: TierGains) -> list[tuple[int, bool]]:
+    """Numbers of pages that are worth a look, in each GPU: all edges, none, as many as fit, and the greedy merge with and
+    without the map of rows."""
     lists, weighted = entries.lists, entries.weighted
     if lists is None:
         return [(0, False)]
@@ -123,15 +162,15 @@ def _pages(room: int, entries: CacheCandidates) -> list[tuple[int, bool]]:
     counts = {0, most}
     if most and entries.row_bytes:
         page_bytes = max(1, (lists.pages_bytes(most, weighted) - lists.pages_bytes(0, weighted)) // most)
-        # Rows that save more per byte than each page, and what all of them take together with the pages up to it.
-        hotter = torch.searchsorted(-entries.rows / entries.row_bytes, -entries.pages / page_bytes, right=True)
-        used = torch.arange(1, len(entries.pages) + 1) * page_bytes + hotter * entries.row_bytes
+        steps = pages.steps(page_bytes)
+        taken = torch.cat([density for density, _ in steps]).sort(descending=True, stable=True)
+        nbytes = torch.cat([torch.full_like(density, step) for density, step in steps])[taken.indices].cumsum(0)
+        # What pages take together up to each step, and steps of rows that save more per byte.
+        used = nbytes.clone()
+        for density, step in rows.steps(entries.row_bytes):
+            used += torch.searchsorted(-density, -taken.values, right=True) * step
         fixed = lists.pages_bytes(0, weighted)
         for id_map in (allocated(4 * len(entries.rows)), 0):
-            counts.add(min(most, int((used + id_map + fixed <= room).sum())))
+            fit = int((used + id_map + fixed <= room).sum())
+            counts.add(min(most, int(nbytes[fit - 1]) // page_bytes if fit else 0))
     return found + [(count, False) for count in sorted(counts)]
-
-
-def _sums(gains: torch.Tensor) -> torch.Tensor:
-    """The sum of the first n, for each n from 0 on."""
-    return torch.cat([gains.new_zeros(1), gains.cumsum(0)])

@@ -87,8 +87,8 @@ class Factored:
         samplers: how many devices sample; None measures a few batches and takes GNNLab's rule (:func:`.plan_roles`).
         depth: samples that may wait; None is two rounds.
         cache, gpu_budget: what each of ``devices`` keeps in its own memory, and how much of it, as of :class:`.Loader`; filled
-            when roles are known. Trainers keep rows, and with ``"auto"`` samplers lists (:class:`.DeviceCaches`). A cache needs
-            a size. No sample and no row changes.
+            when roles are known. Trainers keep rows, and with ``"auto"`` samplers lists (:class:`.DeviceCaches`); devices of a
+            role share rows as saves most. A cache needs a size. No sample and no row changes.
 
     Raises:
         ConfigError: arguments that do not go together, a sampler on another device, a step that returns no loss, an iteration
@@ -158,9 +158,11 @@ class Factored:
     @functools.cached_property
     def plan(self) -> FactoredPlan:
         """Who samples and who trains; made, and the stages measured for it, when first asked for."""
-        if self._samplers is not None or len(self._devices) == 1:
-            return plan_roles(self._devices, self.round, samplers=self._samplers)
-        return plan_roles(self._devices, self.round, self._measure())
+        given = self._samplers is not None or len(self._devices) == 1
+        plan = plan_roles(self._devices, self.round, None if given else self._measure(), self._samplers)
+        for samples in [] if self._caches is None else self._caches.settle(plan):
+            (self._kept_samplers if samples else self._kept_readers).clear()
+        return plan
 
     @property
     def cache_plans(self) -> list[CachePlan]:
@@ -172,7 +174,11 @@ class Factored:
         lines = [self.plan.explain()]
         for device, kept in zip(self.plan.devices, self.cache_plans, strict=False):
             s = kept.split
-            rows, lists = f"{s.rows:,} rows ({format_bytes(s.feature_bytes)})", format_bytes(s.adjacency_bytes)
+            dealt = f" and its part of {s.dealt_rows:,}" if s.dealt_rows else ""
+            rows, lists = (
+                f"{s.rows - s.dealt_rows:,} rows{dealt} ({format_bytes(s.feature_bytes)})",
+                format_bytes(s.adjacency_bytes),
+            )
             lines.append(f"{device} keeps {rows} and {lists} of the lists")
         counts = ", ".join(f"{device} {count}" for device, count in zip(self.plan.devices, self.trained, strict=True))
         return "\n".join([*lines, f"batches trained so far: {counts}"])
@@ -229,7 +235,7 @@ class Factored:
     @functools.cached_property
     def _samplers_made(self) -> list[tuple[torch.device, BatchedSampler]]:
         first = len(self.plan.trainers)
-        return [(device, self._sampler_of(who)) for who, device in enumerate(self.plan.samplers, first)]
+        return list(zip(self.plan.samplers, self._samplers_of(range(first, len(self._devices))), strict=True))
 
     def _plain_sampler(self, device: torch.device) -> BatchedSampler:
         sampler = self._sampler_on(device)
@@ -243,17 +249,19 @@ class Factored:
         if self._asked is None:
             return None
         # The last device samples, whatever the plan.
-        return DeviceCaches(self._asked, self.loader, self._plain_sampler(self._devices[-1]), len(self._devices) == 1)
+        return DeviceCaches(self._asked, self.loader, self._plain_sampler(self._devices[-1]), self._devices)
 
     def _samples(self, who: int) -> bool:
         return who >= len(self.plan.trainers)
 
-    def _sampler_of(self, who: int) -> BatchedSampler:
-        """A device's sampler, over the lists that it keeps. What is made to measure stays."""
-        if who not in self._kept_samplers:
-            made = self._plain_sampler(self._devices[who])
-            self._kept_samplers[who] = made if self._caches is None else self._caches.sampler(made)
-        return self._kept_samplers[who]
+    def _samplers_of(self, devices: Sequence[int]) -> list[BatchedSampler]:
+        """Samplers of devices, over the lists that these keep. What is made to measure stays."""
+        missing = [who for who in devices if who not in self._kept_samplers]
+        made: Sequence[BatchedSampler] = [self._plain_sampler(self._devices[who]) for who in missing]
+        if self._caches is not None:
+            made = self._caches.samplers(made)
+        self._kept_samplers.update(zip(missing, made, strict=True))
+        return [self._kept_samplers[who] for who in devices]
 
     def _reader_of(self, who: int, samples: bool) -> Loader:
         """The loader as a device gathers batches, through the rows that it keeps."""
@@ -343,7 +351,8 @@ class Factored:
     def _measure(self) -> StageTimes:
         """Times each stage on a device that does nothing else; the model stays as it is."""
         to, by = self._devices[0], self._devices[-1]  # which train and sample, whatever the plan
-        sampler, reader, replica = self._sampler_of(len(self._devices) - 1), self._reader_of(0, False), _Replica(self.model, to)
+        (sampler,) = self._samplers_of([len(self._devices) - 1])
+        reader, replica = self._reader_of(0, False), _Replica(self.model, to)
         number, first = self.loader.position
         times = []
         for i, (batch_number, seeds) in enumerate(itertools.islice(self.loader.numbered(number, first), 1 + _MEASURED)):
