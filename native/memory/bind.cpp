@@ -26,10 +26,10 @@ HINTERLAND_STRUCT(memory::DealtRound, memories, count, reciprocal);
 HINTERLAND_STRUCT(memory::SlotMap, slots, slot_bytes);
 HINTERLAND_STRUCT(memory::Tiers, host, map, local, local_rows, resident, dealt, reader, replicas, others);
 HINTERLAND_STRUCT(memory::RowCut, lanes, steps, shifted);
-HINTERLAND_STRUCT(memory::RowCopy<memory::OneRange>, placement, packed, indices, index_bytes, visit, count, row_bytes,
-                  into_table, cut, report);
-HINTERLAND_STRUCT(memory::RowCopy<memory::Tiers>, placement, packed, indices, index_bytes, visit, count, row_bytes, into_table,
-                  cut, report);
+HINTERLAND_STRUCT(memory::RowCopy<memory::OneRange>, placement, packed, indices, index_bytes, visit, valid, padding, count,
+                  row_bytes, into_table, cut, report);
+HINTERLAND_STRUCT(memory::RowCopy<memory::Tiers>, placement, packed, indices, index_bytes, visit, valid, padding, count,
+                  row_bytes, into_table, cut, report);
 HINTERLAND_STRUCT(memory::CountParams<memory::OneRange>, rows, tiers);
 HINTERLAND_STRUCT(memory::CountParams<memory::Tiers>, rows, tiers);
 HINTERLAND_STRUCT(memory::SlotLog, places, slot_at, place_of, before);
