@@ -26,10 +26,10 @@ HINTERLAND_STRUCT(memory::DealtRound, memories, count, reciprocal);
 HINTERLAND_STRUCT(memory::SlotMap, slots, slot_bytes);
 HINTERLAND_STRUCT(memory::Tiers, host, map, local, local_rows, resident, dealt, reader, replicas, others);
 HINTERLAND_STRUCT(memory::RowCut, lanes, steps, shifted);
-HINTERLAND_STRUCT(memory::RowCopy<memory::OneRange>, placement, packed, indices, index_bytes, visit, count, row_bytes,
-                  into_table, cut, report);
-HINTERLAND_STRUCT(memory::RowCopy<memory::Tiers>, placement, packed, indices, index_bytes, visit, count, row_bytes, into_table,
-                  cut, report);
+HINTERLAND_STRUCT(memory::RowCopy<memory::OneRange>, placement, packed, indices, index_bytes, visit, valid, padding, count,
+                  row_bytes, into_table, cut, report);
+HINTERLAND_STRUCT(memory::RowCopy<memory::Tiers>, placement, packed, indices, index_bytes, visit, valid, padding, count,
+                  row_bytes, into_table, cut, report);
 HINTERLAND_STRUCT(memory::CountParams<memory::OneRange>, rows, tiers);
 HINTERLAND_STRUCT(memory::CountParams<memory::Tiers>, rows, tiers);
 HINTERLAND_STRUCT(memory::SlotLog, places, slot_at, place_of, before);
@@ -128,22 +128,8 @@ const Binding memory([](nb::module_& m) {
   def_native(m, "copy_rows", copy_rows, nb::arg("copy"));
   def_native(m, "copy_tiered_rows", copy_tiered_rows, nb::arg("copy"));
   m.attr("CPU_LINE_BYTES") = kCpuLine;
-  m.def(
-      "collect_rows",
-      [](uintptr_t copy, int64_t count, int threads, std::tuple<int64_t, int64_t, int64_t, int64_t> parts,
-         const nb::callable& send) {
-        const GilReleased released;
-        return collect_rows(*reinterpret_cast<const memory::RowCopy<memory::OneRange>*>(copy), count, threads,
-                            std::make_from_tuple<PackedParts>(parts),
-                            [&](uintptr_t at, int64_t begin, int64_t end, int64_t begun) {
-                              const GilHeld held;
-                              return nb::cast<int64_t>(send(at, begin, end, begun));
-                            });
-      },
-      nb::arg("copy"), nb::arg("count"), nb::arg("threads"), nb::arg("parts"), nb::arg("send"),
-      "Parts are their number, the bytes and the rows of each, and how many are packed ahead (native/memory/collect.hpp).");
   m.def("send_rows", &send, nb::arg("copy"), nb::arg("count"), nb::arg("threads"), nb::arg("parts"), nb::arg("copies"),
-        nb::arg("take_over"), "Parts as of collect_rows; copies are the fields of PartCopies (native/memory/collect.hpp).");
+        nb::arg("take_over"), "Parts and copies are the fields of PackedParts and PartCopies (native/memory/collect.hpp).");
   static_assert(memory::kLocal == 0 && memory::kPeers == 1 && memory::kHost == 2 && memory::kTiers == 3);
   m.attr("TIERS") = nb::make_tuple("local", "peers", "host");
   def_loop(m, "count_rows", count_rows);

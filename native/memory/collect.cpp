@@ -69,6 +69,11 @@ class LineWriter {
   alignas(kCpuLine) char buffer_[kBytes];
 };
 
+// Called with a part that is packed: its address, its first row and the row behind its last, and the first row that nobody has
+// begun. Gives the number of rows that are still to be packed, no less than the last of those. Once it has returned, the part
+// `ahead` behind this one is overwritten.
+using SendPart = std::function<int64_t(uintptr_t at, int64_t begin, int64_t end, int64_t begun)>;
+
 class Packing {
  public:
   Packing(const memory::RowCopy<memory::OneRange>& copy, int64_t count, const PackedParts& parts, const SendPart& send)
@@ -178,8 +183,7 @@ class Packing {
   memory::IndexFault fault_;
 };
 
-}  // namespace
-
+// Sends parts in order, from the thread that calls. What `send` throws ends it.
 FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
                         const SendPart& send) {
   Packing packing(copy, count, parts, send);
@@ -188,6 +192,8 @@ FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t c
                   [&](int thread) { thread == 0 ? packing.lead() : packing.help(); });
   return packing.fault();
 }
+
+}  // namespace
 
 Sent send_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
                const PartCopies& copies, const TakeOver& take_over) {

@@ -18,16 +18,6 @@ struct PackedParts {
   int64_t ahead;  // how many are packed before the first of them is sent
 };
 
-// Called with a part that is packed: its address, its first row and the row behind its last, and the first row that nobody has
-// begun. Gives the number of rows that are still to be packed, no less than the last of those. Once it has returned, the part
-// `ahead` behind this one is overwritten.
-using SendPart = std::function<int64_t(uintptr_t at, int64_t begin, int64_t end, int64_t begun)>;
-
-// Packs the rows of turns [0, count) of a gather by at most so many threads, and sends them part by part, in order, from the thread
-// that calls; a row number outside the table gives zeros. Which positions were outside. What `send` throws ends it.
-FoundFault collect_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
-                        const SendPart& send);
-
 // Where a GPU's copy engine brings parts, of rows that were packed into pinned memory.
 struct PartCopies {
   uintptr_t to;                   // of the first row; the others follow it
@@ -40,15 +30,16 @@ struct PartCopies {
 };
 
 // Called while rows are left, where the GPU has nothing to read or the CPU is too slow, with the first row that nobody has begun
-// and the CPU's rows a second so far. Gives the number of rows that are still to be packed, as SendPart.
+// and the CPU's rows a second so far. Gives the number of rows that are still to be packed, no less than that one.
 using TakeOver = std::function<int64_t(int64_t begun, double rate)>;
 
 struct Sent {
-  FoundFault fault;
-  double rate;  // rows a second of the CPU, with the copies behind it; 0 where they made up one part
+  FoundFault fault;  // which positions were outside
+  double rate;       // rows a second of the CPU, with the copies behind it; 0 where they made up one part
 };
 
-// collect_rows, once the row numbers are there, whose parts a GPU's copy engine takes. Copies may be under way when it returns.
+// Packs the rows of turns [0, count) of a gather by at most so many threads, once the row numbers are there, and has a GPU's copy
+// engine take them part by part, in order; a row number outside the table gives zeros. Copies may be under way when it returns.
 // What `take_over` throws ends it.
 Sent send_rows(const memory::RowCopy<memory::OneRange>& copy, int64_t count, int threads, const PackedParts& parts,
                const PartCopies& copies, const TakeOver& take_over);

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/thresholds.hpp"
@@ -31,8 +32,11 @@ void copy_all(memory::RowCopy<Placement> copy, memory::IndexFault& fault) {
 }
 
 template <class Placement>
-FoundFault copy_by_size(const memory::RowCopy<Placement>& copy) {
+FoundFault copy_by_size(memory::RowCopy<Placement> copy) {
   memory::IndexFault fault;
+  // The last ones: with padding, positions are visited in their order.
+  for (; copy.valid != nullptr && copy.count > std::max<int64_t>(*copy.valid, 0); --copy.count)
+    std::memcpy(copy.packed_row(copy.count - 1), copy.padding, copy.row_bytes);
   switch (copy.row_bytes) {
     case 1: copy_all<1>(copy, fault); break;
     case 2: copy_all<2>(copy, fault); break;

@@ -76,6 +76,8 @@ int64_t emulate_ranges(const memory::RowCopy<memory::OneRange>* like, char* cons
                                              c.indices,
                                              c.index_bytes,
                                              c.visit,
+                                             c.valid,
+                                             c.padding,
                                              c.count,
                                              c.row_bytes,
                                              c.into_table,

@@ -43,22 +43,23 @@ def sent(
 ) -> tuple[torch.Tensor, Any, float]:
     """The rows once the GPU has all copies, what is wrong with their numbers, and the rate. Numbers come with the events."""
     row_bytes, rows, line = table.shape[1], BYTES // table.shape[1], _core.CPU_LINE_BYTES
-    room, earlier = torch.full((parts * BYTES + line,), 7, dtype=torch.uint8), torch.zeros(BYTES, dtype=torch.uint8)
+    room, earlier = torch.full((parts * BYTES + 2 * line,), 7, dtype=torch.uint8), torch.zeros(BYTES, dtype=torch.uint8)
     packed = room.data_ptr() + -room.data_ptr() % line
     numbers, out = torch.full_like(index, len(table)), torch.zeros(len(index), row_bytes, dtype=torch.uint8)
     ahead = parts - under_way
     copied = [next(events) for _ in range(parts)]
     for event, stop in ((SOME, min(rows * ahead, len(index))), (ALL, len(index))):
-        queue(numbers.data_ptr(), index.data_ptr(), 8 * stop, event)
+        queue(numbers.data_ptr(), index.data_ptr(), index.element_size() * stop, event)
     queue(earlier.data_ptr(), packed, BYTES, copied[-1])
-    copy = row_copy(table.data_ptr(), len(table), row_bytes, packed, numbers, 8, False)
+    copy = row_copy(table.data_ptr(), len(table), row_bytes, packed, numbers, index.element_size(), False)
     copies = out.data_ptr(), 0, copied, under_way, SOME, ALL, reader, least
     try:
         fault, rate = _core.send_rows(copy.address, len(index), threads, (parts, BYTES, rows, ahead), copies, take_over)
     finally:  # copies that are queued read memory of this call
         for event in copied:
             DRIVER.cuEventSynchronize(event)
-    assert bool((earlier == 7).all())
+    begin = packed - room.data_ptr()
+    assert bool((earlier == 7).all() and (room[:begin] == 7).all() and (room[begin + parts * BYTES :] == 7).all())
     return out, fault, rate
 
 
@@ -71,6 +72,10 @@ def main() -> None:
             out, fault, rate = sent(table, index, parts, under_way)
             assert torch.equal(out, table[index]) and fault is None, (width, parts, under_way)
             assert (rate > 0) == (len(index) > BYTES // width)
+    for width, threads in itertools.product(range(1, 301), (1, 5)):
+        table = torch.randint(0, 256, (97, width), dtype=torch.uint8, generator=random)
+        index = torch.randint(-97, 97, (313,), generator=random, dtype=torch.int32)
+        assert torch.equal(sent(table, index, 3, 1, threads)[0], table[index]), width
     table, index = torch.randint(1, 256, (50, 64), dtype=torch.uint8), torch.randint(0, 50, (5000,))
 
     asked = []
@@ -84,9 +89,9 @@ def main() -> None:
         begun, rate = asked.pop()  # once the rate is known, with the third part: nobody has begun the fifth
         assert not asked and begun == 4 * BYTES // 64 and 0 < rate < 1e18
         assert torch.equal(out[:begun], table[index[:begun]]) and not out[begun:].any()
-    index[4000] = 50
+    index[7], index[4000] = -51, 50
     out, fault, _ = sent(table, index, 4, 2)
-    assert fault == (4000, 50, 50, 1) and not out[4000].any()
+    assert fault == (7, -51, 50, 2) and not out[[7, 4000]].any()
 
     def interrupted(begun: int, rate: float) -> int:
         raise KeyboardInterrupt
@@ -95,7 +100,7 @@ def main() -> None:
         sent(table, index, 4, 2, reader=READER, take_over=interrupted)
         raise AssertionError("nothing was raised")
     except KeyboardInterrupt:
-        pass
+        assert sent(table, index, 4, 2)[1] == (7, -51, 50, 2)  # and nothing is left of it
     DRIVER.set_refusal(1)
     try:
         sent(table, index, 4, 2)

@@ -7,14 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hinterland import UnifiedTensor, _core
 from hinterland.machine import HelpPoint
 from hinterland.memory import help_plan as planning
 from hinterland.memory.assisted import HelpedTable, split
-from hinterland.memory.gather import row_copy
 from hinterland.memory.help_plan import WALK_BYTES, Help, plan_help
 from hinterland.runtime.errors import ConfigError
 from hinterland.runtime.thresholds import HELP_PAUSE, LONGEST_PAUSE
@@ -22,92 +19,6 @@ from hinterland.runtime.thresholds import HELP_PAUSE, LONGEST_PAUSE
 from ..driver import through_driver
 
 _GIB = 1 << 30
-
-
-def collected(table, index, threads, rows=7, parts=3, ahead=2, send=None):
-    """All rows as they are sent, in parts of so many, and what is wrong with their numbers; bytes around stay as they are."""
-    row_bytes, line = table.shape[1], _core.CPU_LINE_BYTES
-    each = -(-rows * row_bytes // line) * line
-    room = torch.full(((parts + 2) * each + 2 * line,), 0x5A, dtype=torch.uint8)
-    first = -room.data_ptr() % line + line
-    memory = room[first : first + parts * each]
-    sent = []
-
-    def keep(at, begin, end, begun):
-        offset = at - memory.data_ptr()
-        assert offset == len(sent) % parts * each and begin == len(sent) * rows and begun >= end
-        sent.append(memory[offset : offset + (end - begin) * row_bytes].clone().view(end - begin, row_bytes))
-        return len(index) if send is None else send(begin, end, begun)
-
-    copy = row_copy(table.data_ptr(), len(table), row_bytes, memory.data_ptr(), index, index.element_size(), False)
-    fault = _core.collect_rows(copy.address, len(index), threads, (parts, each, rows, ahead), keep)
-    assert bool((room[:first] == 0x5A).all()) and bool((room[first + parts * each :] == 0x5A).all())
-    return torch.cat(sent) if sent else torch.empty(0, row_bytes, dtype=torch.uint8), fault
-
-
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
-def test_rows_of_every_width_are_packed(dtype, threads):
-    random = torch.Generator().manual_seed(threads)
-    for width in range(1, 301):
-        table = torch.randint(0, 256, (97, width), dtype=torch.uint8, generator=random)
-        index = torch.randint(-97, 97, (313,), generator=random).to(dtype)
-        packed, fault = collected(table, index, threads, rows=1 + width % 200, ahead=1 + width % 2)
-        assert fault is None and torch.equal(packed, table[index.long()]), width
-
-
-@pytest.mark.parametrize("width", [64, 656, 4096, 100_000])
-@pytest.mark.parametrize(("rows", "parts", "ahead"), [(1, 2, 1), (100, 4, 3), (900, 8, 6), (5000, 2, 2)])
-def test_long_rows_are_packed_by_several_threads(width, rows, parts, ahead):
-    table = torch.randint(0, 256, (50, width), dtype=torch.uint8)
-    index = torch.randint(0, 50, (3000 if width < 5000 else 30,))
-    assert torch.equal(collected(table, index, 4, min(rows, len(index)), parts, ahead)[0], table[index])
-
-
-@given(
-    st.integers(0, 40).flatmap(
-        lambda rows: st.tuples(st.just(rows), st.lists(st.integers(-rows - 3, rows + 2), max_size=80), st.integers(1, 40))
-    ),
-    st.integers(1, 30),
-)
-def test_bad_numbers_give_zeros_and_are_told_by_position(given_rows, part):
-    rows, numbers, width = given_rows
-    table = torch.randint(1, 256, (rows, width), dtype=torch.uint8)
-    packed, fault = collected(table, torch.tensor(numbers, dtype=torch.int64), 3, part)
-    bad = [at for at, number in enumerate(numbers) if not -rows <= number < rows]
-    wanted = np.zeros((len(numbers), width), dtype=np.uint8)
-    for at in set(range(len(numbers))) - set(bad):
-        wanted[at] = table[numbers[at]].numpy()
-    assert np.array_equal(packed.numpy(), wanted)
-    assert fault == ((bad[0], numbers[bad[0]], rows, len(bad)) if bad else None)
-
-
-@given(st.integers(1, 60), st.integers(2, 5), st.data())
-def test_others_take_over_what_nobody_has_begun(rows, parts, data):
-    ahead, table = data.draw(st.integers(1, parts)), torch.randint(0, 256, (50, 20), dtype=torch.uint8)
-    index, ends = torch.randint(0, 50, (400,)), [400]
-
-    def send(begin, end, begun):
-        assert end <= begun <= ends[-1]
-        ends.append(data.draw(st.integers(begun, ends[-1])))
-        return ends[-1]
-
-    packed, _ = collected(table, index, 3, rows, parts, ahead, send)
-    assert torch.equal(packed, table[index[: ends[-1]]])
-
-
-def test_what_is_thrown_while_a_part_is_sent_ends_it():
-    table, index = torch.randint(0, 256, (50, 64), dtype=torch.uint8), torch.randint(0, 50, (4000,))
-
-    def interrupted(begin, end, begun):
-        if begin >= 500:
-            raise KeyboardInterrupt
-        return 4000
-
-    for threads in (1, 4):
-        with pytest.raises(KeyboardInterrupt):
-            collected(table, index, threads, 100, send=interrupted)
-        assert torch.equal(collected(table, index, threads, 100)[0], table[index])
 
 
 def test_parts_are_sent_once_their_numbers_are_there_and_overwritten_once_they_are_copied(tmp_path):

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hinterland.memory.faults import _IndexFault
-from hinterland.memory.gather import OneRange, RowCopy, row_cut
+from hinterland.memory.gather import OneRange, Padding, RowCopy, row_cut
 from hinterland.memory.plan import cut_rows
+from hinterland.runtime.params import address
 
 
 @pytest.fixture(scope="module")
@@ -17,23 +18,25 @@ def gpu(emulation):
     return emulation
 
 
-def _emulate(gpu, table, packed, index, rows, row_bytes, *, warps, into_table=False, visit=None, cut=None):
+def _emulate(gpu, table, packed, index, rows, row_bytes, *, warps, into_table=False, visit=None, cut=None, padding=None):
     cut = cut_rows(row_bytes, table, packed, into_table) if cut is None else cut
     fault = _IndexFault()
-    copy = _copy(table, packed, index, rows, row_bytes, visit)
+    copy = _copy(table, packed, index, rows, row_bytes, visit, padding)
     copy.into_table, copy.cut = into_table, row_cut(cut)
     shape = map(ctypes.c_int64, (cut.unit, cut.chunks, warps * 32))
     flag = gpu.emulate(ctypes.byref(copy), *shape, ctypes.byref(fault))
     return flag, [fault.first, fault.value, fault.table_rows, fault.count, fault.lock]
 
 
-def _copy(table, packed, index, rows, row_bytes, visit):
+def _copy(table, packed, index, rows, row_bytes, visit, padding=None):
     return RowCopy(
         placement=OneRange(base=table, rows=rows),
         packed=packed,
         indices=index.data_ptr(),
         index_bytes=index.element_size(),
-        visit=0 if visit is None else visit.data_ptr(),
+        visit=address(visit),
+        valid=0 if padding is None else padding.begin.data_ptr(),
+        padding=0 if padding is None else padding.row.data_ptr(),
         count=index.numel(),
         row_bytes=row_bytes,
     )
@@ -142,6 +145,31 @@ def test_bad_positions_are_reported_and_give_zero_rows(gpu, row_bytes, count, ba
         expected = table[index.clamp(0, rows - 1)]
         expected[bad] = 0
         assert torch.equal(packed, expected)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    row_bytes=st.sampled_from([1, 8, 16, 24, 128, 516, 1028, 4096]),
+    count=st.integers(1, 200),
+    begin=st.sampled_from([0, 1, 2]) | st.integers(0, 250),
+    ordered=st.booleans(),
+    bad=st.booleans(),
+)
+def test_padding_is_read_from_its_own_row(gpu, row_bytes, count, begin, ordered, bad):
+    table, index = torch.randint(0, 256, (10, row_bytes), dtype=torch.uint8), torch.randint(0, 10, (count,))
+    row, where = torch.randint(0, 256, (1, row_bytes), dtype=torch.uint8), torch.tensor([begin])
+    expected = torch.where(torch.arange(count)[:, None] < begin, table[index], row)
+    if bad:
+        index[0], expected[0] = 10, 0
+    visit, packed = torch.randperm(count) if ordered else None, torch.full((2, count, row_bytes), 7, dtype=torch.uint8)
+    padding, bulk = Padding(where, row), row_bytes % 16 == 0
+    given = (gpu, table.data_ptr(), packed[0].data_ptr(), index, 10, row_bytes)
+    flag, _ = _emulate(*given, warps=3, visit=visit, padding=padding)
+    assert flag == bad and torch.equal(packed[0], expected)
+    if bulk:
+        copy = _copy(table.data_ptr(), packed[1].data_ptr(), index, 10, row_bytes, visit, padding)
+        assert gpu.emulate_bulk(ctypes.byref(copy), ctypes.c_int64(64), ctypes.byref(_IndexFault())) == bad
+        assert torch.equal(packed[1], expected)
 
 
 @given(row_bytes=st.integers(33, 1200).map(lambda n: n * 4), address=st.integers(0, 31).map(lambda n: n * 4))

@@ -1,5 +1,7 @@
 """Rows of every width, at every place within a line, by every way, in every order, are those of torch."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -53,6 +55,12 @@ def test_every_width_is_gathered_and_scattered(table):
                 out.fill_(255)
                 gather.copy_rows(address, ROWS, row_bytes, out, there, **options)
                 assert torch.equal(out, expected), (row_bytes, at, dtype, options)
+            padding = gather.Padding(torch.zeros(1, dtype=torch.int64, device=device), 255 - rows[:1].to(device))
+            for count, options in itertools.product((0, 1, COUNT // 2, COUNT + 9), ways(device, row_bytes, there)):
+                out.fill_(255), padding.begin.fill_(count)
+                gather.copy_rows(address, ROWS, row_bytes, out, there, **options, padding=padding)
+                assert torch.equal(out[:count], expected[:count]), (row_bytes, at, dtype, options, count)
+                assert (out[count:] == padding.row).all(), (row_bytes, at, dtype, options, count)
             where = torch.randperm(ROWS, generator=random).to(dtype)
             values = torch.randint(256, (ROWS, row_bytes), generator=random, dtype=torch.uint8)
             given = packed[1 : 1 + values.numel()].view(ROWS, row_bytes).copy_(values)

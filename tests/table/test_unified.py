@@ -9,7 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hinterland import UnifiedTensor
+from hinterland.memory.gather import Padding
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
+
+from ..split import across_boundary
+from .far_rows import FarRows
 
 DTYPES = [
     torch.bool,
@@ -157,6 +161,28 @@ def test_out_and_options(device):
         assert torch.equal(out.cpu(), table[index.cpu()])
 
 
+KINDS = {
+    "host": UnifiedTensor.from_tensor,
+    "pinned": lambda rows: UnifiedTensor.from_tensor(rows, "pinned"),
+    "split": across_boundary,
+    "tiered": lambda rows: UnifiedTensor.from_tensor(rows).tiered(local="8KiB", order=torch.randperm(len(rows))),
+    "cached": lambda rows: UnifiedTensor.from_tensor(rows).cached("32KiB"),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_is_not_read(device, kind, dtype):
+    rows = torch.randn(1000, 24).to(dtype)
+    table, begin = KINDS[kind](rows), torch.zeros((), dtype=torch.int64, device=device)
+    index, row = torch.randint(-1000, 1000, (700,), device=device), torch.full((1, 24), 7, device=device).to(dtype)
+    for count in (0, 1, 350, 700, 900):
+        found = table.gather_padded(index, Padding(begin.fill_(count), row), max_blocks=2)
+        assert torch.equal(found[:count].cpu(), rows[index[:count].cpu()]) and (found[count:].float() == 7).all()
+    with pytest.raises(ConfigError, match="kernels do not read rows of a FarRows; gather them first"):
+        FarRows(rows).gather_padded(index, Padding(begin, row))
+
+
 @pytest.mark.parametrize("value", [50, -51, 2**31 - 1, -(2**31)])
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
 def test_first_bad_index_is_named(device, value, dtype):
@@ -237,6 +263,7 @@ def test_forked_workers_gather_alone():
     code = """
 import os, signal, torch
 from hinterland import UnifiedTensor
+from hinterland.memory.gather import Padding
 table = UnifiedTensor.from_tensor(torch.randn(20000, 64), placement="pageable")
 index = torch.randint(0, 20000, (50000,))
 expected = table[index]

@@ -120,6 +120,9 @@ def test_a_state_of_another_loader_is_refused():
         loader(batch_size=7).load_state_dict(state)
     with pytest.raises(ConfigError, match="saved with seed=0, but this loader has 1"):
         loader(seed=1).load_state_dict(state)
+    for name, value in (("epoch", -5), ("epoch", "two"), ("delivered", 5), ("delivered", -1)):
+        with pytest.raises(ConfigError, match=f"{name} of the state '?{value}'? is not a whole number"):
+            loader().load_state_dict({**state, name: value})
 
 
 def test_no_seeds_no_batches():

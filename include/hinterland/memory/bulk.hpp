@@ -16,11 +16,11 @@ struct BulkRow {
 };
 
 template <class Placement>
-HINTERLAND_FN BulkRow bulk_row(const RowCopy<Placement>& copy, int64_t turn) {
+HINTERLAND_FN BulkRow bulk_row(const RowCopy<Placement>& copy, int64_t turn, int64_t end) {
   if (turn >= copy.count) return {0, nullptr};
   const int64_t position = copy.position(turn);
   const TableRows<Placement, 1> row = copy.find(position);
-  return {position, row.has(0) ? row.row(0) : nullptr};
+  return {position, row.has(0) ? copy.nearest(row.row(0), position, end) : nullptr};
 }
 
 // The share of thread `thread` of `threads` in a gather, with room for one row. `staging` moves it: load() begins to bring a
@@ -28,11 +28,12 @@ HINTERLAND_FN BulkRow bulk_row(const RowCopy<Placement>& copy, int64_t turn) {
 // bytes that begin at such, in the table and packed. Bad positions give zero rows and are reported as by copy_rows.
 template <class Placement, class Staging>
 HINTERLAND_FN void gather_bulk(const RowCopy<Placement>& copy, int64_t thread, int64_t threads, Staging& staging) {
-  BulkRow row = bulk_row(copy, thread);
+  const int64_t end = copy.end();
+  BulkRow row = bulk_row(copy, thread, end);
   for (int64_t turn = thread; turn < copy.count; turn += threads) {
     char* const to = copy.packed_row(row.position);
     if (row.from != nullptr) staging.load(row.from, copy.row_bytes);
-    const BulkRow next = bulk_row(copy, turn + threads);  // is looked up while the row comes
+    const BulkRow next = bulk_row(copy, turn + threads, end);  // is looked up while the row comes
     if (row.from != nullptr) {
       staging.store(to, copy.row_bytes);
     } else {

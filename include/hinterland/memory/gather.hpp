@@ -91,6 +91,8 @@ struct RowCopy {
   const void* indices;   // count row numbers of the table
   int64_t index_bytes;   // 4 or 8
   const int64_t* visit;  // the order in which positions are visited (a permutation), or null for 0, 1, 2, ...
+  const int64_t* valid;  // of a gather, where who copies finds it: positions from there on are padding; null: none is
+  char* padding;         // the row that all of these name, where it is nearer than in the table
   int64_t count;
   int64_t row_bytes;
   int64_t into_table;  // 0: gather, 1: scatter
@@ -98,6 +100,9 @@ struct RowCopy {
   FaultReport report;  // of a GPU
 
   HINTERLAND_FN int64_t position(int64_t turn) const { return visit == nullptr ? turn : visit[turn]; }
+  HINTERLAND_FN int64_t end() const { return valid == nullptr ? stdlib::numeric_limits<int64_t>::max() : *valid; }
+  // The row at `there` in the table, of a position of padding as near as it lies; `end` is end().
+  HINTERLAND_FN char* nearest(char* there, int64_t position, int64_t end) const { return position < end ? there : padding; }
   HINTERLAND_FN int64_t index_at(int64_t position) const { return read_index(indices, index_bytes, position); }
   HINTERLAND_FN Table<Placement> table() const { return {placement, row_bytes}; }
   HINTERLAND_FN TableRows<Placement, 1> find(int64_t position) const {
@@ -195,7 +200,7 @@ HINTERLAND_FN void for_pieces_in_flight(const RowCopy<Placement>& copy, int64_t 
 template <int kUnitBytes, class Placement>
 HINTERLAND_FN void copy_rows(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
   using Unit = UnitOf<kUnitBytes>;
-  const int64_t row_units = copy.row_bytes / kUnitBytes;
+  const int64_t row_units = copy.row_bytes / kUnitBytes, end = copy.end();
   for_pieces_in_flight(copy, row_units, thread, threads, [&](const auto& position, const auto& place, const auto& found) {
     Unit value[kInFlight];
     Unit* target[kInFlight];
@@ -203,7 +208,7 @@ HINTERLAND_FN void copy_rows(const RowCopy<Placement>& copy, int64_t thread, int
       value[k] = Unit{};
       target[k] = nullptr;
       if (position[k] < 0) continue;
-      char* const there = found.row(k);
+      char* const there = copy.nearest(found.row(k), position[k], end);
       const Move move = copy.move(position[k], found.has(k), there);
       const int64_t head = copy.cut.shifted ? head_units(reinterpret_cast<uintptr_t>(there), kUnitBytes) : 0;
       const int64_t at = shifted_unit(place[k], head, row_units) * kUnitBytes;
@@ -247,6 +252,7 @@ HINTERLAND_FN void store_chunk(char* to, const Unit16& value, int32_t low, int32
 template <int kUnitBytes, class Placement>
 HINTERLAND_FN void gather_chunks(const RowCopy<Placement>& copy, int64_t thread, int64_t threads) {
   const int64_t most = copy.cut.lanes * copy.cut.steps;  // chunks; chunk_at() knows how many a row has
+  const int64_t end = copy.end();
   for_pieces_in_flight(copy, most, thread, threads, [&](const auto& position, const auto& place, const auto& found) {
     Unit16 value[kInFlight];
     Chunk chunk[kInFlight];
@@ -254,7 +260,7 @@ HINTERLAND_FN void gather_chunks(const RowCopy<Placement>& copy, int64_t thread,
       value[k] = Unit16{};
       chunk[k] = {0, 0, 0};
       if (position[k] < 0) continue;
-      const char* const there = found.row(k);
+      const char* const there = copy.nearest(found.row(k), position[k], end);
       chunk[k] = chunk_at(reinterpret_cast<uintptr_t>(there), copy.row_bytes, place[k]);
       if (!found.has(k) || chunk[k].high == 0) continue;
       value[k] = found.template load_around<kUnitBytes>(there + chunk[k].at, chunk[k].low, chunk[k].high);

@@ -76,6 +76,18 @@ _COPIES = {placement: struct(f"memory::RowCopy<memory::{placement}>") for placem
 RowCopy, TieredCopy = _COPIES["OneRange"], _COPIES["Tiers"]
 
 
+class Padding(NamedTuple):
+    """Row numbers of a gather that are one and the same, as those behind a sample of fixed shape. Nothing is read for them.
+
+    Attributes:
+        begin: int64 of one number on their device: where they begin, looked up when rows are copied.
+        row: the row that they name, ``[1, ...]`` of the table's type there, in memory of its own.
+    """
+
+    begin: torch.Tensor
+    row: torch.Tensor
+
+
 def copy_rows(
     table: int | Params,
     rows: int,
@@ -87,6 +99,7 @@ def copy_rows(
     visit: torch.Tensor | None = None,
     max_blocks: int | None = None,
     check: str = "sync",
+    padding: Padding | None = None,
 ) -> None:
     """Copies ``index.numel()`` rows from the table to ``packed``, or back.
 
@@ -102,6 +115,7 @@ def copy_rows(
             the caller gives any number, all that can be are (``_bulk_threads``).
         check: ``"sync"`` waits and raises IndexOutOfRange; ``"async"`` leaves that to the next call on the same GPU, or
             to ``faults.synchronize``. In a CUDA graph that is captured it is always left to them.
+        padding: what the last entries of ``index`` are, of a gather.
     """
     width = index_bytes(index)
     if not isinstance(check, str) or (check != "sync" and check != "async"):
@@ -109,32 +123,38 @@ def copy_rows(
     if max_blocks is not None and (max_blocks := whole_number("max_blocks", max_blocks)) < 1:
         raise ConfigError(f"max_blocks={max_blocks} leaves no block to run; use 1 or more, or None for the default")
     if not index.is_cuda:
-        _on_cpu(table, rows, row_bytes, packed.data_ptr(), index, width, into_table)
+        _on_cpu(row_copy(table, rows, row_bytes, packed.data_ptr(), index, width, into_table, padding))
         return
     device = index.device
     faults.raise_deferred(device.index)
     if row_bytes == 0:  # nothing to copy, and nothing on the GPU would look at the row numbers
         if not capturing():
-            _on_cpu(table, rows, 0, 0, index.cpu(), width, into_table)
+            _on_cpu(row_copy(table, rows, 0, 0, index.cpu(), width, into_table))
         return
     if index.numel() == 0 or (visit is not None and visit.numel() == 0):
         return
     if torch.cuda.current_device() != device.index:
         with torch.cuda.device(device):
-            _on_gpu(table, rows, row_bytes, packed, index, width, into_table, visit, max_blocks, check)
+            _on_gpu(table, rows, row_bytes, packed, index, width, into_table, visit, max_blocks, check, padding)
     else:
-        _on_gpu(table, rows, row_bytes, packed, index, width, into_table, visit, max_blocks, check)
+        _on_gpu(table, rows, row_bytes, packed, index, width, into_table, visit, max_blocks, check, padding)
 
 
-def _on_cpu(table: int | Params, rows: int, row_bytes: int, packed: int, index: torch.Tensor, width: int, into: bool) -> None:
-    copy = row_copy(table, rows, row_bytes, packed, index, width, into)
-    fault: Any = _core.copy_rows(copy.address) if isinstance(table, int) else _core.copy_tiered_rows(copy.address)
+def _on_cpu(copy: Params) -> None:
+    fault: Any = _core.copy_rows(copy.address) if isinstance(copy, RowCopy) else _core.copy_tiered_rows(copy.address)
     if fault is not None:
         raise faults.out_of_range(*fault)
 
 
 def row_copy(
-    table: int | Params, rows: int, row_bytes: int, packed: int, index: torch.Tensor, width: int, into: bool
+    table: int | Params,
+    rows: int,
+    row_bytes: int,
+    packed: int,
+    index: torch.Tensor,
+    width: int,
+    into: bool,
+    padding: Padding | None = None,
 ) -> Params:
     """The parameters of a copy. Fields are set one by one, which takes half the time of doing so by their names in a call."""
     if isinstance(table, int):
@@ -147,6 +167,8 @@ def row_copy(
     copy.packed, copy.indices = packed, index.data_ptr()
     copy.index_bytes, copy.count = width, index.numel()
     copy.row_bytes, copy.into_table = row_bytes, into
+    if padding is not None:
+        copy.valid, copy.padding = padding.begin.data_ptr(), padding.row.data_ptr()
     return copy
 
 
@@ -161,6 +183,7 @@ def _on_gpu(
     visit: torch.Tensor | None,
     max_blocks: int | None,
     check: str,
+    padding: Padding | None,
 ) -> None:
     """Launches on the current stream of the index's GPU, which is the current one."""
     device = index.device
@@ -177,7 +200,7 @@ def _on_gpu(
         base = table.host.base
         shape = _shape("Tiers", device, row_bytes, base & _IN_LINE, to & _IN_LINE, into_table)
         loads = max_blocks is None or table.dealt.count > 1
-    copy = row_copy(table, rows, row_bytes, to, index, width, into_table)
+    copy = row_copy(table, rows, row_bytes, to, index, width, into_table, padding)
     if visit is not None:
         copy.visit, copy.count = visit.data_ptr(), count
     copy.cut, copy.report = shape.cut, watched.report

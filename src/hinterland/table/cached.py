@@ -9,7 +9,7 @@ import torch
 
 from ..memory.clock import Clock, SlotPlan
 from ..memory.count import TierCount, count_rows
-from ..memory.gather import Tiers
+from ..memory.gather import Padding, Tiers
 from ..memory.plan import sorts
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
@@ -76,10 +76,12 @@ class CachedTensor(Table):
     def _facts(self) -> dict[str, Any]:
         return table_of(self.shape, self.dtype, slots=self.plan.capacity, device=str(self._device))
 
-    def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
+    def _read_padded(
+        self, index: torch.Tensor, padding: Padding | None, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort
+    ) -> None:
         with self._alone():
             self._admit(index, max_blocks)
-            super()._read(index, out, max_blocks, check, sort)
+            super()._read_padded(index, padding, out, max_blocks, check, sort)
 
     def admit(self, index: Index, max_blocks: int | None = None) -> None:
         """Does to the slots what ``gather`` does, and gives no rows: to begin with rows that are known to be hot.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 import torch
 
 from ..memory.count import TierCount, count_rows
-from ..memory.gather import Tiers, copy_rows, few_blocks
+from ..memory.gather import Padding, Tiers, copy_rows, few_blocks
 from ..memory.plan import visiting_order
 from ..runtime import devices, old_words
 from ..runtime.arguments import repr_of
@@ -63,10 +63,18 @@ class Placement(Repr, ABC):
 
     def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         """Copies the rows at ``index`` to ``out``; arguments as of ``Table.gather``, looked at before."""
+        self._read_padded(index, None, out, max_blocks, check, sort)
+
+    def _read_padded(
+        self, index: torch.Tensor, padding: Padding | None, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort
+    ) -> None:
+        """The same of rows that kernels reach."""
         table, visit = self._source(index), None
         if index.is_cuda and (sort is True or (sort == "auto" and self._sorts(index.numel()))):
             visit = visiting_order(index.view(-1), self._row_bytes, self.nbytes)
-        copy_rows(table, self._rows, self._row_bytes, out, index, visit=visit, max_blocks=max_blocks, check=check)
+        copy_rows(
+            table, self._rows, self._row_bytes, out, index, visit=visit, max_blocks=max_blocks, check=check, padding=padding
+        )
 
     def _read_by(
         self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort, by: str | None

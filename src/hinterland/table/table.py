@@ -9,6 +9,7 @@ import torch
 
 from ..memory import faults
 from ..memory.count import TierCount
+from ..memory.gather import Padding
 from ..memory.gather_stats import measured, require_dict
 from ..memory.help_plan import WAYS
 from ..runtime.arguments import dense, repr_of
@@ -149,6 +150,23 @@ class Table(Placement, TensorLike):
             The rows, in the order of the current stream, and what must be done, too, before all are there, or None.
         """
         return self.gather(index, max_blocks=max_blocks, check="async"), None
+
+    def gather_padded(self, index: torch.Tensor, padding: Padding, max_blocks: int | None = None) -> torch.Tensor:
+        """What ``gather`` gives with ``check="async"``, of an ``index`` that ends in padding, for which nothing is read. In a
+        CUDA graph each replay looks up where that begins.
+
+        Args:
+            index: int32 or int64 ``[n]``, contiguous.
+            padding: its last entries.
+            max_blocks: as of ``gather``.
+
+        Raises:
+            ConfigError: the device of ``index`` does not read the table.
+            IndexOutOfRange: as ``gather``.
+        """
+        out = room_for(index.shape + self._row_shape, self._dtype, index.device)
+        self._read_padded(index, padding, out, max_blocks, "async", "auto")
+        return out
 
     def _room(self, index: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
         """A caller's ``out``, checked."""

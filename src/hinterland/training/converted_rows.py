@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..memory.gather import Padding
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
@@ -63,7 +64,13 @@ class ConvertedRows(Repr):
         Args:
             options: as of the table's ``gather``.
         """
-        rows = self.table.gather(index, **options)
+        return self._converted(self.table.gather(index, **options), index)
+
+    def gather_padded(self, index: torch.Tensor, padding: Padding, max_blocks: int | None = None) -> torch.Tensor:
+        """As of the table, whose ``padding`` it takes; of ``dtype``."""
+        return self._converted(self.table.gather_padded(index, padding, max_blocks), index)
+
+    def _converted(self, rows: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
         if self.scales is None:
             return rows.to(self.dtype)
         # What is outside the table, which the gather tells, takes any scale.

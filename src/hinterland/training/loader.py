@@ -483,7 +483,7 @@ class Loader:
 
         Raises:
             ConfigError: the state is that of a loader with another seed, other batches or another number of ranks; of replayed
-                batches also with another batch_size or number of hops.
+                batches also with another batch_size or number of hops; or it names no batch.
         """
         mine = self.state_dict()
         if not isinstance(state, Mapping) or not mine.keys() - {"capture"} <= state.keys():
@@ -494,9 +494,11 @@ class Loader:
                     f"the state was saved with {key}={state.get(key)!r}, but this loader has {mine[key]!r}; "
                     "make it with the same seeds, batch_size, seed and ranks"
                 )
+        epoch = arguments.whole_number("epoch of the state", state["epoch"], 0)
+        delivered = arguments.whole_number("delivered of the state", state["delivered"], 0, len(self))
         if self._replays is not None and state.get("capture") is not None:
             self._replays.estimate.load(state["capture"])
-        self._epoch, self._delivered = int(state["epoch"]), int(state["delivered"])
+        self._epoch, self._delivered = epoch, delivered
 
 
 def step_seed(seed: int, epoch: int, step: int, rank: int) -> int:
