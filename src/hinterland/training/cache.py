@@ -16,6 +16,7 @@ import torch
 
 from ..graph import Graph
 from ..graph.device_graph import DeviceGraph, allocated
+from ..graph.device_graph import Kept as KeptLists
 from ..graph.plan import GraphPlan
 from ..hotness.presample import mini_batches
 from ..memory import hottest_first
@@ -24,13 +25,14 @@ from ..runtime import arguments, devices
 from ..runtime.budget import BudgetItem, Explained, share
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
+from ..runtime.thresholds import TRIAL_BYTES
 from ..runtime.units import format_bytes
 from ..sampling import NeighborSampler
 from ..table import CachedTensor, TieredShards, TieredTensor, as_table
 from .cache_choice import POLICIES, bytes_of, checked_scores, parse_budget
 from .cache_costs import Costs, measured, rated
 from .cache_plot import Curve, plot
-from .cache_reads import Keepable, PlannedReads, ReadCounts, RowRanking, bare_graph, counted, crosswise, ranked, ratio
+from .cache_reads import Keepable, PlannedReads, ReadCounts, bare_graph, counted, crosswise, last, ranking, ratio
 from .cache_split import CacheCandidates, CacheSplit, rows_within, slots_within, split
 
 Kept = TieredTensor | CachedTensor | TieredShards  # tables of which rows are kept
@@ -78,9 +80,10 @@ class CachePlan(Explained, Repr):
     predicted: HitRates
     ranked: str
     _given: PlannedReads = field(repr=False)
-    _counts: ReadCounts = field(repr=False)
-    _ranking: RowRanking = field(repr=False)
-    _drawn: list[torch.Tensor] = field(repr=False)  # from each element of a list, in either half of the epochs
+    _counts: ReadCounts = field(repr=False)  # without the vertices' own
+    _hottest: torch.Tensor = field(repr=False)  # int64: the rows that are kept, the hottest first; none where all are
+    _shares: torch.Tensor = field(repr=False)  # of reads that the first of them serve, the first two, and so on
+    _pages: list[torch.Tensor] = field(repr=False)  # drawn from each page of the lists in either half of the epochs
 
     @property
     def held_bytes(self) -> int:
@@ -107,12 +110,17 @@ class CachePlan(Explained, Repr):
         ]
 
     def row_reads(self) -> torch.Tensor:
-        """float64 ``[V]``: how often each row was fetched in advance."""
-        return self._counts.fetched[0] + self._counts.fetched[1]
+        """int32 ``[V]`` on the CPU: how often each row was fetched in advance. The batches are sampled again for it."""
+        return sum(self._recounted().fetched).cpu()  # type: ignore[union-attr]
 
     def page_reads(self) -> torch.Tensor:
-        """float64 ``[pages]``: how many edges were drawn in advance from each page of the lists, ``page_bytes`` large."""
-        return self._given.sampler.lists.page_scores(self._drawn[0] + self._drawn[1]).clamp(min=0)
+        """float64 ``[pages]`` on the CPU: how many edges were drawn in advance from each page of the lists, ``page_bytes``
+        large. The batches are sampled again for it."""
+        first, second = _page_reads(self._given, self._recounted())
+        return (first + second).cpu()
+
+    def _recounted(self) -> ReadCounts:
+        return counted(self._given, most=self._counts.places)
 
     @property
     def row_bytes(self) -> int:
@@ -155,23 +163,24 @@ class CachePlan(Explained, Repr):
         prepared = bare_graph(self._given.graph, sampler.device)
         with devices.on(prepared.device):
             prepared.plan = _lists_plan(prepared.out, self.split, sampler.weighted)
-            prepared.plan.apply(self._drawn[0] + self._drawn[1])
+            prepared.out.keep(prepared.plan.of(prepared.out), self._pages[0] + self._pages[1])
         devices.idle_at(sampler.device)  # samplers draw on streams of their own
         return sampler.over(prepared)
 
     def keep_rows(self, device: torch.device) -> Kept:
         """The table of features over the rows that the plan keeps on a device."""
         features: Any = self._given.features  # of the kind that the policy takes
-        s, home = self.split, str(device)
-        scores = self._ranking.scores.float()  # of 32 bits all threads sort; counts below 2^24 are exact
+        s, home, hottest = self.split, str(device), self._hottest[: self.split.rows]
         table: Kept
         if self.policy == "clock":
             table = slots = features.cached(s.local, home)
-            slots.admit(hottest_first(scores, len(slots))[: s.rows].to(device))
+            slots.admit(hottest.to(device))
         elif features.collective:
+            scores = torch.zeros(len(features), dtype=torch.int32, device=device)
+            scores[hottest.to(device)] = torch.arange(len(hottest), 0, -1, dtype=torch.int32, device=device)
             table = TieredShards(features, s.local, scores, home)
         else:
-            table = features.tiered(local=s.local, scores=scores, devices=[home])
+            table = features.tiered(local=s.local, order=hottest if s.rows < len(features) else None, devices=[home])
         devices.idle_at(device)  # loaders read on streams of their own
         return table
 
@@ -179,13 +188,13 @@ class CachePlan(Explained, Repr):
         """The plan, within the same budget, of a device that samples for others: as much of the lists as it holds, and rows in
         what they leave (GNNLab, section 5)."""
         given = self._given
-        candidates = _entries(given, self._counts, self.costs, torch.zeros(0), self._drawn[0] + self._drawn[1])
+        candidates = _entries(given, self._counts, self.costs, torch.zeros(0), self._pages[0] + self._pages[1])
         lists = split(self.budget, candidates)
         left = self.budget - lists.adjacency_bytes
         rows, local, held = rows_within(left, given.graph.num_vertices, given.features.row_bytes)
         kept = replace(lists, rows=rows, local=local, feature_bytes=held)
-        served = crosswise(self._ranking.halves, self._counts.fetched, rows)
-        predicted = _predicted(given.sampler.lists, self._counts, self.costs, kept, served, self._drawn)
+        served = 1.0 if rows == given.graph.num_vertices else last(self._shares[:rows])
+        predicted = _predicted(given.sampler.lists, self._counts, self.costs, kept, served, self._pages)
         return replace(self, split=kept, predicted=predicted)
 
     def measure(
@@ -250,7 +259,7 @@ def plan_cache(
     budget: int | str,
     policy: str | torch.Tensor = "auto",
     *,
-    epochs: int = 2,
+    epochs: int | None = None,
     seed: int = 0,
     costs: Costs | None = None,
     device: torch.device | str | int | None = None,
@@ -265,14 +274,16 @@ def plan_cache(
         sampler: a NeighborSampler of ``graph``, or fanouts for one.
         seeds, batch_size, epochs, seed: as in ``hotness.presample``: the batches of ``epochs`` epochs of a Loader that
             shuffles with ``seed`` are sampled and counted. One epoch flatters its own prediction; two or more check each other.
+            None takes the first batches of two epochs, until rows that the one ranks highest serve the other's batches hardly
+            better for twice as many; and four of each where the budget holds everything, and nothing is to be chosen.
         budget: bytes, which everything that is kept takes together at most. A batch's own memory is not part of it. Or a share,
             as ``"10%"``: the bytes that this share of the rows of features takes there, whatever is kept in them.
         policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone (GNNLab). Rows are ranked by their
             inclusion probability as the counts correct it (``hotness.corrected_probability``), or by the counts alone with one
             epoch, of a graph on storage, and where the GPU has no room for the former. ``"presample"``, rows by the counts
-            alone (PreSC#K with K = ``epochs``); ``"degree"``, rows by in how many lists they are (PaGraph); scores, of any real
-            type ``[V]``, rows with the highest; ``"clock"``, rows fetched lately, which follow training (table/cached.py), of a
-            table in host memory; ``"none"``.
+            alone (PreSC#K with K = ``epochs``, at most 2 if None); ``"degree"``, rows by in how many lists they are (PaGraph);
+            scores, of any real type ``[V]``, rows with the highest; ``"clock"``, rows fetched lately, which follow training
+            (table/cached.py), of a table in host memory; ``"none"``.
         costs: seconds of reads; None measures them on a GPU, and on the CPU takes those of the probe or built-in ones.
         device: where to sample with fanouts; None is the current GPU, or the CPU on a machine without one.
 
@@ -290,42 +301,100 @@ def plan_cache(
     scores: torch.Tensor | None = None
     if not isinstance(policy, str):
         policy, scores = "scores", checked_scores(policy, {None: graph.num_vertices})[None]
-    given = PlannedReads(graph, features, _sampler(graph, sampler, device), seeds, batch_size, epochs, seed)
+    most = 2 if epochs is None else arguments.whole_number("epochs", epochs, 1)
+    given = PlannedReads(graph, features, _sampler(graph, sampler, device), seeds, batch_size, most, seed)
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
-    counts = counted(given, slots)
-    bare = given.sampler.lists
-    drawn = counts.drawn if graph.original_ids is None else [half[graph.original_ids] for half in counts.drawn]
-    halves = [half / bare.list_sizes().clamp(min=1) for half in drawn]  # draws of each element of a list
-    list_scores = halves[0] + halves[1]
+    if epochs is None and slots is None and (chosen := _unchosen(given, policy, size)) is not None:
+        return _plan_of_few(given, policy, size, chosen, costs)
+    rank = ranking(given, policy, size, scores)
+    rows, local, held = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
+
+    def shares(counts: ReadCounts, kept: int) -> torch.Tensor:
+        return crosswise(rank(counts.fetched).halves, counts.fetched, counts.rows, kept)
+
+    counts = counted(given, slots, (lambda counts: last(shares(counts, rows))) if epochs is None else None)
+    pages = _page_reads(given, counts)
     if costs is None:
-        costs = _costs(given, counts, list_scores, size)
-    ranking = ranked(given, policy, counts, size, scores)
+        costs = _costs(given, counts, pages, size)
+    ranked = rank(counts.fetched)
     if policy == "auto":
-        kept = split(size, _entries(given, counts, costs, ranking.scores, list_scores))
+        kept = split(size, _entries(given, counts, costs, ranked.scores, pages[0] + pages[1]))
     elif slots is not None:
         kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
     else:
-        rows, local, held = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
         kept = CacheSplit(rows, local, held)
-    served = crosswise(ranking.halves, counts.fetched, kept.rows) if slots is None else ratio(counts.hits, counts.replayed)
-    predicted = _predicted(bare, counts, costs, kept, served, halves)
-    each = counts.rows / counts.batches, counts.edges / counts.batches
-    said = predicted, ranking.by
-    return CachePlan(policy, size, kept, costs, counts.batches, *each, *said, given, counts, ranking, halves)
+    served = shares(counts, kept.rows).cpu()
+    rate = last(served) if slots is None else ratio(counts.hits, counts.replayed)
+    hottest = hottest_first(ranked.scores.float(), len(features), kept.rows)  # of 32 bits all threads sort
+    pages = [half.cpu() for half in pages]
+    return _plan(given, policy, size, kept, costs, counts, ranked.by, rate, (hottest, served, pages))
+
+
+def _plan(
+    given: PlannedReads,
+    policy: str,
+    size: int,
+    kept: CacheSplit,
+    costs: Costs,
+    counts: ReadCounts,
+    ranked: str,
+    served: float,
+    chosen: tuple[torch.Tensor, torch.Tensor, list[torch.Tensor]],
+) -> CachePlan:
+    predicted = _predicted(given.sampler.lists, counts, costs, kept, served, chosen[2])
+    each = counts.each(sum(counts.rows)), counts.each(sum(counts.edges))
+    totals = replace(counts, fetched=(), drawn=())  # a plan holds no memory of a GPU
+    return CachePlan(policy, size, kept, costs, counts.batches, *each, predicted, ranked, given, totals, *chosen)
+
+
+def _unchosen(given: PlannedReads, policy: str, size: int) -> CacheSplit | None:
+    """What is kept where nothing is to be chosen: all rows and lists, for which there is room, or nothing."""
+    if policy == "none":
+        return CacheSplit()
+    bare, vertices, adjacency = given.sampler.lists, given.graph.num_vertices, 0
+    if kept_lists := not bare.lists.on_gpu and not bare.stored:
+        adjacency = bare.kept_bytes(KeptLists(offsets=True, whole=True, weighted=given.sampler.weighted))
+    rows, local, held = rows_within(size - adjacency, vertices, given.features.row_bytes)
+    if rows < vertices:
+        return None
+    if policy != "auto" or not kept_lists:
+        return CacheSplit(rows, local, held)
+    return CacheSplit(rows, local, held, bare.offsets_bytes > 0, bare.num_pages, True, adjacency)
+
+
+def _plan_of_few(given: PlannedReads, policy: str, size: int, kept: CacheSplit, costs: Costs | None) -> CachePlan:
+    """Of batches as few as tell how large they are."""
+    counts = counted(given, most=_MEASURED_BATCHES)
+    none = torch.zeros(given.sampler.lists.num_pages, dtype=torch.float64)
+    if costs is None:
+        costs = _costs(given, counts, [none, none], size) if given.features.collective else _rated(given, counts)
+    said = "nothing, since all are kept" if kept.rows else "nothing, since none is kept"
+    chosen = torch.zeros(0, dtype=torch.int64), torch.zeros(0), [none, none]
+    return _plan(given, policy, size, kept, costs, counts, said, float(kept.rows > 0), chosen)
+
+
+def _page_reads(given: PlannedReads, counts: ReadCounts) -> list[torch.Tensor]:
+    """What was drawn from each page of the lists in either half of the epochs."""
+    work, order = given.workplace, given.graph.original_ids
+    drawn = [half.to(work) for half in counts.drawn]
+    if order is not None:
+        order = order.to(work)
+        drawn = [half[order] for half in drawn]
+    return [given.sampler.lists.page_reads(half) for half in drawn]
 
 
 def _entries(
-    given: PlannedReads, counts: ReadCounts, costs: Costs, row_scores: torch.Tensor, list_scores: torch.Tensor
+    given: PlannedReads, counts: ReadCounts, costs: Costs, row_scores: torch.Tensor, page_reads: torch.Tensor
 ) -> CacheCandidates:
-    bare, features, each = given.sampler.lists, given.features, 1 / counts.batches
+    bare, features, each = given.sampler.lists, given.features, counts.each(1)
     lists = not bare.lists.on_gpu and not bare.stored
-    pages = bare.page_scores(list_scores).clamp_(min=0).sort(descending=True).values if lists else torch.zeros(0)
+    pages = page_reads.sort(descending=True).values if lists else torch.zeros(0)
     edge, row = costs.edge_host - costs.edge_gpu, costs.row_host - costs.row_gpu
     return CacheCandidates(
         rows=_falling(row_scores) * (each * row),
         row_bytes=features.row_bytes,
         pages=pages * (each * edge),
-        all_edges=counts.edges * each * edge,
+        all_edges=sum(counts.edges) * each * edge,
         offsets=counts.lists * each * (costs.list_host - costs.list_gpu),
         offsets_bytes=bare.offsets_bytes if lists else 0,
         lists=bare if lists else None,
@@ -339,16 +408,15 @@ def _falling(scores: torch.Tensor) -> torch.Tensor:
 
 
 def _predicted(
-    lists: DeviceGraph, counts: ReadCounts, costs: Costs, kept: CacheSplit, served: float, halves: Sequence[torch.Tensor]
+    lists: DeviceGraph, counts: ReadCounts, costs: Costs, kept: CacheSplit, served: float, pages: list[torch.Tensor]
 ) -> HitRates:
-    """What ``kept`` gives, where it serves that share of rows; ``halves``: draws of each edge, of either half of the epochs."""
-    each, drawn = 1 / counts.batches, 0.0
+    """What ``kept`` gives, where it serves that share of rows; ``pages``: draws from each, in either half of the epochs."""
+    drawn = 0.0
     if lists.lists.on_gpu or kept.whole:
         drawn = 1.0
     elif kept.pages:
-        sums = [lists.page_scores(half) for half in halves]
-        drawn = crosswise(sums, sums, kept.pages, [float(half.sum()) for half in counts.drawn])
-    rows, vertices, edges = counts.rows * each, counts.lists * each, counts.edges * each
+        drawn = last(crosswise(pages, pages, counts.edges, kept.pages))
+    rows, vertices, edges = (counts.each(n) for n in (sum(counts.rows), counts.lists, sum(counts.edges)))
     at_lists = costs.list_gpu if kept.offsets or lists.lists.on_gpu else costs.list_host
     sampling = vertices * at_lists + edges * (drawn * costs.edge_gpu + (1 - drawn) * costs.edge_host)
     gathering = rows * (served * costs.row_gpu + (1 - served) * costs.row_host)
@@ -399,9 +467,8 @@ def _lists_plan(view: DeviceGraph, split: CacheSplit, weighted: bool) -> GraphPl
     return plan
 
 
-def _costs(given: PlannedReads, counts: ReadCounts, scores: torch.Tensor, budget: int) -> Costs:
-    graph, features, sampler = given.graph, given.features, given.sampler
-    rows = counts.rows // counts.batches
+def _rated(given: PlannedReads, counts: ReadCounts) -> Costs:
+    features, sampler, rows = given.features, given.sampler, int(counts.each(sum(counts.rows)))
     table = features.part
     costs = rated(features.row_bytes, table.nbytes, rows, sampler.lists.edges.nbytes, table.placement, table.managed_bytes)
     if features.collective:
@@ -409,6 +476,11 @@ def _costs(given: PlannedReads, counts: ReadCounts, scores: torch.Tensor, budget
     if features.file is not None:
         rate, whose = fetch_rate(features.row_bytes, features.file.line_bytes)
         costs = replace(costs, row_host=1 / rate, source=f"{costs.source}; rows of a disk {whose}")
+    return costs
+
+
+def _costs(given: PlannedReads, counts: ReadCounts, pages: list[torch.Tensor], budget: int) -> Costs:
+    graph, features, sampler, costs = given.graph, given.features, given.sampler, _rated(given, counts)
     if sampler.device.type != "cuda":
         return costs
     first = mini_batches(graph.num_vertices, given.seeds, given.batch_size, 1, given.seed)
@@ -416,10 +488,10 @@ def _costs(given: PlannedReads, counts: ReadCounts, scores: torch.Tensor, budget
     if not sampler.lists.lists.on_gpu and not sampler.lists.stored:
         prepared = bare_graph(graph, sampler.device)
         with devices.on(sampler.device):
-            prepared.plan = plan = GraphPlan(budget // 2, given.sampler.weighted)
+            prepared.plan = plan = GraphPlan(min(budget // 2, TRIAL_BYTES), given.sampler.weighted)
             plan.keep_offsets(prepared.out)
             plan.keep_edges(prepared.out)
-            plan.apply(scores)
+            prepared.out.keep(plan.of(prepared.out), pages[0] + pages[1])
         if prepared.out.held:
             trial = sampler.over(prepared), prepared.out
     room = min(budget // 2, _MEASURED_ROWS)

@@ -125,7 +125,7 @@ def _pages(room: int, entries: CacheCandidates) -> list[tuple[int, bool]]:
         page_bytes = max(1, (lists.pages_bytes(most, weighted) - lists.pages_bytes(0, weighted)) // most)
         # Rows that save more per byte than each page, and what all of them take together with the pages up to it.
         hotter = torch.searchsorted(-entries.rows / entries.row_bytes, -entries.pages / page_bytes, right=True)
-        used = torch.arange(1, len(entries.pages) + 1) * page_bytes + hotter * entries.row_bytes
+        used = torch.arange(1, len(entries.pages) + 1, device=hotter.device) * page_bytes + hotter * entries.row_bytes
         fixed = lists.pages_bytes(0, weighted)
         for id_map in (allocated(4 * len(entries.rows)), 0):
             counts.add(min(most, int((used + id_map + fixed <= room).sum())))
