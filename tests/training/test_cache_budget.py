@@ -277,7 +277,9 @@ def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatc
         found = vars(batch.served)
         kept = ours.sampler.lists.keeps(batch.sample.edge)
         local = 0
-        if cache is not None:
+        if cache == "1GiB":
+            local = len(batch.sample.node)
+        elif cache is not None:
             local = int(torch.isin(batch.sample.node, ours.cache_plan._hottest).sum())
         rows, edges = len(batch.sample.node), len(batch.sample.edge)
         by_tier = {"local": local, "peers": 0, "host": rows - local, "storage": 0, "remote": 0}
