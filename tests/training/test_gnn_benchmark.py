@@ -1,4 +1,4 @@
-"""``python -m benchmarks gnn --small``: every case runs on a CPU, where captured cases are eager, too."""
+"""``python -m benchmarks gnn`` and ``storage_training``, small: every case runs on a CPU, where captured ones are eager."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("benchmarks", reason="the benchmarks are not beside the tests")
 
-from benchmarks import gnn
+from benchmarks import gnn, storage_training
 
 
 def test_a_small_run_gives_all_figures():
@@ -35,3 +35,14 @@ def test_messages_both_ways_are_twice_the_edges():
         return gnn.run(options)["set"]["edges"]
 
     assert edges(True) == 2 * edges(False) == 2 * round(1_615_685_872 * 5e-4)
+
+
+def test_training_from_storage_is_measured_beside_the_disk(tmp_path):
+    none = dict.fromkeys(("device", "scale", "host_budget", "batch_size", "batches"))
+    found = storage_training.run(argparse.Namespace(small=True, folder=tmp_path, pairs=1, **none))
+    assert found["tenth, of disk"]["target"] == 1.2 and list(tmp_path.iterdir()) == []
+    for epoch in found["tenth"]:
+        assert (
+            epoch["times"] == pytest.approx(epoch["seconds"] / epoch["disk_s"])
+            and epoch["pages"] > 0 < epoch["predicted_hits"] < 1
+        )
