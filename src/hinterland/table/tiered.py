@@ -410,23 +410,26 @@ class _Tiers:
     def fill(self, order: torch.Tensor | None) -> None:
         """Copies each row to where it will live; ``order``: hottest first, or None where the first rows are."""
         plan = self.plan
-        hottest = torch.arange(plan.resident) if order is None else order[: plan.resident]
         for i, home in enumerate(self.homes):
             if plan.slot_bytes:
+                hottest = torch.arange(plan.resident) if order is None else order[: plan.resident]
                 map_slots(home.id_map(plan), hottest)  # first: copies are waited for, and so it is
-            self._copy(hottest[: plan.local_rows], home, 0)
-            self._copy(hottest[plan.local_rows + i :: plan.gpus], home, plan.shard_offset)
+            self._copy(order, range(plan.local_rows), home, 0)
+            self._copy(order, range(plan.local_rows + i, plan.resident, plan.gpus), home, plan.shard_offset)
 
-    def _copy(self, rows: torch.Tensor, home: _Home, offset: int) -> None:
-        """Packs ``rows`` of the host's table at ``offset`` of the memory of ``home``: its GPU gathers them, at the link's rate,
-        and needs no more memory than for the numbers of a chunk."""
-        plan, on_gpu = self.plan, home.device.type == "cuda"
-        table = self.host.cuda(home.device) if on_gpu else self.host.cpu()
-        at = offset
-        for part in rows.split(CHUNK):
-            index, size = part.to(home.device if on_gpu else "cpu").contiguous(), len(part) * plan.row_bytes
-            copy_rows(table.data_ptr(), plan.rows, plan.row_bytes, home.part(at, size), index)
-            at += size
+    def _copy(self, order: torch.Tensor | None, places: range, home: _Home, offset: int) -> None:
+        """Packs the rows at ``places`` of the order at ``offset`` of the memory of ``home``: its GPU gathers them, at the
+        link's rate, and needs no more memory than for the numbers of a chunk."""
+        plan, device = self.plan, home.device if home.device.type == "cuda" else torch.device("cpu")
+        table = self.host.cuda(device) if device.type == "cuda" else self.host.cpu()
+        for first in range(0, len(places), CHUNK):
+            part = places[first : first + CHUNK]
+            if order is None:
+                rows = torch.arange(part.start, part.stop, part.step, device=device)
+            else:
+                rows = order[part.start : part.stop : part.step].to(device).contiguous()
+            packed = home.part(offset + first * plan.row_bytes, len(part) * plan.row_bytes)
+            copy_rows(table.data_ptr(), plan.rows, plan.row_bytes, packed, rows)
 
     def worker(self, home: _Home) -> tuple[torch.device, NearRows]:
         """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU."""

@@ -309,10 +309,10 @@ def plan_cache(
     rank = ranking(given, policy, size, scores)
     rows, local, held = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
 
-    def shares(counts: ReadCounts, kept: int) -> torch.Tensor:
-        return crosswise(rank(counts.fetched).halves, counts.fetched, counts.rows, kept)
+    def rate(counts: ReadCounts) -> float:
+        return last(crosswise(rank(counts.fetched).halves, counts.fetched, counts.rows, rows))
 
-    counts = counted(given, slots, (lambda counts: last(shares(counts, rows))) if epochs is None else None)
+    counts = counted(given, slots, rate if epochs is None else None)
     pages = _page_reads(given, counts)
     if costs is None:
         costs = _costs(given, counts, pages, size)
@@ -323,11 +323,11 @@ def plan_cache(
         kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
     else:
         kept = CacheSplit(rows, local, held)
-    served = shares(counts, kept.rows).cpu()
-    rate = last(served) if slots is None else ratio(counts.hits, counts.replayed)
+    shares = crosswise(ranked.halves, counts.fetched, counts.rows, kept.rows).cpu()
+    served = last(shares) if slots is None else ratio(counts.hits, counts.replayed)
     hottest = hottest_first(ranked.scores.float(), len(features), kept.rows)  # of 32 bits all threads sort
     pages = [half.cpu() for half in pages]
-    return _plan(given, policy, size, kept, costs, counts, ranked.by, rate, (hottest, served, pages))
+    return _plan(given, policy, size, kept, costs, counts, ranked.by, served, (hottest, shares, pages))
 
 
 def _plan(
@@ -344,7 +344,8 @@ def _plan(
     predicted = _predicted(given.sampler.lists, counts, costs, kept, served, chosen[2])
     each = counts.each(sum(counts.rows)), counts.each(sum(counts.edges))
     totals = replace(counts, fetched=(), drawn=())  # a plan holds no memory of a GPU
-    return CachePlan(policy, size, kept, costs, counts.batches, *each, predicted, ranked, given, totals, *chosen)
+    hottest, shares, pages = chosen
+    return CachePlan(policy, size, kept, costs, counts.batches, *each, predicted, ranked, given, totals, hottest, shares, pages)
 
 
 def _unchosen(given: PlannedReads, policy: str, size: int) -> CacheSplit | None:

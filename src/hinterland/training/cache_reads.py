@@ -185,7 +185,10 @@ def reserve(graph: Graph, algorithm: str) -> int:
 
 
 def crosswise(
-    ranks: Sequence[torch.Tensor], counts: Sequence[torch.Tensor], totals: Sequence[float], kept: int
+    ranks: Sequence[torch.Tensor] | torch.Tensor,
+    counts: Sequence[torch.Tensor] | torch.Tensor,
+    totals: Sequence[float],
+    kept: int,
 ) -> torch.Tensor:
     """The share of reads that the hottest entries serve, ranked by one half of the epochs and counted in the other, both ways:
     float32 ``[kept]``, of the first one, of the first two, and so on.
