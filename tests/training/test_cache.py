@@ -528,3 +528,16 @@ def test_on_a_gpu_costs_are_measured_and_the_budget_is_kept(graph, seeds, budget
     found = plan.measure(sampler, tiers).found
     assert found.rows == pytest.approx(plan.predicted.rows, abs=0.03)
     assert found.edges == pytest.approx(plan.predicted.edges, abs=0.03)
+
+
+def test_where_vertices_are_ranked_is_decided_once(graph, features, seeds, monkeypatch):
+    """On the GPU where there is room at first, whatever is taken meanwhile; else on the CPU."""
+    sampler = SimpleNamespace(device=torch.device("cuda", 0))
+    free = [1 << 30]
+    monkeypatch.setattr("hinterland.runtime.devices.free_bytes", lambda device: free[0])
+    for room, expected in ((1 << 30, "cuda"), (1 << 10, "cpu")):
+        free[0] = room
+        given = cache_reads.PlannedReads(graph, features, sampler, seeds, BATCH, 2, 0)
+        assert given.workplace.type == expected
+        free[0] = 0
+        assert given.workplace.type == expected

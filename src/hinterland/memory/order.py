@@ -47,12 +47,12 @@ def permutation(order: torch.Tensor, rows: int, least: int | None = None) -> tor
         raise ConfigError(f"an order is an int64 tensor, not {order.dtype}")
     if order.ndim != 1 or not (rows if least is None else least) <= len(order) <= rows:
         raise ConfigError(f"the order has shape {tuple(order.shape)}, but there are {rows} rows; it names every row once")
-    order = order.detach().to("cpu", torch.int64).contiguous()
+    order = order.detach().to(torch.int64).contiguous()
     if len(order) and not 0 <= int(order.min()) <= int(order.max()) < rows:
         at = int(((order < 0) | (order >= rows)).nonzero()[0])
         raise ConfigError(f"order[{at}] is {int(order[at])}, but rows are numbered from 0 to {rows - 1}")
-    seen = torch.zeros(rows, dtype=torch.bool)
+    seen = torch.zeros(rows, dtype=torch.bool, device=order.device)  # a GPU looks at what it holds
     seen[order] = True
     if int(seen.sum()) < len(order):
         raise ConfigError(f"the order is no permutation: it leaves out row {int((~seen).nonzero()[0])}")
-    return order
+    return order.cpu()

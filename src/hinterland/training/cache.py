@@ -180,7 +180,8 @@ class CachePlan(Explained, Repr):
             scores[hottest.to(device)] = torch.arange(len(hottest), 0, -1, dtype=torch.int32, device=device)
             table = TieredShards(features, s.local, scores, home)
         else:
-            table = features.tiered(local=s.local, order=hottest if s.rows < len(features) else None, devices=[home])
+            order = hottest.to(device) if s.rows < len(features) else None
+            table = features.tiered(local=s.local, order=order, devices=[home])
         devices.idle_at(device)  # loaders read on streams of their own
         return table
 

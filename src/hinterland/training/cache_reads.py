@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -37,9 +38,10 @@ class PlannedReads:
     epochs: int
     seed: int
 
-    @property
+    @functools.cached_property
     def workplace(self) -> torch.device:
-        """Where arrays of a number for each vertex are made and sorted: the sampler's GPU, or the CPU where it has no room."""
+        """Where arrays of a number for each vertex are made and sorted: the sampler's GPU, or the CPU where it has no room when
+        this is asked first."""
         device = self.sampler.device
         has_room = device.type == "cpu" or PLAN_BYTES * self.graph.num_vertices <= devices.free_bytes(device)
         return device if has_room else torch.device("cpu")
