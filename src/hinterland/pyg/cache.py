@@ -12,7 +12,7 @@ from ..hotness.presample import until_steady
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes
 from ..table import as_table
-from ..training.cache_reads import crosswise, last, ratio
+from ..training.cache_reads import crosswise, last, ratio, workplace
 from ..training.cache_split import rows_within
 from .table_tensor import TableTensor
 
@@ -37,13 +37,16 @@ def presample(
     batch_size: int,
     num_nodes: Mapping[Any, int],
     rows_of: Callable[[Mapping[Any, torch.Tensor]], Mapping[Any, int]],
+    device: torch.device,
 ) -> dict[Any, torch.Tensor]:
     """How often each node is in a mini-batch of two epochs (PreSC#2; Yang et al. 2022, "GNNLab", section 5), by node type; of
-    fewer batches where more would hardly rank better. ``rows_of``: how many rows of each type are kept by such counts."""
-    counts = {node_type: torch.zeros((2, count), dtype=torch.int32) for node_type, count in num_nodes.items()}
+    fewer batches where more would hardly rank better. ``rows_of``: how many rows of each type are kept by such counts;
+    ``device``: of the samples."""
+    work = workplace(device, sum(num_nodes.values()))
+    counts = {node_type: torch.zeros((2, count), dtype=torch.int32, device=work) for node_type, count in num_nodes.items()}
 
     def met() -> dict[Any, torch.Tensor]:
-        return {node_type: halves.sum(0) for node_type, halves in counts.items()}
+        return {node_type: halves.sum(0, dtype=torch.int32) for node_type, halves in counts.items()}
 
     def rate() -> float:
         read = {node_type: halves.sum(1).tolist() for node_type, halves in counts.items()}
@@ -55,7 +58,7 @@ def presample(
         for half, index in enumerate(both):
             node = sample(index, half * len(orders[0]) + i).node
             for node_type, nodes in node.items() if isinstance(node, dict) else [(None, node)]:
-                counts[node_type][half].index_add_(0, nodes.cpu(), torch.ones(len(nodes), dtype=torch.int32))
+                counts[node_type][half].index_add_(0, nodes.to(work), torch.ones(len(nodes), dtype=torch.int32, device=work))
     return met()
 
 

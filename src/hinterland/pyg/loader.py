@@ -221,7 +221,7 @@ class _Pipelined:
                 sizes = caching.split(budget, scores, widths)
                 return {node_type: min(counts[node_type], size // widths[node_type]) for node_type, size in sizes.items()}
 
-            scores = caching.presample(self._sample, len(self.dataset), size, counts, rows_of)
+            scores = caching.presample(self._sample, len(self.dataset), size, counts, rows_of, self.device)
         widths = {node_type: width for node_type, width in widths.items() if node_type in scores}
         for node_type, size in caching.split(budget, scores, widths).items():
             rows = widest[node_type]

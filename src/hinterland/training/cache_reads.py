@@ -26,6 +26,12 @@ from ..table import ShardedTensor, StorageArray, UnifiedTensor
 Keepable = UnifiedTensor | StorageArray | ShardedTensor  # tables of which rows can be kept in GPU memory
 
 
+def workplace(device: torch.device, vertices: int) -> torch.device:
+    """Where arrays of a number for each vertex are made and sorted: ``device``, or the CPU where a GPU has no room."""
+    has_room = device.type == "cpu" or PLAN_BYTES * vertices <= devices.free_bytes(device)
+    return device if has_room else torch.device("cpu")
+
+
 @dataclass(frozen=True)
 class PlannedReads:
     """What is read in the epochs that a plan looks at, as of ``plan_cache``."""
@@ -40,11 +46,8 @@ class PlannedReads:
 
     @functools.cached_property
     def workplace(self) -> torch.device:
-        """Where arrays of a number for each vertex are made and sorted: the sampler's GPU, or the CPU where it has no room when
-        this is asked first."""
-        device = self.sampler.device
-        has_room = device.type == "cpu" or PLAN_BYTES * self.graph.num_vertices <= devices.free_bytes(device)
-        return device if has_room else torch.device("cpu")
+        """As of :func:`workplace`, when this is asked first."""
+        return workplace(self.sampler.device, self.graph.num_vertices)
 
     def batches(self) -> Iterator[tuple[tuple[int, torch.Tensor], ...]]:
         """Number and seeds of the batches, those of one place in all epochs together."""
