@@ -296,7 +296,7 @@ def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatc
         if cache == "1GiB":
             local = len(batch.sample.node)
         elif cache is not None:
-            local = int(torch.isin(batch.sample.node, ours.cache_plan._hottest).sum())
+            local = int(torch.isin(batch.sample.node, ours.cache_plan._hottest[: ours.cache_plan.split.rows]).sum())
         rows, edges = len(batch.sample.node), len(batch.sample.edge)
         by_tier = {"local": local, "peers": 0, "host": rows - local, "storage": 0, "remote": 0}
         assert found == {**by_tier, "edges": edges, "kept": int(kept.sum()), "link": 0}

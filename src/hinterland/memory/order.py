@@ -20,6 +20,7 @@ def hottest_first(scores: torch.Tensor, rows: int, most: int | None = None) -> t
         ConfigError: scores of another shape or type, or one that is NaN.
     """
     rows = arguments.whole_number("rows", rows, 0)
+    most = rows if most is None else arguments.whole_number("most", most, 0)
     require_scores(scores, rows)
     exact = scores.is_floating_point() and scores.dtype != torch.float64  # as 32 bits
     if scores.is_cuda or not exact or rows >= 1 << 32:

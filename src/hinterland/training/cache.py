@@ -81,7 +81,7 @@ class CachePlan(Explained, Repr):
     ranked: str
     _given: PlannedReads = field(repr=False)
     _counts: ReadCounts = field(repr=False)  # without the vertices' own
-    _hottest: torch.Tensor = field(repr=False)  # int64: the rows that are kept, the hottest first; none where all are
+    _hottest: torch.Tensor = field(repr=False)  # int64: as many rows as the budget holds, the hottest first; or none
     _shares: torch.Tensor = field(repr=False)  # of reads that the first of them serve, the first two, and so on
     _pages: list[torch.Tensor] = field(repr=False)  # drawn from each page of the lists in either half of the epochs
 
@@ -324,9 +324,10 @@ def plan_cache(
         kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
     else:
         kept = CacheSplit(rows, local, held)
-    shares = crosswise(ranked.halves, counts.fetched, counts.rows, kept.rows).cpu()
-    served = last(shares) if slots is None else ratio(counts.hits, counts.replayed)
-    hottest = hottest_first(ranked.scores.float(), len(features), kept.rows)  # of 32 bits all threads sort
+    rows = max(rows, kept.rows)  # of other splits as well
+    shares = crosswise(ranked.halves, counts.fetched, counts.rows, rows).cpu()
+    served = last(shares[: kept.rows]) if slots is None else ratio(counts.hits, counts.replayed)
+    hottest = hottest_first(ranked.scores.float(), len(features), rows)  # of 32 bits all threads sort
     pages = [half.cpu() for half in pages]
     return _plan(given, policy, size, kept, costs, counts, ranked.by, served, (hottest, shares, pages))
 
