@@ -428,8 +428,10 @@ class _Tiers:
                 rows = torch.arange(part.start, part.stop, part.step, device=device)
             else:
                 rows = order[part.start : part.stop : part.step].to(device).contiguous()
-            packed = home.part(offset + first * plan.row_bytes, len(part) * plan.row_bytes)
-            copy_rows(table.data_ptr(), plan.rows, plan.row_bytes, packed, rows)
+            packed, host = home.part(offset + first * plan.row_bytes, len(part) * plan.row_bytes), self.host
+            scattered = order is not None and device.type == "cuda"
+            sort = scattered and sorts(host.placement, len(part), plan.row_bytes, host.nbytes, host.managed_bytes)
+            copy_rows(table.data_ptr(), plan.rows, plan.row_bytes, packed, rows, visit=rows.argsort() if sort else None)
 
     def worker(self, home: _Home) -> tuple[torch.device, NearRows]:
         """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU."""
