@@ -19,7 +19,7 @@ from ..memory.count import TierCount, count_rows
 from ..memory.gather import DealtRound, OneRange, SlotMap, Tiers, copy_rows
 from ..memory.order import hottest_first, permutation, require_scores
 from ..memory.peers import ForeignBlock, GpuBlock, unlinked
-from ..memory.plan import sorts
+from ..memory.plan import sorts, visiting_order
 from ..memory.sharing import share
 from ..runtime import devices as machine
 from ..runtime.arguments import repr_of
@@ -431,7 +431,8 @@ class _Tiers:
             packed, host = home.part(offset + first * plan.row_bytes, len(part) * plan.row_bytes), self.host
             scattered = order is not None and device.type == "cuda"
             sort = scattered and sorts(host.placement, len(part), plan.row_bytes, host.nbytes, host.managed_bytes)
-            copy_rows(table.data_ptr(), plan.rows, plan.row_bytes, packed, rows, visit=rows.argsort() if sort else None)
+            visit = visiting_order(rows, plan.row_bytes, host.nbytes) if sort else None
+            copy_rows(table.data_ptr(), plan.rows, plan.row_bytes, packed, rows, visit=visit)
 
     def worker(self, home: _Home) -> tuple[torch.device, NearRows]:
         """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU."""
