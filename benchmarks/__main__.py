@@ -42,7 +42,7 @@ def main() -> None:
     module = module or importlib.import_module(modules[options.name])
     results = module.run(options if hasattr(module, "add_options") else options.small)
     record = {
-        "benchmark": options.name,
+        "benchmark": module.title(options) if hasattr(module, "title") else options.name,
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
         "small": options.small,

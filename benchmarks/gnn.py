@@ -37,6 +37,7 @@ FANOUTS, HIDDEN, COLUMNS, CLASSES = [15, 10, 5], 256, 128, 172
 SEEDS = 1_207_179  # papers100M's training vertices: 1179 batches an epoch
 BATCH, SMALL_BATCH = 1024, 64
 WARM_UP, BATCHES, ROUNDS = 8, 60, 3
+SMALL_SCALE = 5e-4  # of a shape: a tenth of its rows is more than a batch reads
 LINK_GB_S = 56  # that a gather of whole lines gets of an H200's link
 TARGETS = {"gpu": 2.1, "cached": 2.3, "host": 3.2, "host float16": 2.3}  # captured, ms a batch
 OF_BOUND = 1.15  # or so many times the bound
@@ -49,14 +50,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--symmetrize", action="store_true", help="with --shape: messages go both ways")
 
 
+def title(options: argparse.Namespace) -> str:
+    """By what the results are known."""
+    return "gnn" if options.shape is None else f"gnn-{options.shape}"
+
+
 def run(options: argparse.Namespace) -> dict[str, Any]:
     from . import _gnn_shape
 
     if options.shape is not None:
-        return _gnn_shape.run(options.shape, options.scale or (1e-4 if options.small else 1.0), options.symmetrize)
+        return _gnn_shape.run(options.shape, options.scale or (SMALL_SCALE if options.small else 1.0), options.symmetrize)
     results = _kronecker(10 if options.small else int(options.scale or 25), "cpu" if options.small else "cuda")
     if options.small:
-        results["epochs"] = _gnn_shape.run("papers100M", 1e-5, False)["epochs"]
+        results["epochs"] = _gnn_shape.run("papers100M", SMALL_SCALE, False)["epochs"]
     return results
 
 

@@ -100,15 +100,16 @@ def _tables(folder: Path, size: int, ids: int) -> list[dict[str, Any]]:
     return found
 
 
-def table_file(path: Path, rows: int, columns: int) -> int:
-    """Makes a file with a table of random float32; returns the byte where its rows begin."""
-    with hl.StorageArray.create(path, (rows, columns), torch.float32) as made:
+def table_file(path: Path, rows: int, columns: int, dtype: torch.dtype = torch.float32) -> int:
+    """Makes a file with a table of random numbers; returns the byte where its rows begin."""
+    with hl.StorageArray.create(path, (rows, columns), dtype) as made:
         begin = made.file_position
     random, left = np.random.default_rng(1), rows * columns
     with path.open("r+b") as file:
         file.seek(begin)
         while left > 0:
-            left -= file.write(random.random(min(left, 1 << 24), dtype=np.float32)) // 4
+            part = torch.from_numpy(random.random(min(left, 1 << 24), dtype=np.float32)).to(dtype)
+            left -= file.write(part.numpy()) // dtype.itemsize
         os.fsync(file.fileno())
     return begin
 

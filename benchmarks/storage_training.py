@@ -5,6 +5,9 @@ reading, and ``trained`` the steps as well. The ceiling: as many pages of 4 KiB 
 random by the same threads with nothing else to do (native/storage/raw.hpp). ``memmap`` reads the rows of the first batches,
 as ``gathered`` does, in a memory cgroup whose page cache has the bytes that ``gathered`` has for its cache; once as it is,
 and once advised that access is random. Medians of pairs that take turns.
+
+``tenth``: training with rows of float16, a tenth of them in GPU memory, by epochs of 50 batches. ``disk_s`` is what the disk
+takes for as many pages as their gathers did not find in memory, by itself, right after each epoch.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from .storage import table_file
 
 ROW, PAGE = 4 * COLUMNS, 4096
 MAPPED = 2  # batches of each run that memmap reads, too: it may read 128 KiB for each row
+TENTH_BATCHES, TENTH_ROUNDS, TENTH_TARGET = 50, 3, 1.2  # of an epoch's seconds over disk_s
 SPARE = 16 << 20  # bytes that a process takes beside what it reads: its page tables and its own objects
 
 
@@ -57,18 +61,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> dict[str, Any]:
     device = devices.as_device(options.device)
     on_gpu = device.type == "cuda"
-    scale = 14 if options.small else options.scale or (24 if on_gpu else 20)
+    scale = 15 if options.small else options.scale or (24 if on_gpu else 20)
     graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, placement="host", device=device)
     budget = (graph.num_vertices * ROW // 8) if options.host_budget is None else parse_bytes(options.host_budget)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="hinterland-bench-") as folder:
         path = Path(folder) / "features.npy"
         begin = table_file(path, graph.num_vertices, COLUMNS)
-        batch_size = options.batch_size or (1024 if on_gpu else 64)
+        batch_size = options.batch_size or (16 if options.small else 1024 if on_gpu else 64)
         bench = _Bench(graph, path, begin, budget, device, batch_size=batch_size, hidden=256 if on_gpu else 16)
         batches = options.batches or (10 if on_gpu else 2)
         pairs = Rows()
         for number in range(2 if options.small else options.pairs):
             pairs.append(bench.pair(number, batches))
+        path = Path(folder) / "halves.npy"
+        begin = table_file(path, graph.num_vertices, COLUMNS, torch.float16)
+        bench = _Bench(graph, path, begin, budget // 2, device, batch_size=batch_size, hidden=256 if on_gpu else 16)
+        tenth = Rows()
+        for number in range(2 if options.small else TENTH_ROUNDS):
+            tenth.append(bench.tenth(number, batches if options.small else TENTH_BATCHES))
     medians = {name: statistics.median(pair[name] for pair in pairs) for name in pairs[0]}
     return {
         "vertices": graph.num_vertices,
@@ -79,6 +89,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         "pairs": len(pairs),
         "pages a second": {name: value for name, value in medians.items() if " of " not in name},
         "ratios": {name: value for name, value in medians.items() if " of " in name},
+        "tenth": tenth,
+        "tenth, of disk": {"times": statistics.median(epoch["times"] for epoch in tenth), "target": TENTH_TARGET},
     }
 
 
@@ -109,6 +121,30 @@ class _Bench:
         of_disk = {f"{name} of disk": rates[name] / rates["disk"] for name in ("loaded", "trained", "gathered")}
         of_memmap = {f"gathered of {name}": rates["gathered"] / rates[name] for name in rates if name.startswith("memmap")}
         return {**rates, **of_disk, **of_memmap}
+
+    def tenth(self, number: int, batches: int) -> dict[str, float]:
+        """An epoch, whose seeds no other one has; the first one compiles kernels."""
+        seeds = self.seeds[number * batches * self.batch_size :][: batches * self.batch_size]
+        with self._table() as table:
+            began = time.perf_counter()
+            options: dict[str, Any] = {"cache": "features", "gpu_budget": "10%", "device": self.device}
+            loader = Loader(self.sampler, seeds, self.batch_size, features=table, labels=self.labels, **options)
+            before, filled = loader.storage, devices.idle_at(self.device)
+            for batch in loader:
+                learn(self.model, self.optimizer, batch.x.float(), batch.sample, batch.y)
+            ended = devices.idle_at(self.device)
+            assert before is not None and loader.storage is not None and loader.cache_plan is not None
+            pages, plan = loader.storage.since(before).misses, loader.cache_plan
+        disk = self._disk(number, pages)
+        return {
+            "batches": len(loader),
+            "seconds": ended - filled,
+            "pages": pages,
+            "disk_s": disk,
+            "times": (ended - filled) / disk,
+            "fill_s": filled - began,
+            "predicted_hits": plan.predicted.rows,
+        }
 
     def _table(self) -> hl.StorageArray:
         return hl.StorageArray.open(self.path, host_budget=self.budget)

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import hinterland as hl
 from hinterland import hotness
+from hinterland.hotness.presample import until_steady
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader
@@ -158,3 +159,12 @@ def test_scores_foretell_what_is_fetched(graph):
     assert rates["inclusion-probability"] > rates["oracle"] - 0.05
     assert rates["presample-2"] > rates["oracle"] - 0.1  # of so few batches the counts themselves are mostly chance
     assert min(rates.values()) > 0.3
+
+
+@pytest.mark.parametrize(
+    "rates, expected",
+    [([0.5, 0.5], 128), ([0.1, 0.3, 0.301], 256), ([0.1, 0.3, 0.4, 0.5], 400), ([0.6, 0.5], 128)],
+)
+def test_sampling_ends_once_more_hardly_ranks_better(rates, expected):
+    found = iter(rates)
+    assert list(until_steady(range(400), lambda: next(found))) == list(range(expected))

@@ -49,7 +49,9 @@ def test_a_share_of_one_type_is_that_of_its_rows(share):
 
 def test_presampling_counts_what_samples_meet(data):
     loader = NeighborLoader(data, [3, 2], data.train_mask, batch_size=20, device="cpu")
-    (counts,) = presample(loader._sample, len(loader.dataset), 20, {None: data.num_nodes}).values()
+    counts = presample(loader._sample, len(loader.dataset), 20, {None: data.num_nodes}, lambda _: {None: 50}, loader.device)[
+        None
+    ]
     assert (counts[data.train_mask] >= 1).all()
     met = torch.zeros(data.num_nodes)
     for _ in range(10):

@@ -306,6 +306,17 @@ def test_free_gpu_memory_is_asked_before_anything_is_allocated(monkeypatch):
     tiered._require_free(plan_tiers(1000, 512, 2, 60_000, 40_000), torch.device("cuda", 1))
 
 
+@pytest.mark.parametrize("count", [200, 63, 60])
+def test_an_order_names_the_rows_that_tiers_hold_and_may_leave_out_others(count):
+    source, host = fresh(200, 512)
+    order = torch.randperm(200)[:count]
+    table = host.tiered(60 * 512 + 1024, order=order, devices=ONE)
+    assert table.plan.local_rows == 60 and torch.equal(table.gather(torch.arange(200)), source)
+    assert table.count(order[:60]).rows["local"] == 60 and table.count(order[60:]).rows["local"] == 0
+    with pytest.raises(ConfigError, match="every row once"):
+        host.tiered(60 * 512 + 1024, order=order[:59], devices=ONE)
+
+
 def test_what_cannot_be_used_is_refused():
     _, host = fresh(10, 4)
     nan = torch.rand(10)

@@ -12,12 +12,15 @@ import torch
 import hinterland as hl
 from hinterland.memory.allocator import PART_BYTES
 from hinterland.runtime.errors import ConfigError
+from hinterland.runtime.thresholds import BATCH_BUFFERS
 from hinterland.runtime.units import Share
 from hinterland.sampling import NeighborSampler
-from hinterland.training import Loader
+from hinterland.training import Loader, replayed_batches
 from hinterland.training.cache_budget import room
 from hinterland.training.cache_choice import Wanted, wanted
 from hinterland.training.reads_by_tier import FIELDS, fetched, rates
+
+from .captured_steps import stand_in_for_batches
 
 BATCH = 64
 BUDGET = 200 << 10
@@ -223,6 +226,19 @@ def test_a_loader_that_captures_leaves_room_for_another_step(graph, features, se
     assert budgets[0] - budgets[1] == 50 << 10
 
 
+def test_graphs_of_batches_are_captured_once_and_after_the_cache_is_filled(graph, features, seeds, gpu, monkeypatch):
+    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=0)
+    stand_in_for_batches(monkeypatch)
+    captured, tables = replayed_batches.captured, []
+    monkeypatch.setattr(replayed_batches, "captured", lambda *given: (tables.append(ours.features), captured(*given))[1])
+    ours, theirs = waiting(graph, features, seeds, capture="auto"), loader(graph, features, seeds)
+    for _ in range(2):
+        for a, b in zip(ours, theirs, strict=True):
+            assert torch.equal(a.x[: len(b.x)], b.x) and torch.equal(a.sample.node[: len(b.x)], b.sample.node)
+    assert ours.captured.replayed > len(ours) and ours.captured.overflowed == 0
+    assert len(tables) == 2 * BATCH_BUFFERS and all(isinstance(one, hl.TieredTensor) for one in tables)
+
+
 def iter_of_none():
     """Stands for graphs that make no batch."""
     yield from ()
@@ -277,10 +293,10 @@ def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatc
         found = vars(batch.served)
         kept = ours.sampler.lists.keeps(batch.sample.edge)
         local = 0
-        if cache is not None:
-            scores = ours.cache_plan._ranking.scores
-            order = scores.sort(descending=True, stable=True).indices[: ours.cache_plan.split.rows]
-            local = int(torch.isin(batch.sample.node, order).sum())
+        if cache == "1GiB":
+            local = len(batch.sample.node)
+        elif cache is not None:
+            local = int(torch.isin(batch.sample.node, ours.cache_plan._hottest[: ours.cache_plan.split.rows]).sum())
         rows, edges = len(batch.sample.node), len(batch.sample.edge)
         by_tier = {"local": local, "peers": 0, "host": rows - local, "storage": 0, "remote": 0}
         assert found == {**by_tier, "edges": edges, "kept": int(kept.sum()), "link": 0}

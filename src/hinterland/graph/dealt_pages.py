@@ -19,15 +19,15 @@ from .device_graph import DealtPages, DeviceGraph, Kept
 _MOST = 1 << 31  # entries of a page table are int32
 
 
-def deal_pages(views: Sequence[DeviceGraph], kept: Kept, scores: torch.Tensor | None) -> list[DealtPages]:
+def deal_pages(views: Sequence[DeviceGraph], kept: Kept, page_scores: torch.Tensor) -> list[DealtPages]:
     """Copies the hottest ``kept.pages`` to each device, and deals the next ``kept.dealt`` over all; what each device reads by.
 
     Args:
         views: the same lists as each device reads them, with a single array of which pages are kept.
-        scores: as of :meth:`.DeviceGraph.keep`.
+        page_scores: as of :meth:`.DeviceGraph.keep`.
     """
     (nbytes,) = views[0].page_sizes(kept.weighted)
-    hottest = torch.topk(views[0].page_scores(scores), kept.pages + kept.dealt).indices
+    hottest = torch.topk(page_scores.cpu(), kept.pages + kept.dealt).indices
     copied, dealt = hottest[: kept.pages].sort().values, hottest[kept.pages :]
     shares = [dealt[i :: len(views)].sort().values for i in range(len(views))]
     held = kept.pages + math.ceil(kept.dealt / len(views))

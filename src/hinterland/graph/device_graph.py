@@ -192,12 +192,12 @@ class DeviceGraph:
         pages = kept.pages + (-(-kept.dealt // kept.gpus) + 1 if kept.dealt else 0)  # one is left out, where a share begins
         return offsets + adjacency_prefix + kept.lines + (self.pages_bytes(pages, kept.weighted) if pages else 0)
 
-    def keep(self, kept: Kept, scores: torch.Tensor | None = None, dealt: DealtPages | None = None) -> None:
+    def keep(self, kept: Kept, page_scores: torch.Tensor | None = None, dealt: DealtPages | None = None) -> None:
         """Copies to the device what a plan found room for. GraphError where a neighbour among the prefixes is no vertex: the
         arrays were changed.
 
-        ``scores``: float64 ``[V]`` on the CPU, as the lists themselves are numbered: how often an element of each list is read,
-        by which pages are chosen. None is the length of the list. ``dealt``: the pages, where several devices have them.
+        ``page_scores``: as of :meth:`page_scores`, by which pages are chosen, if some are. ``dealt``: the pages, where several
+        devices have them.
         """
         self._words = None
         if kept.lines:
@@ -216,7 +216,8 @@ class DeviceGraph:
         elif dealt is not None:
             self.slots, self.hot_edges, self._dealt = dealt.slots, dealt.first, dealt.blocks
         elif kept.pages:
-            self._keep_pages(kept.pages, kept.weighted, scores)
+            assert page_scores is not None
+            self._keep_pages(kept.pages, kept.weighted, page_scores)
         self.held += kept.nbytes
 
     def _first_neighbors(self, count: int) -> torch.Tensor:
@@ -241,9 +242,9 @@ class DeviceGraph:
             )
         return adjacency_prefix
 
-    def _keep_pages(self, count: int, weighted: bool, scores: torch.Tensor | None) -> None:
+    def _keep_pages(self, count: int, weighted: bool, scores: torch.Tensor) -> None:
         pages = self.num_pages
-        chosen = torch.topk(self.page_scores(scores), count, sorted=False).indices.sort().values
+        chosen = torch.topk(scores.cpu(), count, sorted=False).indices.sort().values
         slots = torch.full((pages + 1,), -1, dtype=torch.int32)
         slots[chosen] = torch.arange(count, dtype=torch.int32)
         self.slots = slots.to(self.device)
@@ -312,18 +313,24 @@ class DeviceGraph:
         begin, first = starts[owner], offsets[owner]
         return begin + (edges - first) * (starts[owner + 1] - begin) // (offsets[owner + 1] - first)
 
-    def list_sizes(self) -> torch.Tensor:
-        """Elements of each list in the array that pages are cut from, int64 ``[num_lists]`` on the CPU: edges, or bytes."""
-        return self._starts().diff()
-
     def page_scores(self, scores: torch.Tensor | None = None) -> torch.Tensor:
-        """The sum over the elements of each page of the scores of their lists (see :meth:`keep`): float64 on the CPU."""
-        return page_sums(self._starts(), self.page, self.num_pages, scores)
+        """The sum over the elements of each page of the scores of their lists: float64 ``[num_pages]``, where those are.
 
-    def _starts(self) -> torch.Tensor:
-        starts = self.lists.array("packed_offsets" if self.lists.is_compressed else "indptr", "cpu")
+        ``scores``: ``[V]`` on any device, as the lists themselves are numbered: how often an element of each list is read. None
+        is the length of the list, on the CPU.
+        """
+        return page_sums(self._starts(None if scores is None else scores.device), self.page, self.num_pages, scores)
+
+    def page_reads(self, drawn: torch.Tensor) -> torch.Tensor:
+        """The same of what was drawn from each list, ``[V]``: spread evenly over its elements."""
+        return self.page_scores(drawn / self._starts(drawn.device).diff().clamp(min=1)).clamp_(min=0)
+
+    def _starts(self, device: torch.device | None) -> torch.Tensor:
+        """Where each list begins in the array that pages are cut from, on a device; None is the CPU."""
+        device = device or torch.device("cpu")
+        starts = self.lists.array("packed_offsets" if self.lists.is_compressed else "indptr", device)
         assert starts is not None
-        return starts
+        return starts if device.type == "cpu" else copied(starts, device)
 
 
 def all_through(views: Iterable[DeviceGraph]) -> list[Through]:
@@ -365,8 +372,8 @@ def page_sums(offsets: torch.Tensor, page: int, pages: int, scores: torch.Tensor
     ``[pages]``. None scores each list by its length."""
     degrees = offsets.diff()
     each = degrees.double() if scores is None else scores
-    before = torch.zeros(len(offsets), dtype=torch.float64)  # sum over the elements before a list
-    torch.cumsum(degrees * each, 0, out=before[1:])
-    at = torch.arange(pages + 1, dtype=torch.int64) * page
+    before = torch.zeros(len(offsets), dtype=torch.float64, device=offsets.device)  # sum over the elements before a list
+    torch.cumsum(degrees * each, 0, dtype=torch.float64, out=before[1:])
+    at = torch.arange(pages + 1, dtype=torch.int64, device=offsets.device) * page
     owner = (torch.searchsorted(offsets, at, right=True) - 1).clamp_(max=len(degrees) - 1)
     return (before[owner] + (at - offsets[owner]) * each[owner]).diff()

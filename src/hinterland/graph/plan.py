@@ -29,7 +29,7 @@ from ..runtime.budget import BudgetItem, Explained, share
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
 from .algorithms import Algorithm
-from .device_graph import DealtPages, DeviceGraph, Kept, allocated
+from .device_graph import DeviceGraph, Kept, allocated
 
 LONGEST_PREFIX = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
@@ -120,10 +120,10 @@ class GraphPlan(Explained):
                 said += f" in each of {gpus} GPUs, {dealt} {share(dealt * view.page, view.edges.numel())} dealt over them"
             self._keep(view, "edges", said, pages=count, dealt=dealt, gpus=gpus)
 
-    def apply(self, scores: torch.Tensor | None = None, dealt: DealtPages | None = None) -> None:
-        """Copies to the device what is kept of each view's lists; the arguments as for :meth:`DeviceGraph.keep`."""
+    def apply(self, scores: torch.Tensor | None = None) -> None:
+        """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`DeviceGraph.page_scores`."""
         for view, kept in self.kept.items():
-            view.keep(kept, scores, dealt)
+            view.keep(kept, view.page_scores(scores) if kept.pages else None)
         lines = next((view.through for view, kept in self.kept.items() if kept.lines), None)
         for view in self.kept:  # lists of in-neighbours, in the same file, are read through the cache of the others
             view.through = lines if view.stored and lines else view.through

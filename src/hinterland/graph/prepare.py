@@ -212,7 +212,8 @@ def prepare(
 
 
 def list_scores(graph: Graph, scores: torch.Tensor) -> torch.Tensor:
-    """Scores of the vertices that a user knows as :meth:`DeviceGraph.keep` takes them; ConfigError if they cannot be used."""
+    """Scores of the vertices that a user knows, as :meth:`DeviceGraph.page_scores` takes them; ConfigError if they cannot be
+    used."""
     if tuple(arguments.dense("scores", scores).shape) != (graph.num_vertices,) or scores.is_complex():
         raise ConfigError(
             f"scores are {arguments.repr_of(scores)}, but must be a tensor with one number for each of {graph.num_vertices} "

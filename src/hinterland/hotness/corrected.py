@@ -55,15 +55,15 @@ def trust(probability: torch.Tensor, first: torch.Tensor, second: torch.Tensor) 
     """a of :func:`corrected_probability`; infinity where the counts say nothing against the probability."""
     means = [_mean(probability, half) for half in (first, second)]
     astray = [half - mean for half, mean in zip((first, second), means, strict=True)]
-    common = float((astray[0] * astray[1]).sum())
+    common = float((astray[0] * astray[1]).sum(dtype=torch.float64))
     if common <= 0:
         return math.inf
-    chance = float((astray[0] - astray[1]).square().sum() / (means[0] + means[1]).sum())
-    return chance * float((means[0] * means[1]).sum()) / common
+    chance = float((astray[0] - astray[1]).square().sum(dtype=torch.float64) / (means[0] + means[1]).sum(dtype=torch.float64))
+    return chance * float((means[0] * means[1]).sum(dtype=torch.float64)) / common
 
 
 def believed(probability: torch.Tensor, counts: torch.Tensor, trust: float) -> torch.Tensor:
-    """Expected counts, as of :func:`corrected_probability`; all float64 ``[num_vertices]``. 0 where the probability is."""
+    """Expected counts, as of :func:`corrected_probability`, of the probability's type. 0 where the probability is."""
     mean = _mean(probability, counts)
     if math.isinf(trust):
         return mean
@@ -71,4 +71,4 @@ def believed(probability: torch.Tensor, counts: torch.Tensor, trust: float) -> t
 
 
 def _mean(probability: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-    return probability * (counts.sum() / probability.sum())
+    return probability * float(counts.sum() / probability.sum(dtype=torch.float64))

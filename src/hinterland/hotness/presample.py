@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 import torch
 
@@ -12,7 +12,10 @@ from ..graph.order import renumber
 from ..runtime.arguments import whole_number
 from ..runtime.errors import ConfigError
 from ..runtime.shuffle import shuffled
+from ..runtime.thresholds import STEADY_BATCHES, STEADY_RATE
 from .seeds import integers
+
+T = TypeVar("T")
 
 
 class SeedSampler(Protocol):
@@ -85,3 +88,16 @@ def mini_batches(
     for epoch in range(first, first + count):
         for i, part in enumerate(shuffled(known, seed, epoch).split(size)):
             yield epoch * batches + i, part
+
+
+def until_steady(batches: Iterable[T], rate: Callable[[], float]) -> Iterator[T]:
+    """The first of ``batches``, each one batch of either half, until ``rate`` of what was counted has grown by less than
+    STEADY_RATE while their number doubled; or all. What the next doubling brings is less than what the last one brought."""
+    before, ask = -1.0, STEADY_BATCHES
+    for number, both in enumerate(batches, 1):
+        yield both
+        if number == ask:
+            found = rate()
+            if found - before < STEADY_RATE:
+                return
+            before, ask = found, 2 * ask

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -220,10 +220,16 @@ class _Pipelined:
 
     def _keep_hot_rows(self, widest: dict[Any, TableTensor], scores: dict[Any, torch.Tensor] | None, budget: int) -> None:
         """Puts the widest table of each node type in tiers, by the user's scores or by counts."""
+        widths = {node_type: rows.table.row_bytes for node_type, rows in widest.items()}
         if scores is None:
-            size = self.batch_size or _USUAL
-            scores = caching.presample(self._sample, len(self.dataset), size, self._given.num_nodes)
-        widths = {node_type: rows.table.row_bytes for node_type, rows in widest.items() if node_type in scores}
+            counts, size = self._given.num_nodes, self.batch_size or _USUAL
+
+            def rows_of(scores: Mapping[Any, torch.Tensor]) -> dict[Any, int]:
+                sizes = caching.split(budget, scores, widths)
+                return {node_type: min(counts[node_type], size // widths[node_type]) for node_type, size in sizes.items()}
+
+            scores = caching.presample(self._sample, len(self.dataset), size, counts, rows_of, self.device)
+        widths = {node_type: width for node_type, width in widths.items() if node_type in scores}
         for node_type, size in caching.split(budget, scores, widths).items():
             rows = widest[node_type]
             rows.table = rows.table.tiered(local=size, scores=scores[node_type], devices=[self.device])
@@ -358,7 +364,7 @@ class NeighborLoader(_Pipelined, torch_geometric.loader.NeighborLoader):  # type
             attributes stay where they are.
         cache: what the GPU keeps copies of: None; ``"auto"`` or another policy of hinterland.training.plan_cache, lists of
             neighbours and rows of the widest node features; a size such as ``"10GiB"``, which is ``"auto"`` within it;
-            ``"presample"``, the rows that an epoch of samples met most; or scores of the nodes, higher for hotter, of
+            ``"presample"``, the rows that samples of two epochs at most met most; or scores of the nodes, higher for hotter, of
             hinterland.hotness or your own (by node type in a dict). With several node types, times of edges, or another
             library's sampler ``"auto"`` keeps rows by ``"presample"``. Data or HeteroData only: in a feature store put a
             TieredTensor. Without a GPU there is nothing to fill.

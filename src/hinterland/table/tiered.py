@@ -17,9 +17,9 @@ import torch
 from ..memory.allocator import Buffer, allocate
 from ..memory.count import TierCount, count_rows
 from ..memory.gather import DealtRound, OneRange, SlotMap, Tiers, copy_rows
-from ..memory.order import hottest_first, permutation
+from ..memory.order import hottest_first, permutation, require_scores
 from ..memory.peers import ForeignBlock, GpuBlock, unlinked
-from ..memory.plan import sorts
+from ..memory.plan import sorts, visiting_order
 from ..memory.sharing import share
 from ..runtime import devices as machine
 from ..runtime.arguments import repr_of
@@ -27,7 +27,7 @@ from ..runtime.capture import beside
 from ..runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 from ..runtime.params import Params
 from ..runtime.repr import table_of
-from ..runtime.thresholds import BOUNCE_BYTES
+from ..runtime.thresholds import BOUNCE_BYTES, CHUNK
 from ..runtime.units import format_bytes, parse_bytes
 from . import ops
 from .columns import ColumnFile
@@ -207,7 +207,7 @@ class Asked:
     Attributes:
         plan: what becomes of it.
         gpus: that hold tiers.
-        order: int64 ``[rows]``, the hottest first; None where the first rows are.
+        order: int64 ``[n]``, the hottest first, all that memory holds; None where the first rows are.
     """
 
     plan: TierPlan
@@ -235,12 +235,14 @@ class Asked:
             raise ConfigError("rows are chosen by scores or by an order, not by both; leave one out")
         gpus = holders(devices)
         missing = unlinked_pair(gpus)
-        if scores is not None:
-            order = hottest_first(scores, rows)
-        elif order is not None:
-            order = permutation(order, rows)
-        ordered = order is not None
+        ordered = scores is not None or order is not None
         plan = plan_tiers(rows, table.row_bytes, len(gpus), *budgets, ordered=ordered, unlinked=missing, line_bytes=line_bytes)
+        held = plan.resident if plan.host is None else plan.held
+        if scores is not None:
+            require_scores(scores, rows)
+            order = hottest_first(scores, rows, held) if held < rows else torch.arange(rows)
+        elif order is not None:
+            order = permutation(order, rows, held)
         return cls(plan, gpus, order)
 
 
@@ -405,33 +407,31 @@ class _Tiers:
         return NearRows(table, 0, self.plan.held, host)
 
     def fill(self, order: torch.Tensor | None) -> None:
-        """Copies each row to where it will live; ``order``: hottest first, or None where the first rows are.
-
-        The CPU gathers rows into pinned memory, so that no GPU needs more than what it keeps.
-        """
-        plan, homes = self.plan, self.homes
-        hottest = torch.arange(plan.resident) if order is None else order[: plan.resident]
-        self._copy(hottest[: plan.local_rows], homes, 0)
-        for i, home in enumerate(homes):
-            self._copy(hottest[plan.local_rows + i :: plan.gpus], [home], plan.shard_offset)
-        if homes and plan.slot_bytes:
-            slots = slot_of(hottest, plan.rows, plan.slot_bytes)
-            for home in homes:
-                home.id_map(plan).copy_(slots)
-
-    def _copy(self, rows: torch.Tensor, homes: list[_Home], offset: int) -> None:
-        """Packs ``rows`` of the host's table at ``offset`` of the memory of each of ``homes``."""
+        """Copies each row to where it will live; ``order``: hottest first, or None where the first rows are."""
         plan = self.plan
-        if not len(rows):
-            return
-        step = max(1, BOUNCE_BYTES // plan.row_bytes)
-        on_gpu = homes[0].device.type == "cuda"
-        bounce = torch.empty(min(step, len(rows)) * plan.row_bytes, dtype=torch.uint8, pin_memory=on_gpu)
-        for turn, part in enumerate(rows.split(step)):
-            packed = bounce[: len(part) * plan.row_bytes]
-            copy_rows(self.host.cpu().data_ptr(), plan.rows, plan.row_bytes, packed, part.contiguous())
-            for home in homes:
-                home.part(offset + turn * step * plan.row_bytes, packed.numel()).copy_(packed)
+        for i, home in enumerate(self.homes):
+            if plan.slot_bytes:
+                hottest = torch.arange(plan.resident) if order is None else order[: plan.resident]
+                map_slots(home.id_map(plan), hottest)  # first: copies are waited for, and so it is
+            self._copy(order, range(plan.local_rows), home, 0)
+            self._copy(order, range(plan.local_rows + i, plan.resident, plan.gpus), home, plan.shard_offset)
+
+    def _copy(self, order: torch.Tensor | None, places: range, home: _Home, offset: int) -> None:
+        """Packs the rows at ``places`` of the order at ``offset`` of the memory of ``home``: its GPU gathers them, at the
+        link's rate, and needs no more memory than for the numbers of a chunk."""
+        plan, device = self.plan, home.device if home.device.type == "cuda" else torch.device("cpu")
+        table = self.host.cuda(device) if device.type == "cuda" else self.host.cpu()
+        for first in range(0, len(places), CHUNK):
+            part = places[first : first + CHUNK]
+            if order is None:
+                rows = torch.arange(part.start, part.stop, part.step, device=device)
+            else:
+                rows = order[part.start : part.stop : part.step].to(device).contiguous()
+            packed, host = home.part(offset + first * plan.row_bytes, len(part) * plan.row_bytes), self.host
+            scattered = order is not None and device.type == "cuda"
+            sort = scattered and sorts(host.placement, len(part), plan.row_bytes, host.nbytes, host.managed_bytes)
+            visit = visiting_order(rows, plan.row_bytes, host.nbytes) if sort else None
+            copy_rows(table.data_ptr(), plan.rows, plan.row_bytes, packed, rows, visit=visit)
 
     def worker(self, home: _Home) -> tuple[torch.device, NearRows]:
         """Who copies rows from or to the memory of ``home``, and by what: its GPU, or the CPU."""
@@ -558,9 +558,12 @@ def _block(plan: TierPlan, gpu: torch.device, sharing: str) -> Buffer | GpuBlock
         raise OutOfMemory(f"{asked}: {error}; ask for a smaller local= or peers=") from error
 
 
-def slot_of(hottest: torch.Tensor, rows: int, nbytes: int) -> torch.Tensor:
-    """What an id map holds of ``rows`` rows: the slot of each, in ``nbytes``, -1 for none. ``hottest`` (int64 ``[n]`` on the
-    CPU) have the first ones."""
-    slots = torch.full((rows,), -1, dtype=torch.int32 if nbytes == 4 else torch.int64)
-    slots[hottest] = torch.arange(len(hottest), dtype=slots.dtype)
+def map_slots(slots: torch.Tensor, hottest: torch.Tensor) -> torch.Tensor:
+    """Writes an id map, int32 or int64 ``[rows]``: the slot of each row, -1 for none. ``hottest`` (int64 ``[n]`` on any device)
+    have the first ones."""
+    slots.fill_(-1)
+    first = 0
+    for part in hottest.split(CHUNK):
+        slots[part.to(slots.device)] = torch.arange(first, first + len(part), dtype=slots.dtype, device=slots.device)
+        first += len(part)
     return slots

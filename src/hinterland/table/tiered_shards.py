@@ -24,7 +24,7 @@ from ..runtime.units import parse_bytes
 from .row_arguments import resolved
 from .sharded import Collective, ShardedTensor
 from .table import Table
-from .tiered import _Home, homes_of, slot_of
+from .tiered import _Home, homes_of, map_slots
 from .tiers import TierPlan, plan_tiers
 
 
@@ -59,8 +59,8 @@ class TieredShards(Collective):
         def made() -> tuple[TierPlan, list[_Home], torch.Tensor]:
             gpu = below.ranks.device if device is None else devices.as_device(device)
             plan = plan_tiers(len(below), below.row_bytes, 1, parse_bytes(local), ordered=True)
-            hottest = hottest_first(scores, len(below)) if plan.slot_bytes else torch.arange(plan.resident)
-            return plan, homes_of(plan, [gpu], "pageable"), hottest[: plan.resident]
+            hottest = hottest_first(scores, len(below), plan.resident) if plan.slot_bytes else torch.arange(plan.resident)
+            return plan, homes_of(plan, [gpu], "pageable"), hottest
 
         self.below = below
         super().__init__(below.shape, below.dtype)
@@ -78,7 +78,8 @@ class TieredShards(Collective):
                 packed = rows.view(-1).view(torch.uint8)
                 home.part(turn * step * plan.row_bytes, packed.numel()).copy_(packed)
         if home is not None and plan.slot_bytes:
-            home.id_map(plan).copy_(slot_of(hottest, plan.rows, plan.slot_bytes))
+            map_slots(home.id_map(plan), hottest)
+            devices.idle_at(home.device)  # others read on streams of their own
 
     @property
     def part(self) -> Table:

@@ -20,7 +20,7 @@ from .host import HostTable
 from .placement import Sort
 from .row_arguments import as_words, resolved, row_numbers
 from .table import Table
-from .tiered import Asked, NearRows, TieredTensor, _Home, _State, _Tiers, homes_of, new_state, slot_of
+from .tiered import Asked, NearRows, TieredTensor, _Home, _State, _Tiers, homes_of, map_slots, new_state
 from .tiers import TierPlan
 
 
@@ -201,7 +201,8 @@ class _StoredTiers(_Tiers):
         rows = places = torch.arange(plan.held)
         if order is not None:
             rows, places = order[: plan.held].sort()
-            self.place_of = slot_of(order[: plan.held], plan.rows, plan.number_bytes)
+            number = torch.int32 if plan.number_bytes == 4 else torch.int64
+            self.place_of = map_slots(torch.empty(plan.rows, dtype=number), order[: plan.held])
             self.row_of = order[: plan.held].to(self.place_of.dtype)
             for home in self.homes if plan.slot_bytes else []:
                 home.id_map(plan).copy_(self.place_of)

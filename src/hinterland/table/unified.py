@@ -174,7 +174,8 @@ class UnifiedTensor(HostTable):
             peers: bytes in *all GPUs together* for the next hottest, dealt out over them and read from one another; they
                 stay on the host where GPUs cannot read each other's memory. One GPU alone keeps both in one place.
             scores: ``[rows]``, higher for hotter; ties by row number.
-            order: int64 ``[rows]``, every row once, the hottest first. Without scores and order the first rows are.
+            order: int64 ``[rows]``, every row once, the hottest first; those that no tier holds may be left out. Without scores
+                and order the first rows are.
             devices: the GPUs that hold tiers and that rows can be asked for on; by default all. ``"cpu"`` stands for a GPU
                 whose memory is the host's, to try out a plan.
 

@@ -3,8 +3,9 @@ whole graphs in parts."""
 
 from ..memory import Ranks, joined
 from ..table import ShardedTensor, Shards, SparseAdagrad, SparseSGD, TableParameter, UnifiedEmbeddingBag
-from .cache import CachePlan, plan_cache
+from .cache import plan_cache
 from .cache_costs import Costs
+from .cache_plan import CachePlan
 from .capture import CapturedSteps, capture
 from .converted_rows import ConvertedRows
 from .factored import Averaged, Factored

@@ -12,7 +12,8 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.units import format_bytes
 from ..sampling import NeighborSampler
-from .cache import CachePlan, plan_cache
+from .cache import plan_cache
+from .cache_plan import CachePlan
 from .cache_reads import Keepable
 
 _SPARE = 20, 4  # left free: a 20th of the GPU's memory, and a 4th of what comes and goes with batches, which differ in size

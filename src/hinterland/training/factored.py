@@ -27,7 +27,7 @@ from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError, PipelineStalled
 from ..runtime.units import format_bytes
 from ..table.embedding import TableParameter
-from .cache import CachePlan
+from .cache_plan import CachePlan
 from .factored_cache import DeviceCaches, wanted_on_devices
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
 from .factored_queue import BatchResult, Epoch, SampleTask, Tally, TrainerPace

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from ..runtime.errors import ConfigError
-from .cache import CachePlan, require_plannable
+from .cache import require_plannable
 from .cache_budget import planned, require_sampler
 from .cache_choice import Wanted, bytes_of, wanted
+from .cache_plan import CachePlan
 from .factored_plan import FactoredPlan
 from .loader import BatchedSampler, Loader
 

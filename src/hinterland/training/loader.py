@@ -29,9 +29,10 @@ from ..runtime.warned import warn
 from ..sampling import HeteroSampler, NeighborSampler
 from ..sampling.neighbor import PendingSample
 from ..storage import StorageStats
-from .cache import CachePlan, require_plannable
+from .cache import require_plannable
 from .cache_budget import after_a_step, filled, planned, require_sampler
 from .cache_choice import bytes_of, wanted
+from .cache_plan import CachePlan
 from .envelope_estimate import ReplayCounts
 from .mini_batch import Batch, PackedBatch, SampledBatch, packed
 from .pipeline import Pipeline, Stage, at_a_time

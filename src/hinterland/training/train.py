@@ -27,8 +27,8 @@ from ..sampling import Adjacency, HeteroSampler, NeighborSampler, PinSAGESampler
 from ..sampling.envelope import PaddedSample
 from ..storage import StorageStats
 from .binding import IdleSteps, binds
-from .cache import CachePlan
 from .cache_choice import wanted
+from .cache_plan import CachePlan
 from .capture import CapturedSteps
 from .epoch_line import show_epoch
 from .epoch_totals import COUNTED, SUMMED, EpochTotals, add_to, counts_of
