@@ -58,6 +58,6 @@ def test_a_table_leads_to_the_pages(gpus, pages, dealt, compressed):
 def test_pages_at_a_far_address_stay_on_the_host(monkeypatch):
     monkeypatch.setattr(dealt_pages, "_MOST", 1)
     with pytest.warns(UserWarning, match="reads pages of lists from the host: cpu has them at too far an address"):
-        views, scores, found = made(2, 3, 8)
+        _, scores, found = made(2, 3, 8)
     hottest = torch.topk(scores, 3).indices
     assert all(one.slots[hottest].ge(0).all() and int(one.slots.ge(0).sum()) == 3 for one in found)
