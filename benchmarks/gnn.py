@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,7 +28,7 @@ from hinterland import hotness, sampling
 from hinterland.probe.link import copy_rates
 from hinterland.training import Loader, make_model
 
-from . import _wholegraph
+from . import _gnn_overlap, _wholegraph
 from ._gnn_case import Case
 
 FANOUTS, HIDDEN, COLUMNS, CLASSES = [15, 10, 5], 256, 128, 172
@@ -91,7 +89,8 @@ def _kronecker(scale: int, device: str) -> dict[str, Any]:
         cases.clear()
         torch.cuda.empty_cache()
         results["copy_engine"] = copy_rates(torch.device("cuda", 0), 1 << 30)[0]
-        results["overlap"] = _overlap(make_loader(graph, features, seeds, labels, device, False), features)
+        loader = make_loader(graph, features, seeds, labels, device, False)
+        results["overlap"] = _gnn_overlap.run(loader, features, new_model().cuda(), learn)
         results["wholegraph_gathers"] = _wholegraph.rates(features.nbytes, rows)
     return results
 
@@ -187,57 +186,3 @@ def learn(model: torch.nn.Module, optimizer: torch.optim.Optimizer, x: Any, samp
     optimizer.zero_grad(set_to_none=True)
     F.cross_entropy(model(x, sample), y).backward()
     optimizer.step()
-
-
-def _overlap(loader: Loader, features: hl.UnifiedTensor) -> list[dict[str, Any]]:
-    """The training step alone, on average of some batches, and with a gather beside it all the time. Steps are CUDA graphs,
-    so that no CPU thread waits for another, and what shows is what the gather takes of the GPU."""
-    batches = [batch for batch, _ in zip(loader, range(6), strict=False)]
-    model = new_model().cuda()
-    optimizer = torch.optim.Adam(model.parameters(), 1e-3, capturable=True, fused=True)
-    steps = [_captured(lambda batch=batch: learn(model, optimizer, batch.x, batch.sample, batch.y)) for batch in batches]
-    index = torch.cat([batch.sample.node for batch in batches])
-    out = torch.empty(len(index), COLUMNS, device="cuda")
-    alone = _replay(steps)
-    cases = [{"blocks": 0, "step_ms": 1e3 * alone, "slower": 0.0, "gather_gb_s": 0.0}]
-    for blocks in (1, 2, 3, 4, 8):
-        stop, moved, began = threading.Event(), [0], time.perf_counter()
-
-        def gather(blocks: int = blocks, stop: threading.Event = stop, moved: list[int] = moved) -> None:
-            with torch.cuda.stream(torch.cuda.Stream()):
-                while not stop.is_set():
-                    moved[0] += features.gather(index, out=out, max_blocks=blocks).nbytes
-
-        beside = threading.Thread(target=gather)
-        beside.start()
-        time.sleep(0.05)
-        with_it = _replay(steps)
-        stop.set()
-        beside.join()
-        rate = moved[0] / (time.perf_counter() - began) / 1e9
-        cases.append({"blocks": blocks, "step_ms": 1e3 * with_it, "slower": with_it / alone - 1, "gather_gb_s": rate})
-    return cases
-
-
-def _captured(work: Any) -> torch.cuda.CUDAGraph:
-    with torch.cuda.stream(torch.cuda.Stream()):
-        for _ in range(3):
-            work()
-    torch.cuda.synchronize()
-    step = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(step):
-        work()
-    return step
-
-
-def _replay(steps: list[torch.cuda.CUDAGraph], times: int = 50) -> float:
-    """Seconds of one replay."""
-    for step in steps:
-        step.replay()
-    torch.cuda.current_stream().synchronize()
-    began = time.perf_counter()
-    for _ in range(times):
-        for step in steps:
-            step.replay()
-    torch.cuda.current_stream().synchronize()
-    return (time.perf_counter() - began) / (times * len(steps))
