@@ -280,29 +280,23 @@ def test_compressed_lists(device, directed):
     np.testing.assert_allclose(found.scores.cpu().numpy(), expected_scores(graph, None, True), rtol=1e-9, atol=1e-12)
 
 
-def test_any_number_of_threads_gives_the_same():
+def test_any_number_of_threads_gives_the_same(set_threads):
     graph = skewed(5000, 60000, symmetrize=True, remove_duplicates=True)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.betweenness_centrality(graph, [3, 4, 5], device="cpu"))
-    finally:
-        _core.set_num_threads(before)
+    results = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(hl.betweenness_centrality(graph, [3, 4, 5], device="cpu"))
     for result in results[1:]:
         torch.testing.assert_close(result.scores, results[0].scores, rtol=1e-9, atol=1e-15)
 
 
-def test_any_number_of_threads_gives_the_same_to_the_bit_from_many_sources():
+def test_any_number_of_threads_gives_the_same_to_the_bit_from_many_sources(set_threads):
     graph = skewed(500, 6000, symmetrize=True, remove_duplicates=True)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5, 70):
-            _core.set_num_threads(threads)
-            results.append(hl.betweenness_centrality(graph, device="cpu").scores)
-            results.append(hl.graph.edge_betweenness_centrality(graph, device="cpu").scores)
-    finally:
-        _core.set_num_threads(before)
+    results = []
+    for threads in (1, 2, 5, 70):
+        set_threads(threads)
+        results.append(hl.betweenness_centrality(graph, device="cpu").scores)
+        results.append(hl.graph.edge_betweenness_centrality(graph, device="cpu").scores)
     assert all(torch.equal(results[i], results[i % 2]) for i in range(8))
 
 

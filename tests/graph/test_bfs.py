@@ -152,15 +152,12 @@ def test_parents_of_eight_bytes_are_the_same(monkeypatch):
     assert torch.equal(narrow.levels, wide.levels) and torch.equal(narrow.parents, wide.parents)
 
 
-def test_any_number_of_threads_gives_the_same():
+def test_any_number_of_threads_gives_the_same(set_threads):
     graph = skewed(20000, 200000)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.bfs(graph, 1, device="cpu", stats=True))
-    finally:
-        _core.set_num_threads(before)
+    results = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(hl.bfs(graph, 1, device="cpu", stats=True))
     for result in results[1:]:
         assert torch.equal(result.levels, results[0].levels) and torch.equal(result.parents, results[0].parents)
         for level, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):

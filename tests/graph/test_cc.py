@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from scipy.sparse import csgraph
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.graph import traversal, verify_components
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.cc import MODES
@@ -134,15 +133,12 @@ def test_labels_of_eight_bytes_are_the_same(monkeypatch):
     assert torch.equal(narrow.labels, wide.labels) and narrow.count == wide.count
 
 
-def test_any_number_of_threads_gives_the_same():
+def test_any_number_of_threads_gives_the_same(set_threads):
     graph = skewed(20000, 60000, symmetrize=True)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.connected_components(graph, device="cpu", stats=True))
-    finally:
-        _core.set_num_threads(before)
+    results = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(hl.connected_components(graph, device="cpu", stats=True))
     for result in results[1:]:
         assert torch.equal(result.labels, results[0].labels)
         for step, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):

@@ -41,12 +41,7 @@ def test_every_algorithm_is_here():
     assert {one.name for one in ALGORITHMS.values()} == RECORDS.keys()
 
 
-@pytest.fixture(autouse=True)
-def threads():
-    """The number of threads as it was."""
-    before = _core.num_threads()
-    yield
-    _core.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("set_threads")
 
 
 @pytest.fixture(scope="module", autouse=True)

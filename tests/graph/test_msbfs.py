@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import shortest_path
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.graph import verify_multi_source_bfs
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
@@ -139,15 +138,12 @@ def test_compressed_lists(device, directed):
         np.testing.assert_array_equal(found.levels.cpu().numpy(), expected_levels(graph, range(0, 960, 15)))
 
 
-def test_any_number_of_threads_gives_the_same():
+def test_any_number_of_threads_gives_the_same(set_threads):
     graph = skewed(20000, 200000, symmetrize=True)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.multi_source_bfs(graph, range(64), device="cpu", stats=True))
-    finally:
-        _core.set_num_threads(before)
+    results = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(hl.multi_source_bfs(graph, range(64), device="cpu", stats=True))
     for result in results[1:]:
         for name in ("levels", "reached", "distance_sum", "eccentricity"):
             assert torch.equal(getattr(result, name), getattr(results[0], name))

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.graph import verify_pagerank
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
@@ -166,15 +165,12 @@ def test_personalization_takes_any_scale_and_form(directed):
     assert not torch.allclose(hl.pagerank(graph, device="cpu", dtype=torch.float64).scores, results[0].scores, rtol=1e-2)
 
 
-def test_any_number_of_threads_gives_the_same():
+def test_any_number_of_threads_gives_the_same(set_threads):
     graph = skewed(20000, 200000)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.pagerank(graph, device="cpu", dtype=torch.float64))
-    finally:
-        _core.set_num_threads(before)
+    results = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(hl.pagerank(graph, device="cpu", dtype=torch.float64))
     for result in results[1:]:
         assert result.iterations == results[0].iterations
         assert torch.allclose(result.scores, results[0].scores, rtol=1e-12, atol=0)

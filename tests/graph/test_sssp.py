@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.graph import verify_sssp, verify_sswp
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
@@ -206,15 +205,12 @@ def test_stats_add_up(device):
     assert hl.sssp(graph, 2, device=device).stats is None
 
 
-def test_any_number_of_threads_gives_the_same():
+def test_any_number_of_threads_gives_the_same(set_threads):
     graph = weighted(20000, 150000, torch.float32, most=1.0)
-    before, found = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            found.append((hl.sssp(graph, 1, device="cpu").distances, hl.sswp(graph, 1, device="cpu").widths))
-    finally:
-        _core.set_num_threads(before)
+    found = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        found.append((hl.sssp(graph, 1, device="cpu").distances, hl.sswp(graph, 1, device="cpu").widths))
     for distances, widths in found[1:]:
         assert torch.equal(distances, found[0][0]) and torch.equal(widths, found[0][1])
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland import _core, hotness
+from hinterland import hotness
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.lists import NeighborLists
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
@@ -173,14 +173,11 @@ def test_seeds_in_any_form_and_twice(skewed_graphs):
             assert torch.allclose(call(form), once, rtol=1e-12)
 
 
-def test_any_number_of_threads_gives_the_same(skewed_graphs):
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hotness.weighted_reverse_pagerank(skewed_graphs[True], range(100), device="cpu"))
-    finally:
-        _core.set_num_threads(before)
+def test_any_number_of_threads_gives_the_same(skewed_graphs, set_threads):
+    results = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(hotness.weighted_reverse_pagerank(skewed_graphs[True], range(100), device="cpu"))
     for result in results[1:]:
         assert torch.allclose(result, results[0], rtol=1e-12, atol=0)
 

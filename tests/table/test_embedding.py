@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland import UnifiedEmbeddingBag, UnifiedTensor, _core, memory
+from hinterland import UnifiedEmbeddingBag, UnifiedTensor, memory
 from hinterland.memory import allocator, limits
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from hinterland.table import SparseAdagrad, SparseSGD, whole
@@ -219,22 +219,18 @@ def test_gradients_of_weights_match_torch(device, dim, dtype):
     torch.testing.assert_close(mine.grad.cpu().double(), other.grad, rtol=4 * torch.finfo(dtype).eps, atol=1e-4)
 
 
-def test_threads_do_not_matter():
+def test_threads_do_not_matter(set_threads):
     torch.manual_seed(0)
     weight, index = torch.randn(500, 100), torch.randint(0, 500, (300, 20)) ** 2 // 500
     results = []
-    before = _core.num_threads()
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            bag = UnifiedEmbeddingBag.from_pretrained(weight, freeze=False, mode="sum")
-            optimizer = SparseAdagrad(bag.parameters(), lr=0.1)
-            shares = torch.linspace(-1, 1, 6000).view(300, 20).requires_grad_()
-            bag(index, per_sample_weights=shares).sin().sum().backward()
-            optimizer.step()
-            results.append((bag.weight.cpu(), shares.grad))
-    finally:
-        _core.set_num_threads(before)
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        bag = UnifiedEmbeddingBag.from_pretrained(weight, freeze=False, mode="sum")
+        optimizer = SparseAdagrad(bag.parameters(), lr=0.1)
+        shares = torch.linspace(-1, 1, 6000).view(300, 20).requires_grad_()
+        bag(index, per_sample_weights=shares).sin().sum().backward()
+        optimizer.step()
+        results.append((bag.weight.cpu(), shares.grad))
     for weights, slopes in results[1:]:
         assert torch.equal(weights, results[0][0])
         assert torch.equal(slopes, results[0][1])
