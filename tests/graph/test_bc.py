@@ -15,11 +15,8 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import simplify, verify_betweenness
-from hinterland.graph.algorithms import state_bytes
-from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
-from hinterland.table import UnifiedTensor
 
 from ..graphs import skewed, with_wide_edges
 from .cases import Everywhere
@@ -320,15 +317,6 @@ def test_bad_arguments(device):
         hl.betweenness_centrality(chain(5), [5], device=device)
 
 
-def test_broken_arrays_get_a_sentence(device):
-    held = {"indptr": UnifiedTensor.from_tensor(torch.tensor([0, 1, 3, 4]))}
-    held["indices"] = UnifiedTensor.from_tensor(torch.tensor([1, 2, 3, 0], dtype=torch.int32))
-    with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-        hl.betweenness_centrality(hl.Graph.of(NeighborLists(held), True), [0], device=device)
-    with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-        hl.betweenness_centrality(hl.Graph.of(NeighborLists(held), True), device=device)
-
-
 def test_the_verifier_finds_wrong_scores():
     graph = hl.from_edges(torch.tensor([0, 1, 2]), torch.tensor([1, 2, 3]))
     for vertex, score, sentence in (
@@ -374,32 +362,6 @@ def test_a_gpu_finds_what_the_cpu_finds(wide):
             found = hl.betweenness_centrality(prepared, sources)
         torch.testing.assert_close(found.scores.cpu(), on_cpu, rtol=1e-9, atol=1e-15)
         verify_betweenness(graph, found)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("vertices", [1000, 300_000])
-def test_a_budget_bounds_what_is_taken(vertices):
-    graph = skewed(vertices, 4 * vertices, symmetrize=True, remove_duplicates=True)
-    hl.betweenness_centrality(graph, [0], device="cuda")  # the kernel is compiled and loaded
-    least = state_bytes("bc", graph)
-    for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with hl.prepare(graph, gpu_budget=least + extra, algorithms=["bc"]) as prepared:
-            assert prepared.device.type == "cuda" and prepared.held <= extra
-            result = hl.betweenness_centrality(prepared, [0, 1])
-        assert torch.cuda.max_memory_allocated() - before <= least + extra
-        verify_betweenness(graph, result)
-        del result, prepared
-
-
-@pytest.mark.gpu
-def test_without_room_on_the_gpu_the_cpu_searches():
-    graph = skewed(1000, 4000, symmetrize=True, remove_duplicates=True)
-    result = hl.betweenness_centrality(graph, [0, 1], device="cuda", gpu_budget="1KiB", stats=True)
-    assert result.stats["device"] == "cpu"
-    verify_betweenness(graph, result)
 
 
 def edge_scores(graph, result):

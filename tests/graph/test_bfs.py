@@ -20,10 +20,8 @@ from hinterland import _core
 from hinterland.graph import verify_bfs
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.bfs import MODES
-from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
-from hinterland.table import UnifiedTensor
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
 from .cases import Everywhere
@@ -211,22 +209,6 @@ def test_wrong_arguments():
         hl.bfs(chain(3), 0, gpu_budget="much")
 
 
-def test_broken_arrays_get_a_sentence(device):
-    def raw(indptr, indices):
-        held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
-        held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
-        return hl.Graph.of(NeighborLists(held), True)
-
-    for indptr, indices in (
-        ([0, 1, 3, 4], [1, 2, 3, 0]),
-        ([0, 1, 3, 4], [1, 2, -1, 0]),
-        ([0, 1, 0, 4], [1, 2, 1, 0]),
-        ([0, 1, 9, 4], [1, 2, 1, 0]),
-    ):
-        with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-            hl.bfs(raw(indptr, indices), 0, device=device)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "placement", ["host", "gpu", {"indptr": "gpu", "indices": "host"}, {"indptr": "host", "indices": "gpu"}]
@@ -256,37 +238,6 @@ def test_parents_of_eight_bytes_on_a_gpu(monkeypatch):
     graph = with_wide_edges(skewed(3000, 20000))
     monkeypatch.setattr(bfs_module, "id_bytes", lambda vertices: 8)
     check(graph, 5, "cuda:0")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("vertices", [1000, 300_000])
-def test_a_budget_bounds_what_is_taken(vertices):
-    graph = skewed(vertices, 4 * vertices, symmetrize=True)
-    hl.bfs(graph, 0, device="cuda")  # the kernel is compiled and loaded
-    least = state_bytes("bfs", graph)
-    for extra in (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30):
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with hl.prepare(graph, gpu_budget=least + extra) as prepared:
-            assert prepared.device.type == "cuda" and prepared.held <= extra
-            result = hl.bfs(prepared, 0)
-        assert torch.cuda.max_memory_allocated() - before <= least + extra
-        verify_bfs(graph, 0, result)
-        del result, prepared
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("budget", [0, "1KiB"])
-def test_without_room_on_the_gpu_the_cpu_searches(budget):
-    graph = skewed(1000, 4000, symmetrize=True)
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    result = hl.bfs(graph, 0, device="cuda", gpu_budget=budget, stats=True)
-    assert torch.cuda.max_memory_allocated() == before
-    assert result.stats["device"] == "cpu"
-    verify_bfs(graph, 0, result)
 
 
 @pytest.mark.parametrize("scale", [20, 30])
