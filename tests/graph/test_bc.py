@@ -18,7 +18,7 @@ from hinterland.graph import simplify, verify_betweenness
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
-from ..graphs import skewed, with_wide_edges
+from ..graphs import any_graphs, skewed, with_wide_edges
 from .cases import Everywhere
 
 bc = importlib.import_module("hinterland.graph.bc")
@@ -92,13 +92,9 @@ def test_skewed_graph(device, directed, wide):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 40))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=120)), dtype=torch.int64).reshape(-1, 2)
-    symmetrize = data.draw(st.booleans())
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=symmetrize, remove_duplicates=True)
+@given(any_graphs(40, 120, remove_duplicates=True), st.data())
+def test_any_graph(graph, data):
+    vertices = graph.num_vertices
     some = st.lists(st.integers(0, vertices - 1), min_size=2, max_size=9, unique=True) if vertices > 1 else st.none()
     check(graph, data.draw(st.one_of(st.none(), some)))
 
@@ -275,16 +271,6 @@ def test_compressed_lists(device, directed):
     graph = skewed(300, 3000, symmetrize=not directed, remove_duplicates=True)
     found = hl.betweenness_centrality(hl.compress(graph), device=device)
     np.testing.assert_allclose(found.scores.cpu().numpy(), expected_scores(graph, None, True), rtol=1e-9, atol=1e-12)
-
-
-def test_any_number_of_threads_gives_the_same(set_threads):
-    graph = skewed(5000, 60000, symmetrize=True, remove_duplicates=True)
-    results = []
-    for threads in (1, 2, 5):
-        set_threads(threads)
-        results.append(hl.betweenness_centrality(graph, [3, 4, 5], device="cpu"))
-    for result in results[1:]:
-        torch.testing.assert_close(result.scores, results[0].scores, rtol=1e-9, atol=1e-15)
 
 
 def test_any_number_of_threads_gives_the_same_to_the_bit_from_many_sources(set_threads):

@@ -23,7 +23,7 @@ from hinterland.graph.bfs import MODES
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
-from ..graphs import FAMILIES, family, skewed, with_wide_edges
+from ..graphs import FAMILIES, any_graphs, family, skewed, with_wide_edges
 from .cases import Everywhere
 
 bfs_module = importlib.import_module("hinterland.graph.bfs")
@@ -89,13 +89,9 @@ def test_skewed_graph(device, directed, wide):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 80))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=300)), dtype=torch.int64).reshape(-1, 2)
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans()))
-    check(graph, data.draw(st.integers(0, vertices - 1)))
+@given(any_graphs(), st.data())
+def test_any_graph(graph, data):
+    check(graph, data.draw(st.integers(0, graph.num_vertices - 1)))
 
 
 @pytest.mark.parametrize("leaves", [1, 31, 32, TASK_EDGES - 1, TASK_EDGES, TASK_EDGES + 1, 5 * TASK_EDGES + 7])
@@ -148,18 +144,6 @@ def test_parents_of_eight_bytes_are_the_same(monkeypatch):
     monkeypatch.setattr(bfs_module, "id_bytes", lambda vertices: 8)
     wide = hl.bfs(graph, 5, device="cpu")
     assert torch.equal(narrow.levels, wide.levels) and torch.equal(narrow.parents, wide.parents)
-
-
-def test_any_number_of_threads_gives_the_same(set_threads):
-    graph = skewed(20000, 200000)
-    results = []
-    for threads in (1, 2, 5):
-        set_threads(threads)
-        results.append(hl.bfs(graph, 1, device="cpu", stats=True))
-    for result in results[1:]:
-        assert torch.equal(result.levels, results[0].levels) and torch.equal(result.parents, results[0].parents)
-        for level, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):
-            assert all(level[key] == first[key] for key in ("vertices", "tasks", "edges", "bytes"))
 
 
 def test_real_network(real_data, device):

@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.sparse import csgraph
 
 import hinterland as hl
@@ -19,7 +18,7 @@ from hinterland.graph import traversal, verify_components
 from hinterland.graph.cc import MODES
 from hinterland.runtime.errors import ConfigError, VerificationError
 
-from ..graphs import FAMILIES, family, skewed, with_wide_edges
+from ..graphs import FAMILIES, any_graphs, family, skewed, with_wide_edges
 from .budgets import within_budgets
 from .cases import Everywhere
 
@@ -63,12 +62,9 @@ def test_skewed_graph(device, directed, wide, edges):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 80))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=120)), dtype=torch.int64).reshape(-1, 2)
-    check(hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans())))
+@given(any_graphs(edges=120))
+def test_any_graph(graph):
+    check(graph)
 
 
 @pytest.mark.parametrize("vertices", [0, 1, 33])
@@ -129,18 +125,6 @@ def test_labels_of_eight_bytes_are_the_same(monkeypatch):
     monkeypatch.setattr(cc_module, "id_bytes", lambda vertices: 8)
     wide = hl.connected_components(graph, device="cpu")
     assert torch.equal(narrow.labels, wide.labels) and narrow.count == wide.count
-
-
-def test_any_number_of_threads_gives_the_same(set_threads):
-    graph = skewed(20000, 60000, symmetrize=True)
-    results = []
-    for threads in (1, 2, 5):
-        set_threads(threads)
-        results.append(hl.connected_components(graph, device="cpu", stats=True))
-    for result in results[1:]:
-        assert torch.equal(result.labels, results[0].labels)
-        for step, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):
-            assert all(step[key] == first[key] for key in ("vertices", "tasks", "edges"))
 
 
 def test_most_edges_are_never_looked_at():

@@ -20,6 +20,7 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.graph.plan import GraphPlan
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
+from ..graphs import skewed
 from ..split import across_boundary
 from .budgets import takes_at_most, within_budgets
 from .cases import FLOAT_SCALE, GRAPHS, RECORDS, Case, array, begins, call, case, drawn
@@ -168,6 +169,20 @@ def test_nothing_changes_a_result(device, placement, name, algorithm):
                 except AssertionError as error:
                     error.add_note(f"{algorithm} on {name}: {form_name}, {setting}, {mode}")
                     raise
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_any_number_of_threads_gives_the_same(name, set_threads):
+    """Of a graph that is large enough for all of them. So is the work of each step, but where who comes first decides."""
+    graph, record, results = drawn(skewed(20_000, 200_000, symmetrize=True)), RECORDS[name], []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(call(record, graph, device="cpu", stats=True))
+    for result in results[1:]:
+        torch.testing.assert_close(getattr(result, record.array), getattr(results[0], record.array), rtol=1e-9, atol=1e-15)
+        if name in ("bfs", "cc"):
+            for step, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):
+                assert all(step[key] == first[key] for key in ("vertices", "tasks", "edges"))
 
 
 @pytest.mark.gpu

@@ -15,7 +15,7 @@ from hinterland.graph import verify_multi_source_bfs
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, VerificationError
 
-from ..graphs import skewed, with_wide_edges
+from ..graphs import any_graphs, skewed, with_wide_edges
 from .budgets import within_budgets
 from .cases import Everywhere
 
@@ -58,13 +58,9 @@ def test_skewed_graph(device, directed, wide, count):
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 80))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=300)), dtype=torch.int64).reshape(-1, 2)
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans()))
-    check(graph, data.draw(st.lists(st.integers(0, vertices - 1), min_size=1, max_size=70)))
+@given(any_graphs(), st.data())
+def test_any_graph(graph, data):
+    check(graph, data.draw(st.lists(st.integers(0, graph.num_vertices - 1), min_size=1, max_size=70)))
 
 
 @pytest.mark.parametrize("leaves", [1, 32, TASK_EDGES, 5 * TASK_EDGES + 7])
@@ -134,17 +130,6 @@ def test_compressed_lists(device, directed):
     for mode in ("auto", "top-down"):
         found = hl.multi_source_bfs(packed, range(0, 960, 15), mode=mode, device=device)
         np.testing.assert_array_equal(found.levels.cpu().numpy(), expected_levels(graph, range(0, 960, 15)))
-
-
-def test_any_number_of_threads_gives_the_same(set_threads):
-    graph = skewed(20000, 200000, symmetrize=True)
-    results = []
-    for threads in (1, 2, 5):
-        set_threads(threads)
-        results.append(hl.multi_source_bfs(graph, range(64), device="cpu", stats=True))
-    for result in results[1:]:
-        for name in ("levels", "reached", "distance_sum", "eccentricity"):
-            assert torch.equal(getattr(result, name), getattr(results[0], name))
 
 
 def test_many_sources_read_few_edges():

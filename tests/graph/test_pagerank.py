@@ -19,7 +19,7 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.runtime.errors import ConfigError, VerificationError
 from hinterland.table import UnifiedTensor
 
-from ..graphs import FAMILIES, family, skewed, with_wide_edges
+from ..graphs import FAMILIES, any_graphs, family, skewed, with_wide_edges
 from .budgets import within_budgets
 from .cases import DAMPING, Everywhere
 
@@ -86,13 +86,9 @@ def test_skewed_graph(device, directed, wide, edges):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 60))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=200)), dtype=torch.int64).reshape(-1, 2)
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans()))
-    p = None
+@given(any_graphs(60, 200), st.data())
+def test_any_graph(graph, data):
+    vertices, p = graph.num_vertices, None
     if data.draw(st.booleans()):
         p = data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0, 7.0]), min_size=vertices, max_size=vertices))
         p[data.draw(st.integers(0, vertices - 1))] = 2.0
@@ -163,17 +159,6 @@ def test_personalization_takes_any_scale_and_form(directed):
     for result in results[1:]:
         assert torch.allclose(result.scores, results[0].scores, rtol=1e-12, atol=0)
     assert not torch.allclose(hl.pagerank(graph, device="cpu", dtype=torch.float64).scores, results[0].scores, rtol=1e-2)
-
-
-def test_any_number_of_threads_gives_the_same(set_threads):
-    graph = skewed(20000, 200000)
-    results = []
-    for threads in (1, 2, 5):
-        set_threads(threads)
-        results.append(hl.pagerank(graph, device="cpu", dtype=torch.float64))
-    for result in results[1:]:
-        assert result.iterations == results[0].iterations
-        assert torch.allclose(result.scores, results[0].scores, rtol=1e-12, atol=0)
 
 
 def test_real_network(real_data, device):

@@ -204,16 +204,6 @@ def test_stats_add_up(device):
     assert hl.sssp(graph, 2, device=device).stats is None
 
 
-def test_any_number_of_threads_gives_the_same(set_threads):
-    graph = weighted(20000, 150000, torch.float32, most=1.0)
-    found = []
-    for threads in (1, 2, 5):
-        set_threads(threads)
-        found.append((hl.sssp(graph, 1, device="cpu").distances, hl.sswp(graph, 1, device="cpu").widths))
-    for distances, widths in found[1:]:
-        assert torch.equal(distances, found[0][0]) and torch.equal(widths, found[0][1])
-
-
 def test_distances_near_the_largest(device):
     big = 2**31 - 1
     graph = chain(torch.tensor([big, big - 1], dtype=torch.int32))

@@ -17,7 +17,7 @@ from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 from hinterland.table import UnifiedTensor
 
 from ..graph.budgets import within_budgets
-from ..graphs import skewed, with_wide_edges
+from ..graphs import any_graphs, skewed, with_wide_edges
 
 NONE = torch.tensor([], dtype=torch.int64)
 
@@ -107,15 +107,11 @@ def test_a_graph_in_gpu_memory(directed, skewed_graphs):
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 60))
-    vertex = st.integers(0, vertices - 1)
-    edges = torch.tensor(data.draw(st.lists(st.tuples(vertex, vertex), max_size=200)), dtype=torch.int64).reshape(-1, 2)
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans()))
+@given(any_graphs(60, 200), st.data())
+def test_any_graph(graph, data):
     check(
         graph,
-        data.draw(st.lists(vertex, min_size=1, max_size=80)),
+        data.draw(st.lists(st.integers(0, graph.num_vertices - 1), min_size=1, max_size=80)),
         damping=data.draw(st.sampled_from([0.0, 0.5, 0.85])),
         fanouts=data.draw(st.lists(st.sampled_from([-1, 0, 1, 2, 15]), max_size=4)),
         batch_size=data.draw(st.integers(1, 100)),
