@@ -384,32 +384,36 @@ def test_a_table_on_storage(device, mode, tiered, kind, tmp_path):
     assert os.listdir(tmp_path) == ["x.bin"]
 
 
+def trained_and_resumed(first, second, batches, folder):
+    """Models with their optimizers: one that trains on all batches, and one that goes on from its checkpoint halfway."""
+
+    def train(model, optimizer, batches):
+        for batch in batches:
+            optimizer.zero_grad()
+            (model(batch) ** 2).sum().backward()
+            optimizer.step()
+
+    train(*first, batches[:3])
+    torch.save([one.state_dict() for one in first], folder / "checkpoint.pt")
+    train(*first, batches[3:])
+    for one, state in zip(second, torch.load(folder / "checkpoint.pt", weights_only=True), strict=True):
+        one.load_state_dict(state)
+    train(*second, batches[3:])
+    return *first, *second
+
+
 @pytest.mark.parametrize("placement", [None, "host", "storage"])
 def test_checkpoints_of_a_table_on_storage(tmp_path, device, placement):
     torch.manual_seed(0)
     batches = [torch.randint(0, 200, (5, 4), device=device) for _ in range(6)]
     weight = torch.randn(200, 20)
 
-    def train(bag, optimizer, batches):
-        for batch in batches:
-            optimizer.zero_grad()
-            (bag(batch) ** 2).sum().backward()
-            optimizer.step()
-
     def fresh(name):
         table = on_storage(tmp_path / name, weight, tiers_of(device))
         bag = UnifiedEmbeddingBag.from_pretrained(table, freeze=False, mode="sum")
         return bag, SparseAdagrad(bag.parameters(), lr=0.1, initial_accumulator_value=0.5, placement=placement)
 
-    bag, optimizer = fresh("x.bin")
-    train(bag, optimizer, batches[:3])
-    torch.save((bag.state_dict(), optimizer.state_dict()), tmp_path / "checkpoint.pt")
-    train(bag, optimizer, batches[3:])
-    resumed, its_optimizer = fresh("y.bin")
-    weights, state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    resumed.load_state_dict(weights)
-    its_optimizer.load_state_dict(state)
-    train(resumed, its_optimizer, batches[3:])
+    bag, optimizer, resumed, its_optimizer = trained_and_resumed(fresh("x.bin"), fresh("y.bin"), batches, tmp_path)
     assert torch.equal(bag.state_dict()["weight"], resumed.state_dict()["weight"])
     assert torch.equal(*(one.state_dict()["state"][0]["sum"] for one in (optimizer, its_optimizer)))
     resumed.load_state_dict(resumed.state_dict())  # onto itself
@@ -521,26 +525,12 @@ def test_checkpoints(tmp_path, device):
     torch.manual_seed(0)
     batches = [torch.randint(0, 20, (5, 4), device=device) for _ in range(6)]
 
-    def train(model, optimizer, batches):
-        for batch in batches:
-            optimizer.zero_grad()
-            (model(batch) ** 2).sum().backward()
-            optimizer.step()
-
     def fresh():
         model = torch.nn.Sequential(UnifiedEmbeddingBag(20, 8, mode="sum"))
         return model, SparseAdagrad(model.parameters(), lr=0.1, lr_decay=0.1)
 
-    model, optimizer = fresh()
-    train(model, optimizer, batches[:3])
-    torch.save((model.state_dict(), optimizer.state_dict()), tmp_path / "checkpoint.pt")
-    train(model, optimizer, batches[3:])
-    resumed, its_optimizer = fresh()
-    weights, state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    assert list(weights) == ["0.weight"]
-    resumed.load_state_dict(weights)
-    its_optimizer.load_state_dict(state)
-    train(resumed, its_optimizer, batches[3:])
+    model, optimizer, resumed, its_optimizer = trained_and_resumed(fresh(), fresh(), batches, tmp_path)
+    assert list(model.state_dict()) == ["0.weight"]
     assert torch.equal(model[0].weight.cpu(), resumed[0].weight.cpu())
     assert torch.equal(optimizer.state_dict()["state"][0]["sum"], its_optimizer.state_dict()["state"][0]["sum"])
     resumed.load_state_dict(resumed.state_dict())  # onto itself
