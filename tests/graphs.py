@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.graph.lists import NeighborLists
@@ -33,15 +32,6 @@ def skewed(vertices, edges, seed=1, **options):
     order = torch.from_numpy(generator.permutation(vertices))
     ends = torch.from_numpy((generator.random((2, edges)) ** 3 * vertices).astype(np.int64))
     return hl.from_edges(order[ends[0]], order[ends[1]], num_vertices=vertices, **options)
-
-
-@st.composite
-def any_graphs(draw, vertices=80, edges=300, **options):
-    """Graphs of at most so many vertices and drawn edges, directed or not."""
-    count = draw(st.integers(1, vertices))
-    pairs = st.tuples(st.integers(0, count - 1), st.integers(0, count - 1))
-    ends = torch.tensor(draw(st.lists(pairs, max_size=edges)), dtype=torch.int64).reshape(-1, 2)
-    return hl.from_edges(ends[:, 0], ends[:, 1], num_vertices=count, symmetrize=draw(st.booleans()), **options)
 
 
 def with_wide_edges(graph):

@@ -18,8 +18,9 @@ from hinterland.graph import simplify, verify_betweenness
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
-from ..graphs import any_graphs, skewed, with_wide_edges
+from ..graphs import skewed, with_wide_edges
 from .cases import Everywhere
+from .small import any_graphs, chain, star
 
 bc = importlib.import_module("hinterland.graph.bc")
 FORMS = {"plain": lambda g: g, "packed": hl.compress, "reordered": lambda g: hl.reorder(g, "degree"), "wide": with_wide_edges}
@@ -78,10 +79,6 @@ def check(graph, sources=None, device="cpu", **options):
     return result
 
 
-def chain(vertices):
-    return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
-
-
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("wide", [False, True])
 def test_skewed_graph(device, directed, wide):
@@ -101,7 +98,7 @@ def test_any_graph(graph, data):
 
 @pytest.mark.parametrize("leaves", [1, 33, TASK_EDGES, 2 * TASK_EDGES + 7])
 def test_star(device, leaves):
-    graph = hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
+    graph = star(leaves)
     result = hl.betweenness_centrality(graph, [0, 1], False, device=device)
     expected = torch.zeros(leaves + 1, dtype=torch.float64)
     if leaves > 1:  # the hub is on the way from leaf 1 to each of the others; one source, of as many as there are leaves

@@ -9,11 +9,9 @@ import json
 import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse.csgraph import shortest_path
 
 import hinterland as hl
 from hinterland import _core
@@ -23,8 +21,9 @@ from hinterland.graph.bfs import MODES
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 
-from ..graphs import FAMILIES, any_graphs, family, skewed, with_wide_edges
+from ..graphs import FAMILIES, family, skewed, with_wide_edges
 from .cases import Everywhere
+from .small import any_graphs, chain, expected_levels, star
 
 bfs_module = importlib.import_module("hinterland.graph.bfs")
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
@@ -34,13 +33,6 @@ def edges_of(graph):
     """Sources and targets of all stored edges, as numpy arrays."""
     indptr = graph.indptr.cpu().numpy()
     return np.repeat(np.arange(graph.num_vertices), np.diff(indptr)), graph.indices.cpu().numpy()
-
-
-def expected_levels(graph, source):
-    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-    matrix = sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(graph.num_vertices,) * 2)
-    distance = shortest_path(matrix, unweighted=True, indices=source)
-    return np.where(np.isinf(distance), -1, distance).astype(np.int32)
 
 
 def smallest_parents(graph, source, levels):
@@ -67,14 +59,6 @@ def check(graph, source, device="cpu", **options):
         again = hl.bfs(graph, source, mode, device=device)
         assert torch.equal(again.levels, result.levels) and torch.equal(again.parents, result.parents)
     return result
-
-
-def star(leaves):
-    return hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
-
-
-def chain(vertices):
-    return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
 
 
 @pytest.mark.parametrize("directed", [True, False])

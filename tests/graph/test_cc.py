@@ -18,9 +18,10 @@ from hinterland.graph import traversal, verify_components
 from hinterland.graph.cc import MODES
 from hinterland.runtime.errors import ConfigError, VerificationError
 
-from ..graphs import FAMILIES, any_graphs, family, skewed, with_wide_edges
+from ..graphs import FAMILIES, family, skewed, with_wide_edges
 from .budgets import within_budgets
 from .cases import Everywhere
+from .small import any_graphs
 
 cc_module = importlib.import_module("hinterland.graph.cc")
 

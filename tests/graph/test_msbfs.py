@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse.csgraph import shortest_path
 
 import hinterland as hl
 from hinterland.graph import verify_multi_source_bfs
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, VerificationError
 
-from ..graphs import any_graphs, skewed, with_wide_edges
+from ..graphs import skewed, with_wide_edges
 from .budgets import within_budgets
 from .cases import Everywhere
+from .small import any_graphs, chain, expected_levels, star
 
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
 
-def expected_levels(graph, sources):
-    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-    matrix = sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(graph.num_vertices,) * 2)
-    distance = shortest_path(matrix, unweighted=True, indices=list(sources))
-    return np.where(np.isinf(distance), -1, distance).astype(np.int32).reshape(len(sources), graph.num_vertices)
-
-
 def check(graph, sources, device="cpu", **options):
-    levels = expected_levels(graph, sources)
+    levels = expected_levels(graph, list(sources))
     graph.transpose()  # so that auto pulls
     for mode in ("auto", "top-down"):
         result = hl.multi_source_bfs(graph, sources, mode=mode, device=device, **options)
@@ -42,10 +34,6 @@ def check(graph, sources, device="cpu", **options):
         for name in ("reached", "distance_sum", "eccentricity"):
             assert torch.equal(getattr(sums, name), getattr(result, name))
     return result
-
-
-def chain(vertices):
-    return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
 
 
 @pytest.mark.parametrize("directed", [True, False])
@@ -65,7 +53,7 @@ def test_any_graph(graph, data):
 
 @pytest.mark.parametrize("leaves", [1, 32, TASK_EDGES, 5 * TASK_EDGES + 7])
 def test_star(device, leaves):
-    graph = hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
+    graph = star(leaves)
     check(graph, [0, leaves], device)
     check(graph, [1 + i % leaves for i in range(64)], device)
 

@@ -19,9 +19,10 @@ from hinterland.graph.lists import NeighborLists
 from hinterland.runtime.errors import ConfigError, VerificationError
 from hinterland.table import UnifiedTensor
 
-from ..graphs import FAMILIES, any_graphs, family, skewed, with_wide_edges
+from ..graphs import FAMILIES, family, skewed, with_wide_edges
 from .budgets import within_budgets
 from .cases import DAMPING, Everywhere
+from .small import any_graphs
 
 NONE = torch.tensor([], dtype=torch.int64)
 

@@ -17,7 +17,8 @@ from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 from hinterland.table import UnifiedTensor
 
 from ..graph.budgets import within_budgets
-from ..graphs import any_graphs, skewed, with_wide_edges
+from ..graph.small import any_graphs
+from ..graphs import skewed, with_wide_edges
 
 NONE = torch.tensor([], dtype=torch.int64)
 
