@@ -18,6 +18,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch
 from hypothesis import settings
 
+from hinterland import _core
 from hinterland.runtime import devices
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -60,6 +61,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def device(request: pytest.FixtureRequest) -> torch.device:
     """One test body for every processor."""
     return torch.device(request.param)
+
+
+@pytest.fixture
+def set_threads():
+    """Sets the library's number of threads, which is what it was afterwards."""
+    before = _core.num_threads()
+    yield _core.set_num_threads
+    _core.set_num_threads(before)
 
 
 @pytest.fixture

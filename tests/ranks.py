@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import runpy
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -19,11 +18,12 @@ RANK = (sys.executable, __file__)  # and then the program and its arguments
 
 def run_ranks(count, script, *arguments):
     """What ``script`` says in so many processes, each with its ``RANK``, which must all end well."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    from torch.distributed import TCPStore
+
+    store = TCPStore("127.0.0.1", 0, is_master=True)  # as torchrun's: a port that is let go of may be another test's by then
     above = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "PYTHONPATH": above}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(count), "PYTHONPATH": above}
+    where |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
     running = [
         subprocess.Popen(
             [*RANK, str(script), *map(str, arguments)],

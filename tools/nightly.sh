@@ -30,6 +30,9 @@ HINTERLAND_EXAMPLES=nightly .venv/bin/python -m pytest -q -n 2 $(git grep -l 'pr
 step "tests under AddressSanitizer that go over code again which others reach for every change"
 tools/sanitized_tests.sh address,undefined tests/{memory,table,probe,query} tests/cli/test_convert.py
 
+step "ThreadSanitizer: all cases of the programs in C++, other examples, and all lists read through a cache as well"
+HINTERLAND_EXAMPLES=nightly tools/sanitized_tests.sh thread
+
 step "every kernel for sm_80, sm_90 and sm_100, optimized"
 PYTHONPATH=papers .venv/bin/python -m hinterland_papers kernels build --arch sm_80,sm_90,sm_100 --output build/nightly/kernels 2> /dev/null
 

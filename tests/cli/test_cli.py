@@ -174,6 +174,13 @@ def test_ctrl_c_ends_with_130_and_leaves_nothing(environment, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def interrupted(script, environment):
+    """Runs what interrupts itself, and then sleeps for a minute."""
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stderr) == (130, "hinterland: interrupted\n")
+
+
 def test_ctrl_c_in_a_finalizer_is_not_lost(environment):
     """Between two runs memory is let go of, and Python drops what is raised there."""
     script = (
@@ -188,9 +195,7 @@ def test_ctrl_c_in_a_finalizer_is_not_lost(environment):
         "cli._run = command\n"
         "cli.main()\n"
     )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
-    assert (done.returncode, done.stderr) == (130, "hinterland: interrupted\n")
+    interrupted(script, environment)
 
 
 @pytest.mark.parametrize("imported", ["numpy.lib", "numpy.exceptions", "pandas", "torch.distributed", "pyarrow.compute"])
@@ -212,9 +217,7 @@ def test_ctrl_c_within_an_import_is_heard_after_it(environment, imported):
         "cli._run = command\n"
         "cli.main()\n"
     )
-    command = [sys.executable, "-c", script]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=50, check=False)
-    assert (done.returncode, done.stderr) == (130, "hinterland: interrupted\n")
+    interrupted(script, environment)
 
 
 def test_a_signal_that_was_not_heard_comes_again():

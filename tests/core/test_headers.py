@@ -47,6 +47,7 @@ def check_on_the_gpu(text, folder, monkeypatch):
     jit.KernelFile("alone.cu", ("nothing",)).build("sm_90", folder / "cache")
 
 
+@pytest.mark.nightly  # NVRTC finds what a header of ours forgets to include, for every change
 @pytest.mark.parametrize("header", LAST)
 def test_header_compiles_alone_on_the_cpu(header):
     check_on_the_cpu(f'#include "{header}"\n' * 2)

@@ -19,14 +19,6 @@ def products() -> hl.datasets.Dataset:
     return hl.datasets.generate("products", scale=0.003, seed=5, device="cpu")
 
 
-@pytest.fixture
-def threads():
-    """Sets the number of threads, and what it was afterwards."""
-    before = _core.num_threads()
-    yield _core.set_num_threads
-    _core.set_num_threads(before)
-
-
 def parts(made) -> list[torch.Tensor]:
     """Everything that a data set holds."""
     graphs = made.graphs.values() if isinstance(made, hl.datasets.HeteroDataset) else [made.graph]
@@ -36,10 +28,10 @@ def parts(made) -> list[torch.Tensor]:
 
 
 @pytest.mark.parametrize("shape, scale", [("products", 5e-4), ("papers100M", 5e-5), ("mag240m", 1e-5), ("igbh", 2e-6)])
-def test_any_number_of_threads_makes_the_same(threads, shape, scale):
+def test_any_number_of_threads_makes_the_same(set_threads, shape, scale):
     made = []
     for count in (1, 2, 3):
-        threads(count)
+        set_threads(count)
         made.append(parts(hl.datasets.generate(shape, scale=scale, seed=9, device="cpu")))
     for other in made[1:]:
         assert all(torch.equal(a, b) for a, b in zip(made[0], other, strict=True))

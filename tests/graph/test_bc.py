@@ -15,14 +15,12 @@ from hypothesis import strategies as st
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import simplify, verify_betweenness
-from hinterland.graph.algorithms import state_bytes
-from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
-from hinterland.table import UnifiedTensor
 
 from ..graphs import skewed, with_wide_edges
 from .cases import Everywhere
+from .small import any_graphs, chain, star
 
 bc = importlib.import_module("hinterland.graph.bc")
 FORMS = {"plain": lambda g: g, "packed": hl.compress, "reordered": lambda g: hl.reorder(g, "degree"), "wide": with_wide_edges}
@@ -81,10 +79,6 @@ def check(graph, sources=None, device="cpu", **options):
     return result
 
 
-def chain(vertices):
-    return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
-
-
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("wide", [False, True])
 def test_skewed_graph(device, directed, wide):
@@ -95,20 +89,16 @@ def test_skewed_graph(device, directed, wide):
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 40))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=120)), dtype=torch.int64).reshape(-1, 2)
-    symmetrize = data.draw(st.booleans())
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=symmetrize, remove_duplicates=True)
+@given(any_graphs(40, 120, remove_duplicates=True), st.data())
+def test_any_graph(graph, data):
+    vertices = graph.num_vertices
     some = st.lists(st.integers(0, vertices - 1), min_size=2, max_size=9, unique=True) if vertices > 1 else st.none()
     check(graph, data.draw(st.one_of(st.none(), some)))
 
 
 @pytest.mark.parametrize("leaves", [1, 33, TASK_EDGES, 2 * TASK_EDGES + 7])
 def test_star(device, leaves):
-    graph = hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
+    graph = star(leaves)
     result = hl.betweenness_centrality(graph, [0, 1], False, device=device)
     expected = torch.zeros(leaves + 1, dtype=torch.float64)
     if leaves > 1:  # the hub is on the way from leaf 1 to each of the others; one source, of as many as there are leaves
@@ -280,29 +270,13 @@ def test_compressed_lists(device, directed):
     np.testing.assert_allclose(found.scores.cpu().numpy(), expected_scores(graph, None, True), rtol=1e-9, atol=1e-12)
 
 
-def test_any_number_of_threads_gives_the_same():
-    graph = skewed(5000, 60000, symmetrize=True, remove_duplicates=True)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.betweenness_centrality(graph, [3, 4, 5], device="cpu"))
-    finally:
-        _core.set_num_threads(before)
-    for result in results[1:]:
-        torch.testing.assert_close(result.scores, results[0].scores, rtol=1e-9, atol=1e-15)
-
-
-def test_any_number_of_threads_gives_the_same_to_the_bit_from_many_sources():
+def test_any_number_of_threads_gives_the_same_to_the_bit_from_many_sources(set_threads):
     graph = skewed(500, 6000, symmetrize=True, remove_duplicates=True)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5, 70):
-            _core.set_num_threads(threads)
-            results.append(hl.betweenness_centrality(graph, device="cpu").scores)
-            results.append(hl.graph.edge_betweenness_centrality(graph, device="cpu").scores)
-    finally:
-        _core.set_num_threads(before)
+    results = []
+    for threads in (1, 2, 5, 70):
+        set_threads(threads)
+        results.append(hl.betweenness_centrality(graph, device="cpu").scores)
+        results.append(hl.graph.edge_betweenness_centrality(graph, device="cpu").scores)
     assert all(torch.equal(results[i], results[i % 2]) for i in range(8))
 
 
@@ -324,15 +298,6 @@ def test_bad_arguments(device):
         hl.betweenness_centrality(chain(5), [1, 3, 3], device=device)
     with pytest.raises(IndexOutOfRange, match="source 5 is not a vertex"):
         hl.betweenness_centrality(chain(5), [5], device=device)
-
-
-def test_broken_arrays_get_a_sentence(device):
-    held = {"indptr": UnifiedTensor.from_tensor(torch.tensor([0, 1, 3, 4]))}
-    held["indices"] = UnifiedTensor.from_tensor(torch.tensor([1, 2, 3, 0], dtype=torch.int32))
-    with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-        hl.betweenness_centrality(hl.Graph.of(NeighborLists(held), True), [0], device=device)
-    with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-        hl.betweenness_centrality(hl.Graph.of(NeighborLists(held), True), device=device)
 
 
 def test_the_verifier_finds_wrong_scores():
@@ -380,32 +345,6 @@ def test_a_gpu_finds_what_the_cpu_finds(wide):
             found = hl.betweenness_centrality(prepared, sources)
         torch.testing.assert_close(found.scores.cpu(), on_cpu, rtol=1e-9, atol=1e-15)
         verify_betweenness(graph, found)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("vertices", [1000, 300_000])
-def test_a_budget_bounds_what_is_taken(vertices):
-    graph = skewed(vertices, 4 * vertices, symmetrize=True, remove_duplicates=True)
-    hl.betweenness_centrality(graph, [0], device="cuda")  # the kernel is compiled and loaded
-    least = state_bytes("bc", graph)
-    for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with hl.prepare(graph, gpu_budget=least + extra, algorithms=["bc"]) as prepared:
-            assert prepared.device.type == "cuda" and prepared.held <= extra
-            result = hl.betweenness_centrality(prepared, [0, 1])
-        assert torch.cuda.max_memory_allocated() - before <= least + extra
-        verify_betweenness(graph, result)
-        del result, prepared
-
-
-@pytest.mark.gpu
-def test_without_room_on_the_gpu_the_cpu_searches():
-    graph = skewed(1000, 4000, symmetrize=True, remove_duplicates=True)
-    result = hl.betweenness_centrality(graph, [0, 1], device="cuda", gpu_budget="1KiB", stats=True)
-    assert result.stats["device"] == "cpu"
-    verify_betweenness(graph, result)
 
 
 def edge_scores(graph, result):

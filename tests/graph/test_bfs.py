@@ -9,24 +9,21 @@ import json
 import networkx as nx
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse.csgraph import shortest_path
 
 import hinterland as hl
 from hinterland import _core
 from hinterland.graph import verify_bfs
 from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.bfs import MODES
-from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
-from hinterland.table import UnifiedTensor
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
 from .cases import Everywhere
+from .small import any_graphs, chain, expected_levels, star
 
 bfs_module = importlib.import_module("hinterland.graph.bfs")
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
@@ -36,13 +33,6 @@ def edges_of(graph):
     """Sources and targets of all stored edges, as numpy arrays."""
     indptr = graph.indptr.cpu().numpy()
     return np.repeat(np.arange(graph.num_vertices), np.diff(indptr)), graph.indices.cpu().numpy()
-
-
-def expected_levels(graph, source):
-    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-    matrix = sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(graph.num_vertices,) * 2)
-    distance = shortest_path(matrix, unweighted=True, indices=source)
-    return np.where(np.isinf(distance), -1, distance).astype(np.int32)
 
 
 def smallest_parents(graph, source, levels):
@@ -71,14 +61,6 @@ def check(graph, source, device="cpu", **options):
     return result
 
 
-def star(leaves):
-    return hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
-
-
-def chain(vertices):
-    return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
-
-
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("wide", [False, True])
 def test_skewed_graph(device, directed, wide):
@@ -91,13 +73,9 @@ def test_skewed_graph(device, directed, wide):
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 80))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=300)), dtype=torch.int64).reshape(-1, 2)
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans()))
-    check(graph, data.draw(st.integers(0, vertices - 1)))
+@given(any_graphs(), st.data())
+def test_any_graph(graph, data):
+    check(graph, data.draw(st.integers(0, graph.num_vertices - 1)))
 
 
 @pytest.mark.parametrize("leaves", [1, 31, 32, TASK_EDGES - 1, TASK_EDGES, TASK_EDGES + 1, 5 * TASK_EDGES + 7])
@@ -152,21 +130,6 @@ def test_parents_of_eight_bytes_are_the_same(monkeypatch):
     assert torch.equal(narrow.levels, wide.levels) and torch.equal(narrow.parents, wide.parents)
 
 
-def test_any_number_of_threads_gives_the_same():
-    graph = skewed(20000, 200000)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.bfs(graph, 1, device="cpu", stats=True))
-    finally:
-        _core.set_num_threads(before)
-    for result in results[1:]:
-        assert torch.equal(result.levels, results[0].levels) and torch.equal(result.parents, results[0].parents)
-        for level, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):
-            assert all(level[key] == first[key] for key in ("vertices", "tasks", "edges", "bytes"))
-
-
 def test_real_network(real_data, device):
     ends = torch.from_numpy(np.loadtxt(real_data / "soc-Epinions1.txt", dtype=np.int64, comments="#"))
     graph = hl.from_edges(ends[:, 0], ends[:, 1], symmetrize=True)
@@ -214,22 +177,6 @@ def test_wrong_arguments():
         hl.bfs(chain(3), 0, gpu_budget="much")
 
 
-def test_broken_arrays_get_a_sentence(device):
-    def raw(indptr, indices):
-        held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
-        held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
-        return hl.Graph.of(NeighborLists(held), True)
-
-    for indptr, indices in (
-        ([0, 1, 3, 4], [1, 2, 3, 0]),
-        ([0, 1, 3, 4], [1, 2, -1, 0]),
-        ([0, 1, 0, 4], [1, 2, 1, 0]),
-        ([0, 1, 9, 4], [1, 2, 1, 0]),
-    ):
-        with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-            hl.bfs(raw(indptr, indices), 0, device=device)
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     "placement", ["host", "gpu", {"indptr": "gpu", "indices": "host"}, {"indptr": "host", "indices": "gpu"}]
@@ -259,37 +206,6 @@ def test_parents_of_eight_bytes_on_a_gpu(monkeypatch):
     graph = with_wide_edges(skewed(3000, 20000))
     monkeypatch.setattr(bfs_module, "id_bytes", lambda vertices: 8)
     check(graph, 5, "cuda:0")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("vertices", [1000, 300_000])
-def test_a_budget_bounds_what_is_taken(vertices):
-    graph = skewed(vertices, 4 * vertices, symmetrize=True)
-    hl.bfs(graph, 0, device="cuda")  # the kernel is compiled and loaded
-    least = state_bytes("bfs", graph)
-    for extra in (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30):
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with hl.prepare(graph, gpu_budget=least + extra) as prepared:
-            assert prepared.device.type == "cuda" and prepared.held <= extra
-            result = hl.bfs(prepared, 0)
-        assert torch.cuda.max_memory_allocated() - before <= least + extra
-        verify_bfs(graph, 0, result)
-        del result, prepared
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("budget", [0, "1KiB"])
-def test_without_room_on_the_gpu_the_cpu_searches(budget):
-    graph = skewed(1000, 4000, symmetrize=True)
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    result = hl.bfs(graph, 0, device="cuda", gpu_budget=budget, stats=True)
-    assert torch.cuda.max_memory_allocated() == before
-    assert result.stats["device"] == "cpu"
-    verify_bfs(graph, 0, result)
 
 
 @pytest.mark.parametrize("scale", [20, 30])

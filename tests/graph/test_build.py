@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hinterland import _core
 from hinterland.graph import Graph, from_edges, simplify
 from hinterland.graph.arrays import WEIGHT_TYPES
 from hinterland.runtime.errors import ConfigError, GraphError
@@ -124,17 +123,13 @@ def test_large_graph_agrees_with_scipy():
     assert abs(ours - theirs).max() < 1e-12
 
 
-def test_any_number_of_threads_gives_the_same_graph():
+def test_any_number_of_threads_gives_the_same_graph(set_threads):
     src, dst, weights = random_edges(20_000, 300_000)
-    before = _core.num_threads()
     built = []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            for sort_neighbors in (True, False):
-                built.append(from_edges(src, dst, weights, symmetrize=True, sort_neighbors=sort_neighbors))
-    finally:
-        _core.set_num_threads(before)
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        for sort_neighbors in (True, False):
+            built.append(from_edges(src, dst, weights, symmetrize=True, sort_neighbors=sort_neighbors))
     for graph, first in zip(built[2:], built[:2] * 2, strict=True):
         assert torch.equal(graph.indptr, first.indptr)
         assert torch.equal(graph.indices, first.indices)
@@ -142,18 +137,14 @@ def test_any_number_of_threads_gives_the_same_graph():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_one_huge_row_is_sorted_by_all_threads(weighted):
+def test_one_huge_row_is_sorted_by_all_threads(weighted, set_threads):
     leaves = (1 << 20) + 321
     order = torch.randperm(leaves, generator=torch.Generator().manual_seed(3)) + 1
     twice = torch.cat([order, order[:1000]])
     hub = torch.zeros_like(twice)
     weights = (twice * 7 % 1001).int() if weighted else None
-    before = _core.num_threads()
-    try:
-        _core.set_num_threads(3)
-        graph = from_edges(hub, twice, weights, remove_duplicates=True)
-    finally:
-        _core.set_num_threads(before)
+    set_threads(3)
+    graph = from_edges(hub, twice, weights, remove_duplicates=True)
     assert torch.equal(graph.indices, torch.arange(1, leaves + 1, dtype=torch.int32))
     if weighted:
         assert torch.equal(graph.weights, (torch.arange(1, leaves + 1) * 7 % 1001).int())

@@ -11,20 +11,17 @@ import pytest
 import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.sparse import csgraph
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.graph import traversal, verify_components
-from hinterland.graph.algorithms import state_bytes
 from hinterland.graph.cc import MODES
-from hinterland.graph.lists import NeighborLists
-from hinterland.runtime.errors import ConfigError, GraphError, VerificationError
-from hinterland.table import UnifiedTensor
+from hinterland.runtime.errors import ConfigError, VerificationError
 
 from ..graphs import FAMILIES, family, skewed, with_wide_edges
+from .budgets import within_budgets
 from .cases import Everywhere
+from .small import any_graphs
 
 cc_module = importlib.import_module("hinterland.graph.cc")
 
@@ -66,12 +63,9 @@ def test_skewed_graph(device, directed, wide, edges):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 80))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=120)), dtype=torch.int64).reshape(-1, 2)
-    check(hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans())))
+@given(any_graphs(edges=120))
+def test_any_graph(graph):
+    check(graph)
 
 
 @pytest.mark.parametrize("vertices", [0, 1, 33])
@@ -132,21 +126,6 @@ def test_labels_of_eight_bytes_are_the_same(monkeypatch):
     monkeypatch.setattr(cc_module, "id_bytes", lambda vertices: 8)
     wide = hl.connected_components(graph, device="cpu")
     assert torch.equal(narrow.labels, wide.labels) and narrow.count == wide.count
-
-
-def test_any_number_of_threads_gives_the_same():
-    graph = skewed(20000, 60000, symmetrize=True)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.connected_components(graph, device="cpu", stats=True))
-    finally:
-        _core.set_num_threads(before)
-    for result in results[1:]:
-        assert torch.equal(result.labels, results[0].labels)
-        for step, first in zip(result.stats["per_level"], results[0].stats["per_level"], strict=True):
-            assert all(step[key] == first[key] for key in ("vertices", "tasks", "edges"))
 
 
 def test_most_edges_are_never_looked_at():
@@ -239,17 +218,6 @@ def test_wrong_arguments():
         hl.connected_components(graph, gpu_budget="much")
 
 
-@pytest.mark.parametrize("directed", [True, False])
-@pytest.mark.parametrize(
-    ("indptr", "indices"), [([0, 1, 3, 4], [1, 2, 3, 0]), ([0, 1, 3, 4], [1, -1, 0, 0]), ([0, 1, 0, 4], [1, 2, 1, 0])]
-)
-def test_broken_arrays_get_a_sentence(device, directed, indptr, indices):
-    held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
-    held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
-    with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-        hl.connected_components(hl.Graph.of(NeighborLists(held), directed), device=device)
-
-
 # 0-1-2 and 3-4, and 5 alone.
 @pytest.mark.parametrize(
     ("changes", "count", "sentence"),
@@ -294,30 +262,14 @@ def test_a_gpu_finds_what_the_cpu_finds(kind, wide):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("directed", [True, False])
-def test_a_budget_bounds_what_is_taken(directed):
+def test_a_budget_bounds_what_is_taken_of_a_directed_graph():
     vertices = 300_000
-    graph = skewed(vertices, 4 * vertices, symmetrize=not directed)
+    graph = skewed(vertices, 4 * vertices)
     _, labels = expected_labels(graph)
     graph.transpose()
-    hl.connected_components(graph, device="cuda")  # the kernel is compiled and loaded
-    least = state_bytes("cc", graph)
-    for extra in (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30):
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with hl.prepare(graph, gpu_budget=least + extra, algorithms="cc") as prepared:
-            assert prepared.device.type == "cuda" and prepared.held <= extra
-            result = hl.connected_components(prepared)
-        assert torch.cuda.max_memory_allocated() - before <= least + extra
+    extras = (2048, 8 * vertices + (3 << 20), 24 * vertices + (6 << 20), 1 << 30)
+    for result in within_budgets("cc", graph, hl.connected_components, extras):
         assert torch.equal(result.labels.cpu(), labels)
-        del result, prepared
-
-
-@pytest.mark.gpu
-def test_without_room_on_the_gpu_the_cpu_does_it():
-    result = hl.connected_components(skewed(1000, 4000), device="cuda", gpu_budget=0, stats=True)
-    assert result.stats["device"] == "cpu"
 
 
 def check_cc(case, form, run):

@@ -346,15 +346,11 @@ def test_seeds_give_different_graphs_and_each_its_own_again():
 
 
 @pytest.mark.parametrize(("kind", "sizes"), SMALL + DIRECTED)
-def test_any_number_of_threads_gives_the_same_graph(kind, sizes):
-    before = _core.num_threads()
-    try:
-        digests = set()
-        for threads in (1, 2, 7):
-            _core.set_num_threads(threads)
-            digests.add(digest(generate(kind, **sizes, weights=True, device="cpu")))
-    finally:
-        _core.set_num_threads(before)
+def test_any_number_of_threads_gives_the_same_graph(kind, sizes, set_threads):
+    digests = set()
+    for threads in (1, 2, 7):
+        set_threads(threads)
+        digests.add(digest(generate(kind, **sizes, weights=True, device="cpu")))
     assert len(digests) == 1
 
 

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland import _core, cli
+from hinterland import cli
 from hinterland.graph import harmonic_centrality, verify_harmonic
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
 
@@ -39,17 +39,13 @@ def test_random_graphs_against_networkx(edges, symmetrize):
 
 @pytest.mark.parametrize("form", [lambda graph: graph, with_wide_edges, hl.compress, lambda graph: hl.reorder(graph, "degree")])
 @pytest.mark.parametrize("symmetrize", [False, True])
-def test_scores_are_the_same_to_the_bit(device, form, symmetrize):
+def test_scores_are_the_same_to_the_bit(device, form, symmetrize, set_threads):
     graph = skewed(300, 900, symmetrize=symmetrize)
     first = harmonic_centrality(graph, mode="top-down", device="cpu")
     np.testing.assert_allclose(first.scores.numpy(), expected(graph), rtol=1e-12)
-    before = _core.num_threads()
-    try:
-        for threads in (1, 3):
-            _core.set_num_threads(threads)
-            assert torch.equal(harmonic_centrality(form(graph), device=device).scores.cpu(), first.scores)
-    finally:
-        _core.set_num_threads(before)
+    for threads in (1, 3):
+        set_threads(threads)
+        assert torch.equal(harmonic_centrality(form(graph), device=device).scores.cpu(), first.scores)
 
 
 def test_a_sample_estimates_the_scores_of_all(device):

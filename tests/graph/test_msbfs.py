@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.sparse.csgraph import shortest_path
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.graph import verify_multi_source_bfs
-from hinterland.graph.algorithms import state_bytes
-from hinterland.graph.lists import NeighborLists
 from hinterland.graph.traversal import RECORDS
-from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange, VerificationError
-from hinterland.table import UnifiedTensor
+from hinterland.runtime.errors import ConfigError, IndexOutOfRange, VerificationError
 
 from ..graphs import skewed, with_wide_edges
+from .budgets import within_budgets
 from .cases import Everywhere
+from .small import any_graphs, chain, expected_levels, star
 
 TASK_EDGES = 2048  # kTaskEdges: longer neighbour lists are shared by several warps
 
 
-def expected_levels(graph, sources):
-    indptr, indices = graph.indptr.cpu().numpy(), graph.indices.cpu().numpy()
-    matrix = sp.csr_matrix((np.ones(len(indices)), indices, indptr), shape=(graph.num_vertices,) * 2)
-    distance = shortest_path(matrix, unweighted=True, indices=list(sources))
-    return np.where(np.isinf(distance), -1, distance).astype(np.int32).reshape(len(sources), graph.num_vertices)
-
-
 def check(graph, sources, device="cpu", **options):
-    levels = expected_levels(graph, sources)
+    levels = expected_levels(graph, list(sources))
     graph.transpose()  # so that auto pulls
     for mode in ("auto", "top-down"):
         result = hl.multi_source_bfs(graph, sources, mode=mode, device=device, **options)
@@ -47,10 +36,6 @@ def check(graph, sources, device="cpu", **options):
     return result
 
 
-def chain(vertices):
-    return hl.from_edges(torch.arange(vertices - 1), torch.arange(1, vertices), symmetrize=True)
-
-
 @pytest.mark.parametrize("directed", [True, False])
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("count", [1, 32, 33, 64, 150])
@@ -61,18 +46,14 @@ def test_skewed_graph(device, directed, wide, count):
 
 
 @settings(max_examples=120, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 80))
-    pairs = st.tuples(st.integers(0, vertices - 1), st.integers(0, vertices - 1))
-    edges = torch.tensor(data.draw(st.lists(pairs, max_size=300)), dtype=torch.int64).reshape(-1, 2)
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans()))
-    check(graph, data.draw(st.lists(st.integers(0, vertices - 1), min_size=1, max_size=70)))
+@given(any_graphs(), st.data())
+def test_any_graph(graph, data):
+    check(graph, data.draw(st.lists(st.integers(0, graph.num_vertices - 1), min_size=1, max_size=70)))
 
 
 @pytest.mark.parametrize("leaves", [1, 32, TASK_EDGES, 5 * TASK_EDGES + 7])
 def test_star(device, leaves):
-    graph = hl.from_edges(torch.zeros(leaves, dtype=torch.int64), torch.arange(1, leaves + 1), symmetrize=True)
+    graph = star(leaves)
     check(graph, [0, leaves], device)
     check(graph, [1 + i % leaves for i in range(64)], device)
 
@@ -139,20 +120,6 @@ def test_compressed_lists(device, directed):
         np.testing.assert_array_equal(found.levels.cpu().numpy(), expected_levels(graph, range(0, 960, 15)))
 
 
-def test_any_number_of_threads_gives_the_same():
-    graph = skewed(20000, 200000, symmetrize=True)
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hl.multi_source_bfs(graph, range(64), device="cpu", stats=True))
-    finally:
-        _core.set_num_threads(before)
-    for result in results[1:]:
-        for name in ("levels", "reached", "distance_sum", "eccentricity"):
-            assert torch.equal(getattr(result, name), getattr(results[0], name))
-
-
 def test_many_sources_read_few_edges():
     """Where the searches meet, 64 of them read little more than one does."""
     graph = hl.generate("kronecker", scale=14, edge_factor=16, seed=1, device="cpu")
@@ -186,17 +153,6 @@ def test_bad_arguments(device):
             hl.multi_source_bfs(chain(5), sources, device=device)
     with pytest.raises(ConfigError, match="mode 'sideways'"):
         hl.multi_source_bfs(chain(5), [0], mode="sideways", device=device)
-
-
-def test_broken_arrays_get_a_sentence(device):
-    def raw(indptr, indices):
-        held = {"indptr": UnifiedTensor.from_tensor(torch.tensor(indptr))}
-        held["indices"] = UnifiedTensor.from_tensor(torch.tensor(indices, dtype=torch.int32))
-        return hl.Graph.of(NeighborLists(held), True)
-
-    for indptr, indices in (([0, 1, 3, 4], [1, 2, 3, 0]), ([0, 1, 3, 4], [1, 2, -1, 0]), ([0, 1, 0, 4], [1, 2, 1, 0])):
-        with pytest.raises(GraphError, match="neighbour list of vertex 1 is broken"):
-            hl.multi_source_bfs(raw(indptr, indices), [0], device=device)
 
 
 @pytest.mark.parametrize(
@@ -257,28 +213,12 @@ def test_a_gpu_finds_what_the_cpu_finds(wide):
 @pytest.mark.parametrize("vertices", [1000, 300_000])
 def test_a_budget_bounds_what_is_taken(vertices):
     graph = skewed(vertices, 4 * vertices, symmetrize=True)
-    hl.multi_source_bfs(graph, [0], device="cuda")  # the kernel is compiled and loaded
-    least = state_bytes("msbfs", graph)
-    for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with hl.prepare(graph, gpu_budget=least + extra, algorithms=["msbfs"]) as prepared:
-            assert prepared.device.type == "cuda" and prepared.held <= extra
-            result = hl.multi_source_bfs(prepared, range(64))
-        assert torch.cuda.max_memory_allocated() - before <= least + extra
-        if extra in (2048, 1 << 30):
-            assert result.levels.is_cuda == (extra == 1 << 30)  # else in host memory
+    places = (False, None, True)  # of the levels: host memory, either, the GPU's
+    extras = (2048, 8 * vertices + (3 << 20), 1 << 30)
+    found = within_budgets("msbfs", graph, lambda graph: hl.multi_source_bfs(graph, range(64)), extras)
+    for on_gpu, result in zip(places, found, strict=True):
+        assert on_gpu in (None, result.levels.is_cuda)
         verify_multi_source_bfs(graph, range(64), result)
-        del result, prepared
-
-
-@pytest.mark.gpu
-def test_without_room_on_the_gpu_the_cpu_searches():
-    graph = skewed(1000, 4000, symmetrize=True)
-    result = hl.multi_source_bfs(graph, [0, 1], device="cuda", gpu_budget="1KiB", stats=True)
-    assert result.stats["device"] == "cpu" and result.levels.is_cpu
-    verify_multi_source_bfs(graph, [0, 1], result)
 
 
 def check_msbfs(case, form, run):

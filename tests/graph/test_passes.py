@@ -27,11 +27,8 @@ SIZES = (*range(5), 63, 64, 65, PIECE - 1, PIECE, PIECE + 1, 20 * PIECE + 3, 2**
 
 
 @pytest.fixture(autouse=True)
-def four_threads():
-    before = _core.num_threads()
-    _core.set_num_threads(4)
-    yield
-    _core.set_num_threads(before)
+def four_threads(set_threads):
+    set_threads(4)
 
 
 def spread(values, count, dtype):

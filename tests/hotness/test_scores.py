@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland import _core, hotness
-from hinterland.graph.algorithms import state_bytes
+from hinterland import hotness
 from hinterland.graph.lists import NeighborLists
 from hinterland.runtime.errors import ConfigError, GraphError, IndexOutOfRange
 from hinterland.table import UnifiedTensor
 
+from ..graph.budgets import within_budgets
+from ..graph.small import any_graphs
 from ..graphs import skewed, with_wide_edges
 
 NONE = torch.tensor([], dtype=torch.int64)
@@ -107,15 +108,11 @@ def test_a_graph_in_gpu_memory(directed, skewed_graphs):
 
 
 @settings(max_examples=50, deadline=None)
-@given(st.data())
-def test_any_graph(data):
-    vertices = data.draw(st.integers(1, 60))
-    vertex = st.integers(0, vertices - 1)
-    edges = torch.tensor(data.draw(st.lists(st.tuples(vertex, vertex), max_size=200)), dtype=torch.int64).reshape(-1, 2)
-    graph = hl.from_edges(edges[:, 0], edges[:, 1], num_vertices=vertices, symmetrize=data.draw(st.booleans()))
+@given(any_graphs(60, 200), st.data())
+def test_any_graph(graph, data):
     check(
         graph,
-        data.draw(st.lists(vertex, min_size=1, max_size=80)),
+        data.draw(st.lists(st.integers(0, graph.num_vertices - 1), min_size=1, max_size=80)),
         damping=data.draw(st.sampled_from([0.0, 0.5, 0.85])),
         fanouts=data.draw(st.lists(st.sampled_from([-1, 0, 1, 2, 15]), max_size=4)),
         batch_size=data.draw(st.integers(1, 100)),
@@ -173,14 +170,11 @@ def test_seeds_in_any_form_and_twice(skewed_graphs):
             assert torch.allclose(call(form), once, rtol=1e-12)
 
 
-def test_any_number_of_threads_gives_the_same(skewed_graphs):
-    before, results = _core.num_threads(), []
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            results.append(hotness.weighted_reverse_pagerank(skewed_graphs[True], range(100), device="cpu"))
-    finally:
-        _core.set_num_threads(before)
+def test_any_number_of_threads_gives_the_same(skewed_graphs, set_threads):
+    results = []
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        results.append(hotness.weighted_reverse_pagerank(skewed_graphs[True], range(100), device="cpu"))
     for result in results[1:]:
         assert torch.allclose(result, results[0], rtol=1e-12, atol=0)
 
@@ -243,15 +237,8 @@ def test_a_budget_bounds_what_is_taken(directed):
     graph = skewed(vertices, 4 * vertices, symmetrize=not directed)
     seeds = torch.arange(0, vertices, 50)
     expected = hotness.inclusion_probability(graph, seeds, [5, 5], 100, device="cpu")
-    hotness.inclusion_probability(graph, seeds, [5, 5], 100, device="cuda")  # the kernel is compiled and loaded
-    least = state_bytes("hotness", graph)
-    for extra in (2048, 8 * vertices + (3 << 20), 1 << 30):
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        with hl.prepare(graph, gpu_budget=least + extra, algorithms="hotness") as prepared:
-            assert prepared.device.type == "cuda" and prepared.held <= extra
-            found = hotness.inclusion_probability(prepared, seeds, [5, 5], 100)
-        assert torch.cuda.max_memory_allocated() - before <= least + extra
+    extras = (2048, 8 * vertices + (3 << 20), 1 << 30)
+    for found in within_budgets(
+        "hotness", graph, lambda graph: hotness.inclusion_probability(graph, seeds, [5, 5], 100), extras
+    ):
         assert torch.allclose(found.cpu(), expected, rtol=1e-10)
-        del found, prepared

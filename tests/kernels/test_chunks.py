@@ -10,7 +10,6 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.kernels import chunks, filter_chunks, map_chunks, reduce_chunks
 from hinterland.memory import copies
 from hinterland.runtime import warned
@@ -358,15 +357,14 @@ def test_reduced_arrays_of_every_kind_of_memory(kind: str, device: torch.device,
     assert reduce_chunks("count", lambda rows: (rows > 1).any(1), there, **how).item() == (x > 1).any(1).sum().item()
 
 
-def test_threads_change_nothing() -> None:
+def test_threads_change_nothing(set_threads) -> None:
     x, threads, found = torch.randn(300_000), torch.get_num_threads(), set()
     try:
         for count in (1, 2, 5):
-            _core.set_num_threads(count)
+            set_threads(count)
             torch.set_num_threads(count)
             found.add(reduce_chunks("sum", lambda x: x * 1.1, x).item())
     finally:
-        _core.set_num_threads(threads)
         torch.set_num_threads(threads)
     assert len(found) == 1
 

@@ -65,15 +65,11 @@ def test_codes_that_do_not_suffice_are_values_again(tmp_path, element, late):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_codes_are_the_same_for_any_number_of_threads(tmp_path, threads):
+def test_codes_are_the_same_for_any_number_of_threads(tmp_path, threads, set_threads):
     rng = np.random.default_rng(7)
-    before = _core.num_threads()
-    try:
-        _core.set_num_threads(threads)
-        numbers = rng.integers(0, 40_000, 300_000)
-        column, found = held_column(tmp_path, pa.array(numbers))
-    finally:
-        _core.set_num_threads(before)
+    set_threads(threads)
+    numbers = rng.integers(0, 40_000, 300_000)
+    column, found = held_column(tmp_path, pa.array(numbers))
     assert column.bits == 16 and len(column.entries) == len(np.unique(numbers)) and np.array_equal(found, numbers)
 
 

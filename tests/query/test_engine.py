@@ -17,7 +17,6 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("duckdb")
 
 import hinterland as hl  # noqa: E402
-from hinterland import _core  # noqa: E402
 from hinterland.query import engine  # noqa: E402
 from hinterland.runtime.errors import ConfigError, HinterlandError, OutOfMemory  # noqa: E402
 
@@ -54,14 +53,10 @@ def test_nothing_is_fetched(path, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_it_takes_as_many_threads_as_the_library(path, threads):
-    before = _core.num_threads()
-    try:
-        _core.set_num_threads(threads)
-        assert hl.query(path).filter("x >= 500").agg("sum(x)").rows == [{"sum(x)": sum(range(500, 1000))}]
-        assert engine._opened.cursor().execute("select current_setting('threads')").fetchall() == [(threads,)]
-    finally:
-        _core.set_num_threads(before)
+def test_it_takes_as_many_threads_as_the_library(path, threads, set_threads):
+    set_threads(threads)
+    assert hl.query(path).filter("x >= 500").agg("sum(x)").rows == [{"sum(x)": sum(range(500, 1000))}]
+    assert engine._opened.cursor().execute("select current_setting('threads')").fetchall() == [(threads,)]
 
 
 def test_what_batches_raise_comes_out_as_it_is():

@@ -48,6 +48,15 @@ def set_writer(footer, name):
 # Column indexes that cannot be true
 
 
+def all_are_found(path, rows, bound, text):
+    """Of x, which counts the rows, and t, the same as texts."""
+    for order, holds in ORDERS.items():
+        expected = sum(holds(row, bound) for row in range(rows))
+        assert counted(path, f"x {order} {bound}") == expected == counted(path, f"t {order} '{text}'")
+    for name in ("x", "t"):
+        assert [counted(path, f"{name} is not null"), counted(path, f"{name} is null")] == [rows, 0]
+
+
 @pytest.mark.parametrize("null_counts", ["as they were", -1, 0, None])
 @pytest.mark.parametrize("optional", [True, False], ids=["optional", "required"])
 @pytest.mark.parametrize("rows", [40, 5120])
@@ -65,12 +74,7 @@ def test_an_index_that_says_that_pages_have_no_value_though_they_do(tmp_path, ro
             index[5] = LIST, (I64, [null_counts] * len(index[1][1][1]))
 
     with_indexes(path, change)
-    for order, holds in ORDERS.items():
-        expected = sum(holds(row, 7) for row in range(rows))
-        assert counted(path, f"x {order} 7") == expected == counted(path, f"t {order} '00007'")
-    for name in ("x", "t"):
-        assert counted(path, f"{name} is not null") == rows
-        assert counted(path, f"{name} is null") == 0
+    all_are_found(path, rows, 7, "00007")
 
 
 @pytest.mark.parametrize(("writer", "bounds"), [
@@ -96,11 +100,7 @@ def test_an_index_whose_counts_of_nulls_agree_with_what_is_not_true(tmp_path, wr
 
     with_indexes(path, change)
     with_footer(path, lambda footer: set_writer(footer, writer))
-    for order, holds in ORDERS.items():
-        expected = sum(holds(row, 17) for row in range(40))
-        assert counted(path, f"x {order} 17") == expected == counted(path, f"t {order} '17'")
-    for name in ("x", "t"):
-        assert [counted(path, f"{name} is not null"), counted(path, f"{name} is null")] == [40, 0]
+    all_are_found(path, 40, 17, "17")
 
 
 @pytest.mark.parametrize("writer", [None, "parquet-cpp-arrow version 26.0.1"])

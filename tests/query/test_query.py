@@ -22,7 +22,6 @@ import pyarrow.feather  # noqa: E402
 import pyarrow.parquet  # noqa: E402
 
 import hinterland as hl  # noqa: E402
-from hinterland import _core  # noqa: E402
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError  # noqa: E402
 
 from .tables import made, write  # noqa: E402
@@ -144,7 +143,7 @@ def test_groups_are_sorted_with_nulls_last(files, keys):
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_float_sums_are_as_good_as_compensation_makes_them(tmp_path, threads):
+def test_float_sums_are_as_good_as_compensation_makes_them(tmp_path, threads, set_threads):
     rng = random.Random(3)
     values = [rng.uniform(-1, 1) * 10.0 ** rng.randrange(-9, 9) for _ in range(60_000)]
     table = pa.table({"x": values, "k": [i % 7 for i in range(60_000)]})
@@ -152,19 +151,15 @@ def test_float_sums_are_as_good_as_compensation_makes_them(tmp_path, threads):
         write(table, tmp_path / f"{kind}{rows}", kind, rows)
         for kind, rows in (("arrow", 60_000), ("arrow", 777), ("parquet", 9999))
     ]
-    before = _core.num_threads()
-    try:
-        _core.set_num_threads(threads)
-        for path in paths:
-            whole = hl.query(path).filter("k < 5").agg("sum(x)").rows[0]["sum(x)"]
-            kept = [v for i, v in enumerate(values) if i % 7 < 5]
-            assert abs(whole - math.fsum(kept)) <= 4 * 2**-53 * math.fsum(map(abs, kept))
-            for row in hl.query(path).group_by("k").agg("sum(x), mean(x)").rows:
-                kept = values[row["k"] :: 7]
-                assert abs(row["sum(x)"] - math.fsum(kept)) <= 4 * 2**-53 * math.fsum(map(abs, kept))
-                assert row["mean(x)"] == pytest.approx(row["sum(x)"] / len(kept), rel=1e-9)
-    finally:
-        _core.set_num_threads(before)
+    set_threads(threads)
+    for path in paths:
+        whole = hl.query(path).filter("k < 5").agg("sum(x)").rows[0]["sum(x)"]
+        kept = [v for i, v in enumerate(values) if i % 7 < 5]
+        assert abs(whole - math.fsum(kept)) <= 4 * 2**-53 * math.fsum(map(abs, kept))
+        for row in hl.query(path).group_by("k").agg("sum(x), mean(x)").rows:
+            kept = values[row["k"] :: 7]
+            assert abs(row["sum(x)"] - math.fsum(kept)) <= 4 * 2**-53 * math.fsum(map(abs, kept))
+            assert row["mean(x)"] == pytest.approx(row["sum(x)"] / len(kept), rel=1e-9)
 
 
 @pytest.mark.parametrize(("values", "total"), [([1.0, math.inf, -3.0], math.inf), ([math.inf, -math.inf], math.nan),
@@ -179,7 +174,7 @@ def test_sums_without_a_finite_value(tmp_path, values, total):
     [(3, ["text"]), (2, ["small"]), (3, ["large"]), (1, ["large"]), (2, ["small", "text"]), (1, ["small", "text"])],
     ids=str,
 )
-def test_many_groups(tmp_path, threads, keys):
+def test_many_groups(tmp_path, threads, keys, set_threads):
     """Over more blocks than are kept, with keys that are looked up in an array, that are hashed, and nulls."""
     chance, rows = np.random.default_rng(7), 420_000
     numbers = chance.integers(0, 9000, rows)
@@ -192,14 +187,11 @@ def test_many_groups(tmp_path, threads, keys):
             "x": pa.array(chance.integers(-(2**62), 2**62, rows), mask=chance.random(rows) < 0.1),
         }
     )
-    path, before = write(table, tmp_path / "t", "arrow", 100_000), _core.num_threads()
+    path = write(table, tmp_path / "t", "arrow", 100_000)
     asked = hl.query(path).group_by(*keys)
-    try:
-        _core.set_num_threads(threads)
-        found = asked.agg("count()", "count(x)", "min(x)", "max(x)").rows
-        sums = asked.filter("x > 0").agg("sum(x)").rows
-    finally:
-        _core.set_num_threads(before)
+    set_threads(threads)
+    found = asked.agg("count()", "count(x)", "min(x)", "max(x)").rows
+    sums = asked.filter("x > 0").agg("sum(x)").rows
     groups, matched = {}, {}
     for *key, value in zip(*(table[name].to_pylist() for name in [*keys, "x"]), strict=True):
         groups.setdefault((*key,), []).append(value)

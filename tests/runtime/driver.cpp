@@ -1,6 +1,5 @@
 // Stands for CUDA's driver where there is none: keeps what the last launch got, and refuses, or waits, when told to. Copies are
-// made when somebody waits for an event behind them, and no sooner. Built as libcuda.so.1. benchmarks/launch.py measures launches
-// against it.
+// made when somebody waits for an event behind them, and no sooner. Built as libcuda.so.1.
 #include <dlfcn.h>
 
 #include <atomic>

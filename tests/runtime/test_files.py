@@ -174,31 +174,19 @@ def test_only_what_writers_of_this_name_left_is_removed(tmp_path):
     assert {*os.listdir(tmp_path)} == before | {"file", "folder"}
 
 
-def test_a_second_interrupt_waits_for_the_clean_up(tmp_path, sound, monkeypatch):
-    removed = temp_files.remove
-
-    def interrupted(temp):
-        signal.raise_signal(signal.SIGINT)
-        removed(temp)
-
-    monkeypatch.setattr(temp_files, "remove", interrupted)
-    for context in (replacing(tmp_path / "file"), replacing_folder(tmp_path / "folder", lambda folder: True)):
-        with pytest.raises(KeyboardInterrupt), context:
-            raise KeyboardInterrupt
-    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
-
-
-def test_an_interrupt_as_the_writing_begins(tmp_path, sound, monkeypatch):
-    locked = temp_files._locked
+@pytest.mark.parametrize("during", ["remove", "_locked"], ids=["while it is cleaned up after one", "as the writing begins"])
+def test_an_interrupt_leaves_what_was_there(tmp_path, sound, monkeypatch, during):
+    call = getattr(temp_files, during)
 
     def interrupted(*of):
         signal.raise_signal(signal.SIGINT)
-        return locked(*of)
+        return call(*of)
 
-    monkeypatch.setattr(temp_files, "_locked", interrupted)
+    monkeypatch.setattr(temp_files, during, interrupted)
     for context in (replacing(tmp_path / "file"), replacing_folder(tmp_path / "folder", lambda folder: True)):
         with pytest.raises(KeyboardInterrupt), context:
-            pytest.fail("the block ran")
+            assert during == "remove", "the block ran"
+            raise KeyboardInterrupt
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 

@@ -66,11 +66,3 @@ def lanes(lanes_library, monkeypatch):
         monkeypatch.setattr(_core, "sample_neighbors", lanes_library)
 
     return turn
-
-
-@pytest.fixture
-def threads():
-    """Sets how many threads the native module uses, until the test ends."""
-    before = _core.num_threads()
-    yield _core.set_num_threads
-    _core.set_num_threads(before)

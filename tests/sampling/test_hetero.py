@@ -85,7 +85,7 @@ def check(sample, graphs, seeds, fanouts, options):
 
 @pytest.mark.parametrize("fanouts", [FANOUTS, [3, 2]], ids=["by relation", "for all"])
 @pytest.mark.parametrize("case", CASES)
-def test_what_samples_are_on_every_processor(academia, device, case, fanouts, threads, lanes, monkeypatch):
+def test_what_samples_are_on_every_processor(academia, device, case, fanouts, set_threads, lanes, monkeypatch):
     options, seeds = CASES[case], {"author": [5, 0, 61], "paper": list(range(20, 35))}
     given = given_by(options)
     more = {}
@@ -98,7 +98,7 @@ def test_what_samples_are_on_every_processor(academia, device, case, fanouts, th
     assert sum(len(found.edge[name]) > 0 for name in academia) == 4
     here = HeteroSampler(academia, fanouts, **given, seed=2, device="cpu")
     for count in (1, 2, 3):
-        threads(count)
+        set_threads(count)
         oracle.same_hetero(here.sample(seeds, batch=1, **more), found)
     monkeypatch.setattr(batches, "MOST_AHEAD", 0)
     oracle.same_hetero(here.sample(seeds, batch=1, **more), found)

@@ -48,7 +48,7 @@ GRAPHS = {
 
 
 @pytest.mark.parametrize("kind", GRAPHS)
-def test_none_is_an_edge_and_all_processors_agree(device, kind, threads, walk_lanes):
+def test_none_is_an_edge_and_all_processors_agree(device, kind, set_threads, walk_lanes):
     graph = GRAPHS[kind]()
     missing = absent(graph)
     positives = torch.from_numpy(np.flatnonzero(missing.any(1))).repeat(2, 1)
@@ -64,7 +64,7 @@ def test_none_is_an_edge_and_all_processors_agree(device, kind, threads, walk_la
 
     same(hl.compress(graph))
     for count in (1, 2, 3):
-        threads(count)
+        set_threads(count)
         same(graph)
     walk_lanes()
     same(graph)

@@ -112,14 +112,14 @@ def with_long_lists():
 
 @pytest.mark.parametrize("fanouts", [[5, 3, 2], [-1, 2], [3, 0, 4], [40]], ids=str)
 @pytest.mark.parametrize("case", CASES)
-def test_what_samples_are_on_every_processor(graph, device, case, fanouts, threads, lanes, monkeypatch):
+def test_what_samples_are_on_every_processor(graph, device, case, fanouts, set_threads, lanes, monkeypatch):
     options, seeds = CASES[case], seeds_of(graph, 25)
     found = sample(sampler(graph, fanouts, options, seed=7, device=device), seeds, options, batch=3)
     assert found.node.device == found.edge.device == device
     check(found, graph, seeds, fanouts, options)
     here = sampler(graph, fanouts, options, seed=7, device="cpu")
     for count in (1, 2, 3):
-        threads(count)
+        set_threads(count)
         oracle.same(sample(here, seeds, options, batch=3), found)
     monkeypatch.setattr(batches, "MOST_AHEAD", 0)  # memory is allocated step by step
     oracle.same(sample(here, seeds, options, batch=3), found)

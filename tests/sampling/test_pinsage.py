@@ -144,7 +144,7 @@ def is_by_hand(sample, expected):
 
 @pytest.mark.parametrize("fanouts", [[5], [4, 3], [3, -1, 2], [2, 0, 4]], ids=str)
 @pytest.mark.parametrize("weighted", [False, True])
-def test_hops(device, fanouts, weighted, threads, walk_lanes, monkeypatch):
+def test_hops(device, fanouts, weighted, set_threads, walk_lanes, monkeypatch):
     graph, seeds = ring_with_chords(200), [3, 59, 3, 0]
     if weighted:
         graph = hl.Graph(graph.indptr, graph.indices, torch.arange(graph.num_edges).float() % 5)
@@ -153,7 +153,7 @@ def test_hops(device, fanouts, weighted, threads, walk_lanes, monkeypatch):
     assert found.node.device == found.weight.device == device
     is_by_hand(found, expected)
     here = PinSAGESampler(graph, fanouts, seed=4, weighted=weighted, device="cpu", **OPTIONS)
-    threads(2)
+    set_threads(2)
     oracle.same(here.sample(seeds, batch=2), found)
     walk_lanes()
     oracle.same(here.sample(seeds, batch=2), found)

@@ -125,7 +125,7 @@ def same(found, wanted, name: str) -> None:
 
 @pytest.mark.parametrize("placement", ["storage", {"weights": "storage"}, {"indices": "storage"}], ids=str)
 @pytest.mark.parametrize("form", ["plain", "compressed", "reordered"])
-def test_samples_are_those_of_memory(graph: hl.Graph, tmp_path: Path, form: str, placement, threads) -> None:
+def test_samples_are_those_of_memory(graph: hl.Graph, tmp_path: Path, form: str, placement, set_threads) -> None:
     """Whatever room there is for pages: one set of lines, or a part of the edges."""
     made = forms(graph)[form]
     stored = on_storage(made, tmp_path / "g.hl", SET, placement=placement)
@@ -133,7 +133,7 @@ def test_samples_are_those_of_memory(graph: hl.Graph, tmp_path: Path, form: str,
     for name, sample in SAMPLERS.items():
         wanted = sample(made)
         for count, held in ((3, stored), (1, roomy), (2, roomy)):
-            threads(count)
+            set_threads(count)
             same(sample(held), wanted, f"{name}, {count} threads")
     assert stored.neighbor_lists.stored.caches[0].stats().bytes_read > 0
 

@@ -63,14 +63,14 @@ def graph():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_walks_follow_edges_and_are_the_same_on_every_processor(graph, device, case, threads, walk_lanes):
+def test_walks_follow_edges_and_are_the_same_on_every_processor(graph, device, case, set_threads, walk_lanes):
     options = {**CASES[case], "seed": 7, "batch": 3}
     starts = torch.arange(0, 300, 2)
     found = random_walks(graph, starts, 9, device=device, **options)
     assert found.device == device and found.shape == (150, 10)
     follows(found, graph, starts, **CASES[case])
     for count in (1, 2, 3):
-        threads(count)
+        set_threads(count)
         assert torch.equal(random_walks(graph, starts, 9, device="cpu", **options), found.cpu())
     walk_lanes()
     assert torch.equal(random_walks(graph, starts, 9, device="cpu", **options), found.cpu())

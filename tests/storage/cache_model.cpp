@@ -4,13 +4,13 @@
 #include <string>
 
 #include "../rounds.hpp"
+#include "fifo.hpp"
 #include "hinterland/core/alone.hpp"
 #include "hinterland/storage/cache.hpp"
-#include "hinterland_papers/bam/fifo.hpp"
 
 using namespace hinterland;
 using namespace hinterland::storage;
-using hinterland::bam::Fifo;
+using test::Fifo;
 
 namespace {
 

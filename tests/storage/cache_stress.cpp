@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
+#include "fifo.hpp"
 #include "hinterland/storage/cache.hpp"
-#include "hinterland_papers/bam/fifo.hpp"
 
 using namespace hinterland;
 using namespace hinterland::storage;
-using hinterland::bam::Fifo;
+using test::Fifo;
 
 #ifndef MILLISECONDS
 #define MILLISECONDS 500

@@ -1,4 +1,4 @@
-"""What a cache does with a sequence of pages, by the book: CLOCK, FIFO, LRU and Belady's optimum, in sets or not."""
+"""What a cache does with a sequence of pages, by the book: CLOCK and Belady's optimum, in sets or not."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def in_sets(trace: Sequence[int], sets: int, ways: int, hits_of_set: Callable[[l
     return sum(hits_of_set(part, ways) for part in parts)
 
 
-def clock(trace: Sequence[int], ways: int, marks: bool = True) -> int:
+def clock(trace: Sequence[int], ways: int) -> int:
     """Slots in a ring; what was used since the hand last came by stays. Pages come as used."""
     slots: list[int | None] = [None] * ways
     used = [False] * ways
@@ -30,32 +30,13 @@ def clock(trace: Sequence[int], ways: int, marks: bool = True) -> int:
     for page in trace:
         if page in slots:
             hits += 1
-            used[slots.index(page)] = marks
+            used[slots.index(page)] = True
             continue
         while used[hand]:
             used[hand] = False
             hand = (hand + 1) % ways
-        slots[hand], used[hand] = page, marks
+        slots[hand], used[hand] = page, True
         hand = (hand + 1) % ways
-    return hits
-
-
-def fifo(trace: Sequence[int], ways: int) -> int:
-    """What came first gives way."""
-    return clock(trace, ways, marks=False)
-
-
-def lru(trace: Sequence[int], ways: int) -> int:
-    """What was used longest ago gives way."""
-    there: list[int] = []
-    hits = 0
-    for page in trace:
-        if page in there:
-            hits += 1
-            there.remove(page)
-        elif len(there) == ways:
-            there.pop(0)
-        there.append(page)
     return hits
 
 
@@ -74,4 +55,4 @@ def belady(trace: Sequence[int], ways: int) -> int:
     return hits
 
 
-POLICIES = {"clock": clock, "fifo": fifo, "lru": lru, "belady": belady}
+POLICIES = {"clock": clock, "belady": belady}

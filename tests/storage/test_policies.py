@@ -1,58 +1,22 @@
-"""What gives way in the software cache, against simulators: CLOCK, FIFO, Belady, and the batches that are known to come."""
+"""What gives way in the software cache, against simulators: CLOCK, Belady, and the batches that are known to come."""
 
 from __future__ import annotations
 
 import ctypes
-import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland import _core
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, StorageError
 
-from ..programs import NATIVE, compiled, run
 from .simulators import POLICIES, in_sets, set_of
-
-WAYS = (4, 8, 16, 32)
-SLOTS = 64
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    if shutil.which("g++") is None:
-        pytest.skip("no g++")
-    return compiled(tmp_path_factory.mktemp("policies"), "papers/benchmarks/bam/storage_cache.cpp", flags=["-O1", *NATIVE])
-
-
-def rates(program: Path, folder: Path, trace: np.ndarray, slots: int = SLOTS) -> dict[tuple[str, str], int]:
-    trace.astype(np.uint64).tofile(folder / "trace")
-    rows = [line.split("\t") for line in run(program, "rates", slots, folder / "trace").splitlines()]
-    return {(organisation, policy): int(hits) for organisation, policy, hits in rows}
-
-
-@settings(max_examples=30, deadline=None)
-@given(seed=st.integers(0, 2**32), pages=st.integers(1, 300), skew=st.sampled_from((0.0, 0.7, 1.2)), length=st.integers(1, 800))
-@example(seed=0, pages=200, skew=0.0, length=2000)
-def test_policies_choose_as_simulators_do(program, tmp_path_factory, seed, pages, skew, length):
-    """In sets of each size and without sets; pages are numbers of 41 bits."""
-    random = np.random.default_rng(seed)
-    weights = 1 / np.arange(1, pages + 1) ** skew
-    numbers = random.integers(0, 2**41, pages, dtype=np.uint64)
-    trace = numbers[random.choice(pages, length, p=weights / weights.sum())]
-    found = rates(program, tmp_path_factory.mktemp("trace"), trace)
-    held = trace.tolist()
-    for policy, hits_of_set in POLICIES.items():
-        for ways in WAYS:
-            assert found[f"{ways} ways", policy] == in_sets(held, SLOTS // ways, ways, hits_of_set), (policy, ways)
-        assert found["hash", policy] == hits_of_set(held, SLOTS), policy
-
 
 LINE = 4096
 SET = 8 * (LINE + 64)  # holds one set of lines

@@ -408,7 +408,7 @@ def test_prefetch_is_used_and_may_be_abandoned(tmp_path: Path) -> None:
         a.prefetch(index)
         del a
     gc.collect()
-    assert len(os.listdir("/proc/self/fd")) <= files and threading.active_count() == threads
+    assert len(os.listdir("/proc/self/fd")) <= files and threading.active_count() <= threads
     with hl.StorageArray.open(tmp_path / "x.npy", host_budget="64KiB") as a:
         a.prefetch(torch.arange(20_000))  # more than there is room for
         assert torch.equal(a[index], x[index])

@@ -210,20 +210,16 @@ def test_the_gpus_launches_thread_by_thread(emulation, lanes, row_bytes, rows, c
 
 @pytest.mark.parametrize("lru", [False, True])
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_any_number_of_threads_keeps_the_same(threads, lru):
+def test_any_number_of_threads_keeps_the_same(threads, lru, set_threads):
     """Batches and rings of several chunks, which threads share."""
     plan = SlotPlan(200_000, 0, 90_001)
     generator = torch.Generator().manual_seed(5)
-    before = _core.num_threads()
     kept = []
     for count in (threads, 1):
-        _core.set_num_threads(count)
-        try:
-            ring = Clock(plan, CPU, lru)
-            for _ in range(6):
-                ring.admit((torch.rand(40_000, generator=generator) ** 3 * plan.rows).long())
-        finally:
-            _core.set_num_threads(before)
+        set_threads(count)
+        ring = Clock(plan, CPU, lru)
+        for _ in range(6):
+            ring.admit((torch.rand(40_000, generator=generator) ** 3 * plan.rows).long())
         generator.manual_seed(5)
         kept.append(state(ring))
     assert kept[0] == kept[1]

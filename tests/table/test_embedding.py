@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland import UnifiedEmbeddingBag, UnifiedTensor, _core, memory
+from hinterland import UnifiedEmbeddingBag, UnifiedTensor, memory
 from hinterland.memory import allocator, limits
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 from hinterland.table import SparseAdagrad, SparseSGD, whole
@@ -219,22 +219,18 @@ def test_gradients_of_weights_match_torch(device, dim, dtype):
     torch.testing.assert_close(mine.grad.cpu().double(), other.grad, rtol=4 * torch.finfo(dtype).eps, atol=1e-4)
 
 
-def test_threads_do_not_matter():
+def test_threads_do_not_matter(set_threads):
     torch.manual_seed(0)
     weight, index = torch.randn(500, 100), torch.randint(0, 500, (300, 20)) ** 2 // 500
     results = []
-    before = _core.num_threads()
-    try:
-        for threads in (1, 2, 5):
-            _core.set_num_threads(threads)
-            bag = UnifiedEmbeddingBag.from_pretrained(weight, freeze=False, mode="sum")
-            optimizer = SparseAdagrad(bag.parameters(), lr=0.1)
-            shares = torch.linspace(-1, 1, 6000).view(300, 20).requires_grad_()
-            bag(index, per_sample_weights=shares).sin().sum().backward()
-            optimizer.step()
-            results.append((bag.weight.cpu(), shares.grad))
-    finally:
-        _core.set_num_threads(before)
+    for threads in (1, 2, 5):
+        set_threads(threads)
+        bag = UnifiedEmbeddingBag.from_pretrained(weight, freeze=False, mode="sum")
+        optimizer = SparseAdagrad(bag.parameters(), lr=0.1)
+        shares = torch.linspace(-1, 1, 6000).view(300, 20).requires_grad_()
+        bag(index, per_sample_weights=shares).sin().sum().backward()
+        optimizer.step()
+        results.append((bag.weight.cpu(), shares.grad))
     for weights, slopes in results[1:]:
         assert torch.equal(weights, results[0][0])
         assert torch.equal(slopes, results[0][1])
@@ -388,32 +384,36 @@ def test_a_table_on_storage(device, mode, tiered, kind, tmp_path):
     assert os.listdir(tmp_path) == ["x.bin"]
 
 
+def trained_and_resumed(first, second, batches, folder):
+    """Models with their optimizers: one that trains on all batches, and one that goes on from its checkpoint halfway."""
+
+    def train(model, optimizer, batches):
+        for batch in batches:
+            optimizer.zero_grad()
+            (model(batch) ** 2).sum().backward()
+            optimizer.step()
+
+    train(*first, batches[:3])
+    torch.save([one.state_dict() for one in first], folder / "checkpoint.pt")
+    train(*first, batches[3:])
+    for one, state in zip(second, torch.load(folder / "checkpoint.pt", weights_only=True), strict=True):
+        one.load_state_dict(state)
+    train(*second, batches[3:])
+    return *first, *second
+
+
 @pytest.mark.parametrize("placement", [None, "host", "storage"])
 def test_checkpoints_of_a_table_on_storage(tmp_path, device, placement):
     torch.manual_seed(0)
     batches = [torch.randint(0, 200, (5, 4), device=device) for _ in range(6)]
     weight = torch.randn(200, 20)
 
-    def train(bag, optimizer, batches):
-        for batch in batches:
-            optimizer.zero_grad()
-            (bag(batch) ** 2).sum().backward()
-            optimizer.step()
-
     def fresh(name):
         table = on_storage(tmp_path / name, weight, tiers_of(device))
         bag = UnifiedEmbeddingBag.from_pretrained(table, freeze=False, mode="sum")
         return bag, SparseAdagrad(bag.parameters(), lr=0.1, initial_accumulator_value=0.5, placement=placement)
 
-    bag, optimizer = fresh("x.bin")
-    train(bag, optimizer, batches[:3])
-    torch.save((bag.state_dict(), optimizer.state_dict()), tmp_path / "checkpoint.pt")
-    train(bag, optimizer, batches[3:])
-    resumed, its_optimizer = fresh("y.bin")
-    weights, state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    resumed.load_state_dict(weights)
-    its_optimizer.load_state_dict(state)
-    train(resumed, its_optimizer, batches[3:])
+    bag, optimizer, resumed, its_optimizer = trained_and_resumed(fresh("x.bin"), fresh("y.bin"), batches, tmp_path)
     assert torch.equal(bag.state_dict()["weight"], resumed.state_dict()["weight"])
     assert torch.equal(*(one.state_dict()["state"][0]["sum"] for one in (optimizer, its_optimizer)))
     resumed.load_state_dict(resumed.state_dict())  # onto itself
@@ -525,26 +525,12 @@ def test_checkpoints(tmp_path, device):
     torch.manual_seed(0)
     batches = [torch.randint(0, 20, (5, 4), device=device) for _ in range(6)]
 
-    def train(model, optimizer, batches):
-        for batch in batches:
-            optimizer.zero_grad()
-            (model(batch) ** 2).sum().backward()
-            optimizer.step()
-
     def fresh():
         model = torch.nn.Sequential(UnifiedEmbeddingBag(20, 8, mode="sum"))
         return model, SparseAdagrad(model.parameters(), lr=0.1, lr_decay=0.1)
 
-    model, optimizer = fresh()
-    train(model, optimizer, batches[:3])
-    torch.save((model.state_dict(), optimizer.state_dict()), tmp_path / "checkpoint.pt")
-    train(model, optimizer, batches[3:])
-    resumed, its_optimizer = fresh()
-    weights, state = torch.load(tmp_path / "checkpoint.pt", weights_only=True)
-    assert list(weights) == ["0.weight"]
-    resumed.load_state_dict(weights)
-    its_optimizer.load_state_dict(state)
-    train(resumed, its_optimizer, batches[3:])
+    model, optimizer, resumed, its_optimizer = trained_and_resumed(fresh(), fresh(), batches, tmp_path)
+    assert list(model.state_dict()) == ["0.weight"]
     assert torch.equal(model[0].weight.cpu(), resumed[0].weight.cpu())
     assert torch.equal(optimizer.state_dict()["state"][0]["sum"], its_optimizer.state_dict()["state"][0]["sum"])
     resumed.load_state_dict(resumed.state_dict())  # onto itself

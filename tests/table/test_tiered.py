@@ -41,6 +41,19 @@ def homes_of(device: torch.device) -> list[str]:
     return TWO if device.type == "cpu" else [str(device)]
 
 
+def same_for_every_reader(table, source, index, changes, new):
+    """Reads, also after each has written."""
+    for reader in range(len(table.devices) or 1):
+        table._tiers.reader = reader
+        assert torch.equal(table[index], source[index.long()])
+        table.scatter_(changes - len(source) if reader else changes, new)
+        source[changes] = new
+        new = new.flip(0)
+    for reader in range(len(table.devices) or 1):
+        table._tiers.reader = reader
+        assert torch.equal(table[index], source[index.long()])
+
+
 @settings(deadline=None, max_examples=40)
 @given(
     row_bytes=st.integers(1, 300) | st.sampled_from([512, 516, 1028, 4100, 5000]),
@@ -61,15 +74,7 @@ def test_any_tiers_give_the_same_rows(row_bytes, rows, local, shared, homes, by,
     index = torch.randint(-rows, rows, (150,)).to(torch.int64 if wide else torch.int32)
     changes = torch.randperm(rows)[: rows // 2 + 1]
     new = torch.randint(0, 256, (len(changes), row_bytes), dtype=torch.uint8)
-    for reader in range(len(table.devices) or 1):
-        table._tiers.reader = reader
-        assert torch.equal(table[index], source[index.long()])
-        table.scatter_(changes - rows if reader else changes, new)
-        source[changes] = new
-        new = new.flip(0)
-    for reader in range(len(table.devices) or 1):
-        table._tiers.reader = reader
-        assert torch.equal(table[index], source[index.long()])
+    same_for_every_reader(table, source, index, changes, new)
     assert sum(table.count(index).rows.values()) == 150
     for held in table.held.values():
         assert held <= local + shared // homes

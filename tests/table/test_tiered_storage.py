@@ -21,8 +21,8 @@ from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory,
 from hinterland.table import tiered, tiered_storage
 from hinterland.table.tiers import plan_tiers
 
-ONE = ["cpu"]  # host memory in the part of a GPU
-TWO = ["cpu", "cpu"]
+from .test_tiered import ONE, TWO, homes_of, same_for_every_reader
+
 BUDGETS = st.sampled_from([0, 1, 3000, 20_000, 1 << 22])
 
 
@@ -31,11 +31,6 @@ def fresh(path: Path, rows: int, row_bytes: int, mode: str = "r+", **options: ob
     source = torch.randint(0, 256, (rows, row_bytes), dtype=torch.uint8)
     np.save(path / "x.npy", source.numpy())
     return source, hl.StorageArray.open(path / "x.npy", mode, **{"host_budget": "1MiB", **options})
-
-
-def homes_of(device: torch.device) -> list[str]:
-    """The tiers' homes for the tests that run on every device."""
-    return TWO if device.type == "cpu" else [str(device)]
 
 
 @settings(deadline=None, max_examples=60)
@@ -60,15 +55,7 @@ def test_any_tiers_give_the_same_rows(tmp_path_factory, row_bytes, rows, local, 
     index = torch.randint(-rows, rows, (5, 30)).to(torch.int64 if wide else torch.int32)
     changes = torch.randperm(rows)[: rows // 2 + 1]
     new = torch.randint(0, 256, (len(changes), row_bytes), dtype=torch.uint8)
-    for reader in range(len(table.devices) or 1):
-        table._tiers.reader = reader
-        assert torch.equal(table[index], source[index.long()])
-        table.scatter_(changes - rows if reader else changes, new)
-        source[changes] = new
-        new = new.flip(0)
-    for reader in range(len(table.devices) or 1):
-        table._tiers.reader = reader
-        assert torch.equal(table[index], source[index.long()])
+    same_for_every_reader(table, source, index, changes, new)
     counted = table.count(index.reshape(-1))
     assert sum(counted.rows.values()) == 150 and list(counted.rows) == ["local", "peers", "host", "storage"]
     assert table.plan.host_rows * row_bytes <= held and sum(table.plan.tiers.values()) == rows

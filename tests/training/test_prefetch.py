@@ -40,7 +40,7 @@ def test_later_items_are_begun_before_one_is_handed_out():
     assert next(items) == 1
     assert done[6:] == [("b", 2), ("a", 4)]  # the later stage first
     assert list(items) == list(range(2, 10))
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads
 
 
 class Slow:

@@ -148,7 +148,8 @@ class Job:
         return [torch.load(self.folder / f"{name}.{rank}.pt", map_location="cpu") for rank in range(self.nodes * self.local)]
 
 
-@pytest.mark.parametrize("nodes, local", [(2, 1), (1, 2), (2, 2)])
+# Two machines with two processes each go over what two with one do.
+@pytest.mark.parametrize("nodes, local", [pytest.param(2, 1, marks=pytest.mark.nightly), (1, 2), (2, 2)])
 def test_ranks_hold_a_table_together(tmp_path, nodes, local):
     """So many machines with so many processes each, all on this one: rows, refusals, training and loss."""
     job = Job(nodes, local, tmp_path)

@@ -16,11 +16,6 @@ struct TierCount {
   int64_t hits = 0;    // elements, or rows, that were found there
   int64_t useful = 0;  // bytes of those themselves
 
-  HINTERLAND_FN int64_t num_requests() const {
-    int64_t sum = 0;
-    for (int k = 0; k < kSectors; ++k) sum += requests[k];
-    return sum;
-  }
   HINTERLAND_FN int64_t bytes() const {
     int64_t sectors = 0;
     for (int k = 0; k < kSectors; ++k) sectors += (k + 1) * requests[k];

@@ -18,8 +18,6 @@ HINTERLAND_STRUCT(bam::PatternParams, array, elements, line_elements, width, rea
 
 namespace {
 
-constexpr int kReplicas = 4;
-
 template <class Pattern, class Sources>
 void read_in_pattern(const bam::PatternParams& params, int64_t threads) {
 #pragma omp parallel
@@ -30,30 +28,27 @@ void read_in_pattern(const bam::PatternParams& params, int64_t threads) {
 }
 
 template <class Pattern>
-void read_in_pattern(const bam::PatternParams& params, int64_t threads, int64_t replicas) {
+void read_in_pattern(const bam::PatternParams& params, int64_t threads) {
   if (params.array.store == nullptr) return read_in_pattern<Pattern, memory::Unmetered>(params, threads);
-  replicas == 1 ? read_in_pattern<Pattern, bam::DeviceSources>(params, threads)
-                : read_in_pattern<Pattern, bam::Replicated<kReplicas>>(params, threads);
+  read_in_pattern<Pattern, bam::DeviceSources>(params, threads);
 }
 
-// What `threads` threads of a GPU would read, through 1 or kReplicas stores; Python knows the patterns.
-void read_pattern(const bam::PatternParams& params, const std::string& pattern, int64_t threads, int64_t replicas) {
-  if (pattern == "InOrder") return read_in_pattern<bam::InOrder>(params, threads, replicas);
-  if (pattern == "FarApart") return read_in_pattern<bam::FarApart>(params, threads, replicas);
-  if (pattern == "PerLine") return read_in_pattern<bam::PerLine>(params, threads, replicas);
-  if (pattern == "HeldLines") return read_in_pattern<bam::HeldLines>(params, threads, replicas);
-  if (pattern == "SeveralLines") return read_in_pattern<bam::SeveralLines>(params, threads, replicas);
-  if (pattern == "Strided") return read_in_pattern<bam::Strided>(params, threads, replicas);
-  if (pattern == "HotLines") return read_in_pattern<bam::HotLines>(params, threads, replicas);
-  read_in_pattern<bam::RandomElements>(params, threads, replicas);
+// What `threads` threads of a GPU would read; Python knows the patterns.
+void read_pattern(const bam::PatternParams& params, const std::string& pattern, int64_t threads) {
+  if (pattern == "InOrder") return read_in_pattern<bam::InOrder>(params, threads);
+  if (pattern == "FarApart") return read_in_pattern<bam::FarApart>(params, threads);
+  if (pattern == "PerLine") return read_in_pattern<bam::PerLine>(params, threads);
+  if (pattern == "HeldLines") return read_in_pattern<bam::HeldLines>(params, threads);
+  if (pattern == "SeveralLines") return read_in_pattern<bam::SeveralLines>(params, threads);
+  if (pattern == "Strided") return read_in_pattern<bam::Strided>(params, threads);
+  read_in_pattern<bam::RandomElements>(params, threads);
 }
 
 }  // namespace
 
 const Binding bam_patterns([](nb::module_& m) {
-  m.attr("REPLICAS") = kReplicas;
   m.attr("PATTERN_THREADS") = bam::kPatternThreads;
-  def_native(m, "read_pattern", read_pattern, nb::arg("params"), nb::arg("pattern"), nb::arg("threads"), nb::arg("replicas"));
+  def_native(m, "read_pattern", read_pattern, nb::arg("params"), nb::arg("pattern"), nb::arg("threads"));
   def_native(m, "time_reads", bam::time_reads, nb::arg("params"));
 });
 

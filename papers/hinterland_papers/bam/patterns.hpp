@@ -13,7 +13,6 @@
 //   SeveralLines      one warp, which reads four lines side by side     W * 4
 //   Strided           warps that are `width` chunks apart               up to W (listing 6.4, of chunks in place of lists)
 //   RandomElements    whoever comes to it                               W * 32 * 4
-//   HotLines          everybody, a few of them                          none is missing
 //
 // Threads of a line that has fewer than four turns for them ask for the next lines with it.
 #pragma once
@@ -101,19 +100,6 @@ struct Strided {
   }
 };
 
-// All warps read the same few lines over and over, as many as `width` says: what holds them up is the lines' state alone.
-struct HotLines : InOrder {
-  static constexpr int kInFlight = 1;
-  int64_t hot;
-
-  HINTERLAND_FN HotLines(const PatternParams& p, int64_t threads)
-      : InOrder(p, threads), hot(min_of(p.width * p.line_elements, p.elements)) {}
-  HINTERLAND_FN int64_t at(int64_t thread, int64_t turn) const {
-    const int64_t i = InOrder::at(thread, turn);
-    return i >= elements ? memory::kNowhere : static_cast<int64_t>(static_cast<uint32_t>(i) % static_cast<uint32_t>(hot));
-  }
-};
-
 // So many elements, each anywhere.
 struct RandomElements {
   static constexpr int kInFlight = 4;
@@ -127,30 +113,6 @@ struct RandomElements {
     if (i >= reads) return memory::kNowhere;
     return static_cast<int64_t>(Philox{0}.below(static_cast<uint64_t>(elements), static_cast<uint64_t>(i)));
   }
-};
-
-// Sources with which patterns are timed to answer what Mailthody 2022 leaves open (sections 7.1.3 and 8.4).
-
-// A GPU's warps sleep no longer than 2^kMost ns between two looks at completions; without kMost they never do.
-template <uint32_t kMost>
-struct SleepsUpTo : Here {
-  HINTERLAND_FN static void pause(uint32_t round) {
-    if constexpr (kMost != 0) Here::pause(min_of(round, kMost));
-  }
-};
-template <uint32_t kMost>
-using WithSleep = OnStorage<PageStore<SleepsUpTo<kMost>>>;
-
-// Replicated line state, at its best: ArrayWords::store names kReplicas stores that lie one after the other, each with all
-// lines, of which a multiprocessor has its own.
-template <uint32_t kReplicas>
-struct Replicated {
-  template <class T>
-  struct Large : Array<T, DeviceStore> {
-    HINTERLAND_FN Large(const memory::ArrayWords& words, int64_t /*count*/)
-        : Array<T, DeviceStore>(Positions<T>(words), static_cast<const DeviceStore*>(words.store)[Here::number() % kReplicas]) {
-    }
-  };
 };
 
 // What thread `thread` reads in a turn and those that it asks for with it; all lanes of a warp call it together.

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 from hinterland.runtime.launch import launch, resident_blocks
 from hinterland.runtime.params import Params, struct
-from hinterland.storage.on_device import DeviceStore
 
 from .. import _core, kernel_file
 
-_Pattern, _Array = struct("bam::PatternParams"), struct("memory::ArrayWords")
-REPLICAS = _core.REPLICAS
-REPLICATED = f"Replicated<{REPLICAS}>"
+_Pattern = struct("bam::PatternParams")
 _CPU_THREADS = 1024  # of a GPU that a CPU stands for
 
 
@@ -38,7 +34,6 @@ PATTERNS = {
     "strided by 128": Pattern("Strided", 128),
     "random": Pattern("RandomElements"),
 }
-HOT = Pattern("HotLines", 4)
 
 KERNELS = kernel_file(
     "bam/patterns.cu",
@@ -58,7 +53,6 @@ def read_pattern(
     line_bytes: int,
     device: torch.device,
     reads: int | None = None,
-    sources: str = "DeviceSources",
 ) -> torch.Tensor:
     """Reads an array of int64 numbers in a pattern, by as many threads as the GPU holds.
 
@@ -69,7 +63,6 @@ def read_pattern(
         line_bytes: of a line, also where none is.
         device: which reads. Of a CPU each thread does in turn what many of a GPU's do.
         reads: of the random pattern; None: as many as there are elements.
-        sources: a family of patterns.hpp, of arrays on storage; a CPU knows :data:`REPLICATED`.
 
     Returns:
         The sum of all that was read, int64 ``[1]`` modulo 2^64, on the device.
@@ -85,17 +78,9 @@ def read_pattern(
         sum=total.data_ptr(),
     )
     if device.type == "cpu":
-        _core.read_pattern(params.address, pattern.name, _CPU_THREADS, REPLICAS if sources == REPLICATED else 1)
+        _core.read_pattern(params.address, pattern.name, _CPU_THREADS)
         return total
-    instance = f"pattern_kernel<{pattern.name}, {sources if words.store else 'memory::Unmetered'}>"
+    instance = f"pattern_kernel<{pattern.name}, {'DeviceSources' if words.store else 'memory::Unmetered'}>"
     block = _core.PATTERN_THREADS
     launch(KERNELS, instance, device, resident_blocks(KERNELS, instance, device, block), block, params)
     return total
-
-
-def replicated(stores: Sequence[DeviceStore], position: int) -> Params:
-    """The words of an array in :data:`REPLICAS` stores of one device, of the family :data:`REPLICATED`."""
-    held = torch.cat([store.words for store in stores])
-    made = _Array(home=position, store=held.data_ptr())
-    made.keeps = held
-    return made

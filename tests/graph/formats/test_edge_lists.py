@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hinterland as hl
-from hinterland import _core
 from hinterland.graph.formats import text
 from hinterland.graph.reorder import restored
 from hinterland.runtime import warned
@@ -291,7 +290,7 @@ def test_names_that_are_none(tmp_path, content, words):
 
 
 @pytest.mark.parametrize("threads", [1, 7])
-def test_many_names_are_numbered_as_pandas_sorts_them(tmp_path, monkeypatch, threads):
+def test_many_names_are_numbered_as_pandas_sorts_them(tmp_path, monkeypatch, threads, set_threads):
     """Several blocks and pieces, short names and long ones, tables that grow, a weight that widens the list."""
     monkeypatch.setattr(text, "TEXT_BYTES", 300_000)
     rng = np.random.default_rng(8)
@@ -300,12 +299,8 @@ def test_many_names_are_numbered_as_pandas_sorts_them(tmp_path, monkeypatch, thr
     weights = rng.integers(0, 9, 60_000) + np.arange(60_000) // 59_999 / 2
     table = pd.DataFrame({"from": ends[:, 0], "to": ends[:, 1], "weight": weights})
     table.to_csv(tmp_path / "list.csv", index=False)
-    before = _core.num_threads()
-    try:
-        _core.set_num_threads(threads)
-        graph = hl.load_graph(tmp_path / "list.csv", ids="any")
-    finally:
-        _core.set_num_threads(before)
+    set_threads(threads)
+    graph = hl.load_graph(tmp_path / "list.csv", ids="any")
     numbers = pd.Categorical(ends.ravel()).codes.reshape(-1, 2).astype(int)
     assert graph.labels == sorted(set(ends.ravel()))
     expected = hl.from_edges(torch.from_numpy(numbers[:, 0]), torch.from_numpy(numbers[:, 1]), torch.from_numpy(weights))

@@ -323,16 +323,12 @@ def long_text():
 
 @pytest.mark.parametrize("threads", [1, 2, 7])
 @pytest.mark.parametrize("sort_neighbors", [True, False])
-def test_a_long_text_is_read_in_pieces(tmp_path, long_text, threads, sort_neighbors):
+def test_a_long_text_is_read_in_pieces(tmp_path, long_text, threads, sort_neighbors, set_threads):
     src, dst, lines = long_text
     path = tmp_path / "g.txt"
     path.write_text("\n".join(lines))
-    before = hl._core.num_threads()
-    try:
-        hl._core.set_num_threads(threads)
-        found = hl.load_graph(path, sort_neighbors=sort_neighbors)
-    finally:
-        hl._core.set_num_threads(before)
+    set_threads(threads)
+    found = hl.load_graph(path, sort_neighbors=sort_neighbors)
     expected = hl.from_edges(src, dst, sort_neighbors=sort_neighbors)
     assert torch.equal(found.indptr, expected.indptr)
     assert torch.equal(found.indices, expected.indices)
@@ -362,19 +358,15 @@ def test_threads_bound_to_cores_read_the_same(tmp_path, long_text):
     assert torch.equal(hl.load_graph(tmp_path / "g.hl").indices, hl.from_edges(src, dst).indices)
 
 
-def test_one_thread_reads_what_many_do(tmp_path):
+def test_one_thread_reads_what_many_do(tmp_path, set_threads):
     path = tmp_path / "g.txt"
     rng = np.random.default_rng(5)
     np.savetxt(path, rng.integers(0, 1000, (30000, 2)), "%d")
-    threads = hl._core.num_threads()
-    try:
-        found = []
-        for count in (1, 2, 7):
-            hl._core.set_num_threads(count)
-            graph = hl.load_graph(path, sort_neighbors=False)
-            found.append((graph.indptr.tolist(), graph.indices.tolist()))
-    finally:
-        hl._core.set_num_threads(threads)
+    found = []
+    for count in (1, 2, 7):
+        set_threads(count)
+        graph = hl.load_graph(path, sort_neighbors=False)
+        found.append((graph.indptr.tolist(), graph.indices.tolist()))
     assert found[0] == found[1] == found[2]
 
 

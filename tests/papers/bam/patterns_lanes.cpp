@@ -84,7 +84,6 @@ int main() {
         check<Strided>(elements, threads, width);
       }
       check<RandomElements>(elements, threads, 32, false);
-      check<HotLines>(elements, threads, 4, false);
     }
   CHECK(check<InOrder>(1 << 20, 512, 0) == 512 / kLine, "equation 6.1");
   CHECK(check<PerLine>(1 << 20, 512, 32) == 512 / 32, "equation 6.2");

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-
 import pytest
 import torch
 
@@ -12,7 +10,7 @@ from hinterland.runtime.params import struct
 from hinterland.storage.on_device import DeviceStore
 from hinterland_papers import FOLDER
 from hinterland_papers.bam.devices import Device
-from hinterland_papers.bam.patterns import HOT, PATTERNS, REPLICAS, REPLICATED, read_pattern, replicated
+from hinterland_papers.bam.patterns import PATTERNS, read_pattern
 
 from ...programs import NATIVE, compiled, needs_compiler, run
 
@@ -38,24 +36,6 @@ def test_the_sum_is_that_of_all_elements(device: torch.device, name: str, line_b
     assert name == "random" or int(found) == int(x.sum())
     assert store.counts()["reads"] > 0
     store.close()
-
-
-def test_replicas_are_read_as_one_store(device: torch.device) -> None:
-    elements = 20_000
-    held = torch.arange((2 * FIRST + elements * 8) // 8)
-    backing = Device(address=held.data_ptr(), bytes=held.nbytes)
-    stores = [DeviceStore(backing, device, "256KiB", channels=1, depth=64, threads=1) for _ in range(REPLICAS)]
-    words = replicated(stores, FIRST)
-    for pattern in (PATTERNS["a warp a line"], HOT):
-        with ExitStack() as live:
-            for store in stores:
-                live.enter_context(store.live())
-            found = read_pattern(pattern, words, elements, 4096, device, sources=REPLICATED)
-        there = held[FIRST // 8 :].to(device)
-        expected = read_pattern(pattern, _Array(home=there.data_ptr()), elements, 4096, device)
-        assert int(found) == int(expected)
-    for store in stores:
-        store.close()
 
 
 @needs_compiler

@@ -1,10 +1,10 @@
 // What BaM's cache gives away (Mailthody 2022, section 5.3.2): the slot that has had its page longest.
 #pragma once
 
-namespace hinterland::bam {
+namespace test {
 
 struct Fifo {
   static constexpr bool kMarksUse = false, kKnowsUses = false, kTwoSets = false;
 };
 
-}  // namespace hinterland::bam
+}  // namespace test
