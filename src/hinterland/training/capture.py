@@ -56,12 +56,6 @@ class _StepGraph:
 class CapturedSteps:
     """Steps of training, replayed where that can be; :func:`capture` makes it. Each ``iter()`` is an epoch of the loader.
 
-    Args:
-        model, loss, optimizer, loader, before_step: as of :func:`capture`.
-        after_step: ``after_step(model)`` runs behind the optimizer's step, captured as well.
-        all_reduce: what sums the gradients of several ranks; None of one.
-        others: GPUs on which a step runs besides that of its batch's seeds, and which read each other's memory.
-
     Attributes:
         replayed: steps so far that were replays; ``steps``: all.
         why_not: the sentence why steps are not captured, once that is known; None before.
@@ -79,6 +73,13 @@ class CapturedSteps:
         after_step: Callable[[nn.Module], Any] | None = None,
         others: Sequence[torch.device] = (),
     ) -> None:
+        """``model`` to ``before_step``: as of :func:`capture`.
+
+        Args:
+            all_reduce: what sums the gradients of several ranks; None of one.
+            after_step: ``after_step(model)`` runs behind the optimizer's step, captured as well.
+            others: GPUs on which a step runs besides that of its batch's seeds, and which read each other's memory.
+        """
         self.model, self.loss, self.optimizer, self.loader, self.before_step = model, loss, optimizer, loader, before_step
         self.all_reduce, self.after_step, self.others = all_reduce, after_step, others
         self.replayed = self.steps = 0
