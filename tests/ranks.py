@@ -17,13 +17,19 @@ ROOT = Path(__file__).resolve().parents[1]
 RANK = (sys.executable, __file__)  # and then the program and its arguments
 
 
-def run_ranks(count, script, *arguments):
-    """What ``script`` says in so many processes, each with its ``RANK``, which must all end well."""
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def run_ranks(count, script, *arguments):
+    """What ``script`` says in so many processes, each with its ``RANK``, which must all end well. ``PORTS`` has more ports, for
+    groups that meet after others: those of the last one may not be free again yet."""
+    port, *more = (free_port() for _ in range(3))
     above = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "PYTHONPATH": above}
+    where |= {"PORTS": ",".join(map(str, more)), "OMP_NUM_THREADS": "1"}
     running = [
         subprocess.Popen(
             [*RANK, str(script), *map(str, arguments)],

@@ -9,6 +9,16 @@ import time
 import pytest
 import torch
 
+from hinterland import datasets
+
+from .captured_steps import SHAPE
+
+
+@pytest.fixture(scope="package")
+def dataset():
+    """What tests of training have, unless they say otherwise."""
+    return datasets.generate(SHAPE, seed=1, device="cpu")
+
 
 @pytest.fixture
 def ctrl_c():

@@ -15,7 +15,6 @@ import pytest
 import torch
 from torch import nn
 
-from hinterland import datasets
 from hinterland.runtime.errors import ConfigError
 from hinterland.sampling import NeighborSampler
 from hinterland.sampling.envelope import Envelope, ends_of
@@ -25,14 +24,9 @@ from hinterland.training.capture_key import difference, key_of
 from hinterland.training.graphed_optimizer import GraphedOptimizer
 from tests.padding import padded
 
-from .captured_steps import OPTIMIZERS, SHAPE, adam, both, eager, loss_of, made, replayed, sgd, stand_in
+from .captured_steps import OPTIMIZERS, adam, both, eager, loss_of, made, replayed, sgd, stand_in
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return datasets.generate(SHAPE, seed=1, device="cpu")
 
 
 @pytest.fixture

@@ -60,6 +60,12 @@ def made(graph, seeds, device, features=None, labels="numbers", fanouts=(6, 4), 
     return Loader(sampler, seeds, batch_size, features=features, labels=labels, device=device, **options)
 
 
+@pytest.fixture
+def pair(graph, rows, seeds, place):
+    """A loader that captures, and one that does not."""
+    return [made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False)]
+
+
 def drawn(batch):
     """What is no padding, on the CPU, since the next batch overwrites it."""
     sample, count = batch.sample, batch.batch_size
@@ -204,8 +210,8 @@ def test_of_two_ranks(graph, rows, seeds, place, drop_last):
         assert all(same(epoch(ours), epoch(theirs)) for _ in range(2)) and ours.captured.replayed > 0
 
 
-def test_what_does_not_fit_is_an_ordinary_batch(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+def test_what_does_not_fit_is_an_ordinary_batch(pair):
+    ours, theirs = pair
     buffers = []
     assert same(epoch(ours), epoch(theirs))
     before = ours.captured
@@ -273,8 +279,8 @@ def test_other_states(graph, seeds, place):
         other.load_state_dict(ours.state_dict())
 
 
-def test_an_epoch_that_was_left_goes_on(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+def test_an_epoch_that_was_left_goes_on(pair):
+    ours, theirs = pair
     left = [drawn(batch) for batch in itertools.islice(ours, 12)]
     assert same(left + list(epoch(ours)), epoch(theirs))
 
@@ -286,8 +292,8 @@ def test_two_loaders_at_once(graph, rows, seeds, place):
     assert same([a for a, _ in pairs], theirs[0]) and same([b for _, b in pairs], theirs[1])
 
 
-def test_an_iterator_that_another_takes_over_goes_on_without_graphs(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+def test_an_iterator_that_another_takes_over_goes_on_without_graphs(pair):
+    ours, theirs = pair
     expected = list(epoch(theirs))
     older = epoch(ours)
     got = [next(older) for _ in range(11)]
@@ -295,8 +301,8 @@ def test_an_iterator_that_another_takes_over_goes_on_without_graphs(graph, rows,
     assert same(got + list(older), expected)
 
 
-def test_capture_can_be_switched_off(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+def test_capture_can_be_switched_off(pair):
+    ours, theirs = pair
     got, buffers = [], []
     for batch in ours:
         got.append(drawn(batch))
@@ -307,12 +313,12 @@ def test_capture_can_be_switched_off(graph, rows, seeds, place):
     assert same(epoch(ours, buffers), epoch(theirs)) and buffers[24:] == [None] * 24
 
 
-def test_a_capture_that_fails_is_told_and_done_without(graph, rows, seeds, place, monkeypatch):
+def test_a_capture_that_fails_is_told_and_done_without(pair, monkeypatch):
     def fails(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     monkeypatch.setattr(replayed_batches, "captured", fails)
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+    ours, theirs = pair
     with pytest.warns(UserWarning, match="made without CUDA graphs, whose capture failed: CUDA out of memory") as told:
         assert same(epoch(ours), epoch(theirs))
     assert len(told) == 1 and not ours.capture
@@ -322,7 +328,7 @@ def test_a_capture_that_fails_is_told_and_done_without(graph, rows, seeds, place
 
 
 @pytest.mark.parametrize("what", ["features", "labels", "sampler", "fanouts", "batch_size", "seeds", "seed of the sampler"])
-def test_what_changes_is_captured_anew(graph, rows, seeds, place, what):
+def test_what_changes_is_captured_anew(pair, graph, rows, seeds, place, what):
     def change(loader):
         if what == "features":
             loader.features = (2 * rows).to(place)
@@ -339,7 +345,7 @@ def test_what_changes_is_captured_anew(graph, rows, seeds, place, what):
         else:
             loader.seeds = seeds[200:]
 
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+    ours, theirs = pair
     assert same(epoch(ours), epoch(theirs))
     for loader in (ours, theirs):
         change(loader)

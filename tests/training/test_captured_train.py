@@ -14,14 +14,9 @@ from hinterland.training import Loader, train
 from hinterland.training import checkpoint as checkpoints
 from hinterland.training.graphed_optimizer import GraphedOptimizer
 
-from .captured_steps import SHAPE, SMALL, eager, made, replayed, sgd, stand_in, stand_in_for_batches
+from .captured_steps import SMALL, eager, made, replayed, sgd, stand_in, stand_in_for_batches
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return datasets.generate(SHAPE, seed=1, device="cpu")
 
 
 def test_on_a_cpu_it_trains_eagerly(dataset):

@@ -8,24 +8,16 @@ import pytest
 import torch
 
 import hinterland as hl
-from hinterland import datasets
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange
 from hinterland.sampling import NeighborSampler
 from hinterland.training import ConvertedRows, Loader, train
 from hinterland.training import checkpoint as checkpoints
 from hinterland.training.models import SAGEConv
 
-from .captured_steps import SHAPE
-
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.0, "seed": 3}
 CLOSE = 0.02  # of losses. bfloat16 has 8 bits: a step's scores are off by less than a hundredth
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return datasets.generate(SHAPE, seed=1, device="cpu")
 
 
 def over(dataset, rows, dtype=None, scales=None):

@@ -23,8 +23,8 @@ from hinterland.runtime.errors import FormatError
 from hinterland.training import Shards
 from hinterland.training.shared import PartOfRows
 
-from ..ranks import RANK
-from .test_train import free_port, same
+from ..ranks import RANK, free_port
+from .test_train import same
 
 # 161 vertices validate and 193 are tested: in batches of 16, the first of two ranks has a batch more than the second.
 SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 161, 193), 4, undirected=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import _thread
 import dataclasses
 import os
-import socket
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -22,18 +20,13 @@ from hinterland.training import train, train_full
 from hinterland.training import train as training
 from hinterland.training.models import GNN
 
-from ..ranks import RANK
+from ..ranks import run_ranks
+from .captured_steps import SHAPE
 
-SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.3, "device": "cpu", "seed": 3}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return datasets.generate(SHAPE, seed=1, device="cpu")
 
 
 def same(one, other):
@@ -375,47 +368,16 @@ def test_on_a_gpu_the_link_is_reported(dataset, cache):
 # Several processes
 
 
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
-
-
-def in_two_processes(name, folder):
-    """What a program beside this one did in two processes: their exit statuses, and what they wrote."""
-    ports = [str(free_port()) for _ in range(4)]
-    shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "OMP_NUM_THREADS": "1", "PORTS": ",".join(ports)}
-    program = Path(__file__).with_name(name)
-    processes = [
-        subprocess.Popen(
-            [*RANK, str(program), str(folder)],
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        said = [process.communicate(timeout=120)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    return [process.returncode for process in processes], said
-
-
 @pytest.fixture(scope="module")
 def two_ranks(tmp_path_factory):
     """What two_ranks.py did, and the folder of its results."""
     folder = tmp_path_factory.mktemp("ranks")
-    return *in_two_processes("two_ranks.py", folder), folder
+    return run_ranks(2, Path(__file__).with_name("two_ranks.py"), folder), folder
 
 
 def test_two_ranks_train_as_one(dataset, two_ranks):
     """Gradients that are averaged over two halves of a batch are those of the batch, to rounding."""
-    _, said, folder = two_ranks
-    assert (folder / "equal.0.pt").exists(), said
-    found = [torch.load(folder / f"equal.{rank}.pt") for rank in range(2)]
+    found = [torch.load(two_ranks[1] / f"equal.{rank}.pt") for rank in range(2)]
     assert same(found[0]["model"], found[1]["model"]) and found[0]["test"] == found[1]["test"]
     alone = train(dataset, "sage", (-1, -1), **{**SMALL_WHOLE, "batch_size": 64}, epochs=3)
     for name, value in alone.model.state_dict().items():
@@ -431,32 +393,25 @@ SMALL_WHOLE = {**{key: value for key, value in SMALL.items() if key != "fanouts"
 
 
 def test_two_ranks_resume(two_ranks):
-    _, said, folder = two_ranks
-    assert (folder / "resumed.0.pt").exists(), said
     for rank in range(2):
-        whole, resumed = (torch.load(folder / f"{name}.{rank}.pt") for name in ("whole", "resumed"))
+        whole, resumed = (torch.load(two_ranks[1] / f"{name}.{rank}.pt") for name in ("whole", "resumed"))
         assert same(whole["model"], resumed["model"]) and whole["test"] == resumed["test"]
         assert same(whole["history"], resumed["history"])
 
 
 def test_two_ranks_with_caches(two_ranks):
     """Each plans for its share of the seeds, and waits for nobody."""
-    _, said, folder = two_ranks
-    assert (folder / "kept.0.pt").exists(), said
     for rank in range(2):
-        whole, kept = (torch.load(folder / f"{name}.{rank}.pt") for name in ("whole", "kept"))
+        whole, kept = (torch.load(two_ranks[1] / f"{name}.{rank}.pt") for name in ("whole", "kept"))
         assert same(whole["model"], kept["model"]) and whole["test"] == kept["test"]
         assert kept["history"][0]["served"]["batches"] == 2 and kept["history"][0]["served"]["rows"]["local"] > 0
 
 
 def test_two_ranks_with_different_graphs(two_ranks):
-    _, said, _ = two_ranks
-    for text in said:
+    for text in two_ranks[0]:
         assert "different: ConfigError: rank 1 has checksum of degrees=" in text
         assert "start every rank with the same dataset" in text
 
 
 def test_a_rank_that_dies_ends_the_other(two_ranks):
-    codes, said, _ = two_ranks
-    assert codes == [0, 7]
-    assert "lost: RankLost: another rank died, or gave no answer for 20 s" in said[0]
+    assert "lost: RankLost: another rank died, or gave no answer for 20 s" in two_ranks[0][0]
