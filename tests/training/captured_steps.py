@@ -136,21 +136,22 @@ class Buffered:
         return buffer
 
 
-class SampledAgain:
-    """Stands for a graph that makes a batch."""
+class Again:
+    """Stands for a graph: does again, on the CPU, what was captured, which made ``made`` or nothing."""
 
-    def __init__(self, call):
-        self._call, self.made = call, call()
+    def __init__(self, call, made):
+        self._call, self._made = call, made
 
     def replay(self):
-        for held, made in zip(tensors_of(self.made), tensors_of(self._call()), strict=True):
-            held.copy_(made)
+        if (again := self._call()) is not None:
+            for held, made in zip(tensors_of(self._made), tensors_of(again), strict=True):
+                held.copy_(made)
 
 
 def stand_in_for_batches(monkeypatch):
     """Something makes again, on the CPU, the batches whose making was captured."""
     monkeypatch.setattr("hinterland.training.loader.refusal", lambda *_: None)
-    monkeypatch.setattr(replayed_batches, "captured", lambda _, call: (again := SampledAgain(call), again.made))
+    monkeypatch.setattr(replayed_batches, "captured", lambda _, call: (Again(call, made := call()), made))
     sample = replayed_batches.BatchBuffer._sample
 
     def counted(buffer, ring):
@@ -160,16 +161,10 @@ def stand_in_for_batches(monkeypatch):
     monkeypatch.setattr(replayed_batches.BatchBuffer, "_sample", counted)
 
 
-class Again:
-    """Stands for the graph of a step, or of a part of one."""
-
-    def __init__(self, step, loss):
-        self._step, self._loss = step, loss
-
-    def replay(self):
-        loss = self._step()
-        if loss is not None:
-            self._loss.copy_(loss)
+def stand_in_for_adam(monkeypatch):
+    """Adam counts its steps on the CPU here, which is no change."""
+    monkeypatch.setattr(GraphedOptimizer, "settings", lambda self: nullcontext())
+    monkeypatch.setattr("hinterland.training.capture_key._plain", lambda value: None)
 
 
 def stand_in_for_epochs(monkeypatch):
@@ -177,9 +172,8 @@ def stand_in_for_epochs(monkeypatch):
     stand_in(monkeypatch)
     module = sys.modules[capture.__module__]
     monkeypatch.setattr("hinterland.training.full.refusal", lambda *_: None)
-    monkeypatch.setattr(GraphedOptimizer, "settings", lambda self: nullcontext())
-    monkeypatch.setattr("hinterland.training.capture_key._plain", lambda value: None)  # Adam counts its steps on the CPU here
-    monkeypatch.setattr(module, "_drawn_on_cpu", lambda: ())  # and dropout draws there
+    stand_in_for_adam(monkeypatch)
+    monkeypatch.setattr(module, "_drawn_on_cpu", lambda: ())  # where dropout draws here
 
 
 def captured_without_room(*_):

@@ -248,11 +248,6 @@ def test_checkpoints_that_do_not_fit(dataset, tmp_path):
             train_full(dataset, "gcn", **SMALL, epochs=2, checkpoint=path, resume=True, **changed)
 
 
-def test_patience(dataset):
-    found = train_full(dataset, "sage", **SMALL, dropout=0.0, lr=0.05, epochs=300, patience=3)
-    assert len(found.history) == found.best["epoch"] + 4 < 300
-
-
 def test_without_validation_and_test(dataset):
     alone = dataclasses.replace(dataset, splits={"train": dataset.splits["train"]})
     found = train_full(alone, "gcn", **SMALL, epochs=1)
