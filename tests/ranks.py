@@ -23,9 +23,10 @@ def free_port():
         return free.getsockname()[1]
 
 
-def run_ranks(count, script, *arguments):
-    """What ``script`` says in so many processes, each with its ``RANK``, which must all end well. ``PORTS`` has more ports, for
-    groups that meet after others: those of the last one may not be free again yet."""
+def run_ranks(count, script, *arguments, own=lambda rank: {}):
+    """What ``script`` says in so many processes, each with its ``RANK`` and what ``own`` adds to its environment, which
+    must all end well. ``PORTS`` has more ports, for groups that meet after others: those of the last one may not be free again
+    yet."""
     port, *more = (free_port() for _ in range(3))
     above = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
     where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "PYTHONPATH": above}
@@ -33,14 +34,18 @@ def run_ranks(count, script, *arguments):
     running = [
         subprocess.Popen(
             [*RANK, str(script), *map(str, arguments)],
-            env={**os.environ, **where, "RANK": str(rank)},
+            env={**os.environ, **where, "RANK": str(rank), **own(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         for rank in range(count)
     ]
-    said = [process.communicate(timeout=240)[0] for process in running]
+    try:
+        said = [process.communicate(timeout=240)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
     assert [process.returncode for process in running] == [0] * count, said
     return said
 

@@ -27,22 +27,6 @@ def table(vertices: int, width: int = 16) -> hl.UnifiedTensor:
     return hl.UnifiedTensor.from_tensor(torch.arange(vertices * width, dtype=torch.float32).view(vertices, width))
 
 
-@pytest.fixture(scope="module")
-def graph():
-    return hl.generate("kronecker", scale=13, edge_factor=16, seed=3, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def features(graph):
-    return table(graph.num_vertices)
-
-
-@pytest.fixture(scope="module")
-def seeds(graph):
-    connected = graph.indptr.diff().nonzero()[:, 0]
-    return connected[torch.randperm(len(connected), generator=torch.Generator().manual_seed(1))[:1500]]
-
-
 def held(sampler, tiers) -> int:
     return sampler.lists.held + sum(allocated(size) for size in tiers.held.values())
 

@@ -27,23 +27,6 @@ LINKED = Costs(6e-9, 1e-9, 5e-9, 2e-10, 5e-9, 2e-10, row_peer=1.5e-9, edge_peer=
 GAINS = st.lists(st.floats(0, 1), min_size=1, max_size=6).map(lambda gains: sorted(gains, reverse=True))
 
 
-@pytest.fixture(scope="module")
-def graph():
-    return hl.generate("kronecker", scale=13, edge_factor=16, seed=3, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def features(graph):
-    count = graph.num_vertices
-    return hl.UnifiedTensor.from_tensor(torch.arange(count * 16, dtype=torch.float32).view(count, 16))
-
-
-@pytest.fixture(scope="module")
-def seeds(graph):
-    connected = graph.indptr.diff().nonzero()[:, 0]
-    return connected[torch.randperm(len(connected), generator=torch.Generator().manual_seed(1))[:1500]]
-
-
 def knapsack(gains: list[float], gpus: int, dealt: float, in_each: int) -> float:
     """The most that entries save, each of them copied, dealt or left: brute force."""
     best = 0.0

@@ -511,7 +511,7 @@ def test_bad_arguments(data):
     refused("depth=0 leaves samples no room", depth=0)
     refused("step returned None; it must return the loss", step=lambda model, batch: None)
     refused(
-        r"step returned a tensor of shape \(64,\)",
+        r"step returned a torch.float32 tensor of shape \(64,\)",
         step=lambda model, batch: model.gnn(batch.x, batch.sample).sum(0)[:0].new_ones(64),
     )
     loader = made(data, ["cpu"]).loader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,10 @@ from hinterland.fullgraph import reduce, tuner
 from hinterland.fullgraph.aggregate_launch import RowEntries
 from hinterland.runtime.errors import ConfigError, GraphError
 from hinterland.training import FULL_MODELS, full, train_full
-from hinterland.training import checkpoint as checkpoints
 from hinterland.training.full_models import sums
 
 from ..ranks import run_ranks
-from .test_train import Stops, same, stop_after
+from .test_train import same, stopped_and_resumed
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
 SMALL = {"hidden": 16, "device": "cpu", "seed": 3, "on_epoch": None}
@@ -221,17 +221,8 @@ def test_sums_are_tuned_first(dataset, monkeypatch, tmp_path, name, parts):
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("stop", [1, 4])
 def test_a_resumed_run_is_the_run(dataset, tmp_path, monkeypatch, parts, stop):
-    """Parameters, optimizer, history and best epoch are those of a run that was not stopped, to the bit."""
-    options = {**SMALL, "epochs": 6, "dropout": 0.4, "parts": parts, "strategy": "halo"}
-    whole = train_full(dataset, "gat", **options, checkpoint=tmp_path / "whole.pt")
-    with monkeypatch.context() as patched:
-        stop_after(patched, stop)
-        with pytest.raises(Stops):
-            train_full(dataset, "gat", **options, checkpoint=tmp_path / "parts.pt")
-    resumed = train_full(dataset, "gat", **options, checkpoint=tmp_path / "parts.pt", resume=True)
-    assert same(resumed.model.state_dict(), whole.model.state_dict())
-    assert same(resumed.history, whole.history) and resumed.test == whole.test and resumed.best == whole.best
-    assert same(checkpoints.load(tmp_path / "parts.pt"), checkpoints.load(tmp_path / "whole.pt"))
+    run = partial(train_full, dataset, "gat", **SMALL, epochs=6, dropout=0.4, parts=parts, strategy="halo")
+    stopped_and_resumed(run, tmp_path, monkeypatch, stop)
 
 
 def test_checkpoints_that_do_not_fit(dataset, tmp_path):

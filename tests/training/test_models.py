@@ -17,12 +17,7 @@ from hinterland.training.models import MODELS, GATConv, GCNConv, PinSAGEConv, SA
 INPUTS, HIDDEN, CLASSES = 6, 8, 5
 
 
-@pytest.fixture(autouse=True)
-def doubles():
-    torch.set_default_dtype(torch.float64)
-    torch.manual_seed(5)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("doubles")
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +200,8 @@ def test_bad_models():
         make_model("mlp", 1, 1, 1, 1)
     with pytest.raises(ConfigError, match="hidden=0 and 2 layers make no model"):
         make_model("sage", 1, 0, 1, 2)
+    with pytest.raises(ConfigError, match="layers are more than"):
+        make_model("sage", 2, 4, 2, 2**31)
     with pytest.raises(ConfigError, match="hidden=6 cannot be shared by gat's 4 heads"):
         make_model("gat", 1, 6, 1, 2)
     with pytest.raises(ConfigError, match="7 outputs cannot be shared by 2 heads"):

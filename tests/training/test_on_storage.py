@@ -47,17 +47,7 @@ def test_batches_are_the_same(folder, device, place):
     held, stored = datasets.open(folder), datasets.open(folder, placement=place, host_budget="256KiB")
     on_storage = (isinstance(stored.features, hl.StorageArray), stored.graph.placement["indices"] == "storage")
     assert on_storage == (place == "storage" or "features" in place, place != {"features": "storage"})
-    loaders = [
-        Loader(
-            hl.sampling.NeighborSampler(ds.graph, [5, 5], device=device, seed=1),
-            held.splits["train"],
-            32,
-            features=ds.features,
-            device=device,
-        )
-        for ds in (held, stored)
-    ]
-    for one, other in zip(*loaders, strict=True):
+    for one, other in zip(loader(held, device), loader(stored, device), strict=True):
         assert one.x.device == other.x.device and torch.equal(one.x, other.x)
         assert torch.equal(one.edge_index, other.edge_index) and torch.equal(one.sample.edge, other.sample.edge)
 
