@@ -61,6 +61,7 @@ class TestOnACPU:
             ({"optimizer": 0.01}, "optimizer is a float, but must be a Optimizer"),
             ({"loader": 8}, "loader is a int, but must be a Iterable"),
             ({"before_step": 1}, "before_step=1 is no function"),
+            ({"ranks": 2}, "ranks is a int, but must be a Ranks"),
             ({"optimizer": torch.optim.LBFGS([nn.Parameter(torch.zeros(1))])}, "optimizer is an LBFGS, .* use another"),
         ],
     )

@@ -327,28 +327,25 @@ def test_a_capture_that_fails_is_told_and_done_without(pair, monkeypatch):
         assert same(epoch(ours), epoch(theirs))
 
 
-@pytest.mark.parametrize("what", ["features", "labels", "sampler", "fanouts", "batch_size", "seeds", "seed of the sampler"])
-def test_what_changes_is_captured_anew(pair, graph, rows, seeds, place, what):
-    def change(loader):
-        if what == "features":
-            loader.features = (2 * rows).to(place)
-        elif what == "labels":
-            loader.labels = torch.arange(graph.num_vertices) + 7
-        elif what == "sampler":
-            loader.sampler = NeighborSampler(graph, [3, 2], seed=9, device=place)
-        elif what == "fanouts":
-            loader.sampler.fanouts = [2, 7]
-        elif what == "seed of the sampler":
-            loader.sampler.seed = 77
-        elif what == "batch_size":
-            loader.batch_size = 50
-        else:
-            loader.seeds = seeds[200:]
+CHANGES = {
+    "features": lambda loader: setattr(loader, "features", 2 * loader.features),
+    "labels": lambda loader: setattr(loader, "labels", loader.labels + 7),
+    "sampler": lambda loader: setattr(
+        loader, "sampler", NeighborSampler(loader.sampler.graph, [3, 2], seed=9, device=loader.device)
+    ),
+    "fanouts": lambda loader: setattr(loader.sampler, "fanouts", [2, 7]),
+    "seed of the sampler": lambda loader: setattr(loader.sampler, "seed", 77),
+    "batch_size": lambda loader: setattr(loader, "batch_size", 50),
+    "seeds": lambda loader: setattr(loader, "seeds", loader.seeds[200:]),
+}
 
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changes_is_captured_anew(pair, what):
     ours, theirs = pair
     assert same(epoch(ours), epoch(theirs))
-    for loader in (ours, theirs):
-        change(loader)
+    for loader in pair:
+        CHANGES[what](loader)
     buffers = []
     assert all(same(epoch(ours, buffers), epoch(theirs)) for _ in range(2))
     assert set(buffers) - {None, 0, 1, 2}

@@ -27,6 +27,8 @@ from hinterland.training import factored_queue as queue
 from hinterland.training.factored_plan import assign, plan_roles
 from hinterland.training.pipeline import PATIENCE
 
+from .test_train import same
+
 SHAPE = datasets.Shape({"node": 400}, {"node": 16}, {("node", "to", "node"): 3000}, (150, 50, 50), 4, undirected=True)
 BATCH = 16  # of 150 seeds: ten batches, the last smaller
 
@@ -91,10 +93,6 @@ def trained(factored, epochs=2):
             optimizer.step()
             losses.append(averaged.losses)
     return torch.cat(losses), factored.model.state_dict()
-
-
-def same(one, other):
-    return all(torch.equal(one[name], other[name]) for name in one) and one.keys() == other.keys()
 
 
 # What must hold: whoever samples and trains, and whenever
@@ -302,14 +300,6 @@ def test_a_plan_explains_itself(data):
     for _ in factored:
         pass
     assert re.search(r"ms to sample \(T_s\).*batches trained so far: cpu \d+, cpu \d+$", factored.explain(), re.DOTALL)
-
-
-def test_measuring_leaves_the_model_as_it_is(data):
-    factored = made(data, ["cpu"] * 3)
-    before = {name: value.clone() for name, value in factored.model.state_dict().items()}
-    times = factored.plan.times
-    assert min(times.sample, times.gather, times.train) > 0
-    assert same(before, factored.model.state_dict()) and factored.loader.position == (0, 0)
 
 
 @given(st.integers(1, 12), st.integers(1, 5), st.lists(st.floats(0.1, 8.0), max_size=3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from functools import partial
 from pathlib import Path
 
@@ -71,15 +72,9 @@ def first_parameters(monkeypatch):
 
 
 LONG = [("gcn", 1), ("gcn", 3), ("gat", 3)]
-EPOCHS = [
-    *(pytest.param(name, parts, 50 if (name, parts) in LONG else 10) for name in FULL_MODELS for parts in (1, 3)),
-    *(
-        pytest.param(name, parts, 50, marks=pytest.mark.nightly)
-        for name in FULL_MODELS
-        for parts in (1, 3)
-        if (name, parts) not in LONG
-    ),
-]
+OTHERS = [case for case in itertools.product(FULL_MODELS, (1, 3)) if case not in LONG]
+EPOCHS = [(*case, 50) for case in LONG] + [(*case, 10) for case in OTHERS]
+EPOCHS += [pytest.param(*case, 50, marks=pytest.mark.nightly) for case in OTHERS]
 
 
 @pytest.mark.parametrize(("name", "parts", "epochs"), EPOCHS)

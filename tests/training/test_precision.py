@@ -97,11 +97,6 @@ def test_a_checkpoint_from_before_there_was_a_precision_is_of_float32(dataset, t
     assert len(train(dataset, **options, epochs=2).history) == 2
 
 
-def test_what_is_no_precision_is_refused(dataset):
-    with pytest.raises(ConfigError, match="precision 'float16' is not one of float32, bfloat16"):
-        train(dataset, **SMALL, device="cpu", precision="float16")
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("scaled", [False, True])
 def test_converted_rows_are_those_of_torch(device, dtype, scaled):
