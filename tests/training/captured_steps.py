@@ -98,11 +98,12 @@ def replayed(net, loader, optimizer, epochs, before_step=None, between=lambda ep
     return torch.stack(losses).cpu(), steps
 
 
-def both(dataset, device, epochs=5, optimizer=sgd, before_step=None, between=lambda epoch, net, optimizer: None, **model):
-    """Trains captured and eagerly: losses and parameters are the same to rounding. Gives the steps and the captured model."""
+def both(dataset, device, epochs=5, least=25, optimizer=sgd, before_step=None, between=lambda epoch, net, optimizer: None):
+    """Trains captured and eagerly: losses and parameters are the same to rounding, and ``least`` steps are replayed. Gives the
+    captured model."""
     ended = []
     for captures in (True, False):
-        net, loader = made(dataset, device, captures, **model)
+        net, loader = made(dataset, device, captures)
         how = optimizer(net.parameters())
         run = replayed if captures else eager
         ended.append((run(net, loader, how, epochs, before_step, between), net))
@@ -110,8 +111,8 @@ def both(dataset, device, epochs=5, optimizer=sgd, before_step=None, between=lam
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
     for one, true in zip(net.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(one, true, rtol=1e-2, atol=1e-3)
-    assert steps.steps == 8 * epochs
-    return steps, net
+    assert steps.steps == 8 * epochs and steps.replayed >= least and steps.why_not is None
+    return net
 
 
 class Buffered:

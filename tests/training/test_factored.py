@@ -581,17 +581,6 @@ def test_a_resumed_run_is_the_run(data, tmp_path, monkeypatch):
         train(data, **{**options, "round": 3}, devices=["cpu"] * 2, checkpoint=tmp_path / "parts.pt", resume=True)
 
 
-def test_bad_arguments_of_train(data):
-    with pytest.raises(ConfigError, match="device='cpu' and devices= say both where to train"):
-        train(data, **SMALL, device="cpu", devices=["cpu"])
-    with pytest.raises(ConfigError, match="round=2 is of several devices; name them in devices="):
-        train(data, **SMALL, device="cpu", round=2)
-    with pytest.raises(ConfigError, match=r"devices=\[\] names none"):
-        train(data, **SMALL, devices=[])
-    with pytest.raises(ConfigError, match="what a training step leaves is measured where one device samples and trains"):
-        train(data, **SMALL, devices=["cpu"], cache="auto")
-
-
 # GPUs
 
 

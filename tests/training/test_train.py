@@ -264,6 +264,10 @@ def test_larger_graphs_are_validated_on_samples(dataset, monkeypatch):
         ({"cache": "lru"}, "cache='lru' is neither one of auto"),
         ({"gpu_budget": "2KiB"}, "a cache of 2.00 KiB is smaller than one batch"),
         ({"cache": "2KiB"}, "a cache of 2.00 KiB is smaller than one batch"),
+        ({"devices": ["cpu"]}, "device='cpu' and devices= say both where to train"),
+        ({"round": 2}, "round=2 is of several devices; name them in devices="),
+        ({"device": None, "devices": []}, r"devices=\[\] names none"),
+        ({"device": None, "devices": ["cpu"], "cache": "auto"}, "what a training step leaves is measured where one device"),
     ],
 )
 def test_bad_arguments(dataset, options, sentence):
