@@ -400,7 +400,14 @@ def test_what_is_refused(graph, rows, seeds, monkeypatch):
             Loader(sampler, seeds, BATCH, features=features, device="cuda", capture=True, **options)
         assert not Loader(sampler, seeds, BATCH, features=features, device="cuda", capture="auto", **options).capture
 
+    class Other:
+        device = gpu
+
+        def sample(self, seeds, batch=0):
+            raise AssertionError
+
     host = hl.UnifiedTensor.from_tensor(rows, "pageable")
+    refused("batches of a Other are not captured; use a NeighborSampler", sampler=Other())
     refused("batches that stats= counts are waited for", stats={})
     refused("rows that the CPU helps to gather", host_threads=2)
     refused("the sampler is on cpu, and batches are made on cuda:0; make both there", stays=True)
@@ -412,18 +419,6 @@ def test_what_is_refused(graph, rows, seeds, monkeypatch):
     refused("features learn, and rows that a CUDA graph gathers have no gradients", torch.nn.Parameter(rows))
     shorter = hl.UnifiedTensor.from_tensor(rows[: int(seeds.max()) + 1])
     refused(f"features have {len(shorter)} rows, but the graph has {graph.num_vertices} vertices; give a row for each", shorter)
-
-
-def test_other_samplers_are_refused():
-    class Other:
-        device = torch.device("cuda", 0)
-
-        def sample(self, seeds, batch=0):
-            raise AssertionError
-
-    inputs = replayed_batches.CapturedInputs(Other(), (), 0, False, BATCH, 24, None, None, None)
-    said = replayed_batches.refusal(inputs, Other.device, 0, False)
-    assert said == "batches of a Other are not captured; use a NeighborSampler"
 
 
 def test_an_estimate_is_of_full_batches():
