@@ -16,25 +16,33 @@ ROOT = Path(__file__).resolve().parents[1]
 RANK = (sys.executable, __file__)  # and then the program and its arguments
 
 
-def run_ranks(count, script, *arguments):
-    """What ``script`` says in so many processes, each with its ``RANK``, which must all end well."""
+def run_ranks(count, script, *arguments, own=lambda rank: {}):
+    """What ``script`` says in so many processes, each with its ``RANK`` and what ``own`` adds to its environment, which
+    must all end well. They meet at ``MASTER_PORT``, and groups that begin after others at one of ``PORTS`` each."""
     from torch.distributed import TCPStore
 
-    store = TCPStore("127.0.0.1", 0, is_master=True)  # as torchrun's: a port that is let go of may be another test's by then
+    # As torchrun's: a port that is let go of may be another test's by then.
+    stores = [TCPStore("127.0.0.1", 0, is_master=True) for _ in range(3)]
+    port, *more = (str(store.port) for store in stores)
     above = os.pathsep.join([str(ROOT), *(path for path in sys.path if path)])
-    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(store.port), "WORLD_SIZE": str(count), "PYTHONPATH": above}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(count), "PYTHONPATH": above}
     where |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0"}
+    where |= {"PORTS": ",".join(more), "OMP_NUM_THREADS": "1"}
     running = [
         subprocess.Popen(
             [*RANK, str(script), *map(str, arguments)],
-            env={**os.environ, **where, "RANK": str(rank)},
+            env={**os.environ, **where, "RANK": str(rank), **own(rank)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         for rank in range(count)
     ]
-    said = [process.communicate(timeout=240)[0] for process in running]
+    try:
+        said = [process.communicate(timeout=240)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
     assert [process.returncode for process in running] == [0] * count, said
     return said
 

@@ -98,11 +98,12 @@ def replayed(net, loader, optimizer, epochs, before_step=None, between=lambda ep
     return torch.stack(losses).cpu(), steps
 
 
-def both(dataset, device, epochs=5, optimizer=sgd, before_step=None, between=lambda epoch, net, optimizer: None, **model):
-    """Trains captured and eagerly: losses and parameters are the same to rounding. Gives the steps and the captured model."""
+def both(dataset, device, epochs=5, least=25, optimizer=sgd, before_step=None, between=lambda epoch, net, optimizer: None):
+    """Trains captured and eagerly: losses and parameters are the same to rounding, and ``least`` steps are replayed. Gives the
+    captured model."""
     ended = []
     for captures in (True, False):
-        net, loader = made(dataset, device, captures, **model)
+        net, loader = made(dataset, device, captures)
         how = optimizer(net.parameters())
         run = replayed if captures else eager
         ended.append((run(net, loader, how, epochs, before_step, between), net))
@@ -110,8 +111,8 @@ def both(dataset, device, epochs=5, optimizer=sgd, before_step=None, between=lam
     torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
     for one, true in zip(net.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(one, true, rtol=1e-2, atol=1e-3)
-    assert steps.steps == 8 * epochs
-    return steps, net
+    assert steps.steps == 8 * epochs and steps.replayed >= least and steps.why_not is None
+    return net
 
 
 class Buffered:
@@ -136,21 +137,22 @@ class Buffered:
         return buffer
 
 
-class SampledAgain:
-    """Stands for a graph that makes a batch."""
+class Again:
+    """Stands for a graph: does again, on the CPU, what was captured, which made ``made`` or nothing."""
 
-    def __init__(self, call):
-        self._call, self.made = call, call()
+    def __init__(self, call, made):
+        self._call, self._made = call, made
 
     def replay(self):
-        for held, made in zip(tensors_of(self.made), tensors_of(self._call()), strict=True):
-            held.copy_(made)
+        if (again := self._call()) is not None:
+            for held, made in zip(tensors_of(self._made), tensors_of(again), strict=True):
+                held.copy_(made)
 
 
 def stand_in_for_batches(monkeypatch):
     """Something makes again, on the CPU, the batches whose making was captured."""
     monkeypatch.setattr("hinterland.training.loader.refusal", lambda *_: None)
-    monkeypatch.setattr(replayed_batches, "captured", lambda _, call: (again := SampledAgain(call), again.made))
+    monkeypatch.setattr(replayed_batches, "captured", lambda _, call: (Again(call, made := call()), made))
     sample = replayed_batches.BatchBuffer._sample
 
     def counted(buffer, ring):
@@ -160,16 +162,10 @@ def stand_in_for_batches(monkeypatch):
     monkeypatch.setattr(replayed_batches.BatchBuffer, "_sample", counted)
 
 
-class Again:
-    """Stands for the graph of a step, or of a part of one."""
-
-    def __init__(self, step, loss):
-        self._step, self._loss = step, loss
-
-    def replay(self):
-        loss = self._step()
-        if loss is not None:
-            self._loss.copy_(loss)
+def stand_in_for_adam(monkeypatch):
+    """Adam counts its steps on the CPU here, which is no change."""
+    monkeypatch.setattr(GraphedOptimizer, "settings", lambda self: nullcontext())
+    monkeypatch.setattr("hinterland.training.capture_key._plain", lambda value: None)
 
 
 def stand_in_for_epochs(monkeypatch):
@@ -177,9 +173,8 @@ def stand_in_for_epochs(monkeypatch):
     stand_in(monkeypatch)
     module = sys.modules[capture.__module__]
     monkeypatch.setattr("hinterland.training.full.refusal", lambda *_: None)
-    monkeypatch.setattr(GraphedOptimizer, "settings", lambda self: nullcontext())
-    monkeypatch.setattr("hinterland.training.capture_key._plain", lambda value: None)  # Adam counts its steps on the CPU here
-    monkeypatch.setattr(module, "_drawn_on_cpu", lambda: ())  # and dropout draws there
+    stand_in_for_adam(monkeypatch)
+    monkeypatch.setattr(module, "_drawn_on_cpu", lambda: ())  # where dropout draws here
 
 
 def captured_without_room(*_):

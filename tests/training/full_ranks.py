@@ -29,7 +29,6 @@ def trained(name: str, model: str, dataset: datasets.Dataset, **options: object)
 
 torch.set_num_threads(1)
 dataset = datasets.generate(SHAPE, seed=1, device="cpu")
-os.environ["MASTER_PORT"] = os.environ["PORTS"].split(",")[0]
 torch.distributed.init_process_group("gloo")
 for model in ("gcn", "gat"):
     trained(model, model, dataset, epochs=5, dropout=0.0, weight_decay=0.01)

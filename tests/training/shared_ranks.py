@@ -188,7 +188,7 @@ def dies(ranks: Ranks, path: Path) -> None:
     def dying(self, *arguments, **options):  # type: ignore[no-untyped-def]
         done.append(1)
         if len(done) == 12 and RANK == SIZE - 1:
-            os._exit(7)
+            os._exit(0)
         return gather(self, *arguments, **options)
 
     type(table).gather = dying  # type: ignore[method-assign]

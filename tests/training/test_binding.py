@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hinterland import datasets
 from hinterland.training import train
 from hinterland.training.binding import binds
 from hinterland.training.epoch_line import epoch_line
-
-from .captured_steps import SHAPE
 
 LINK = {"bytes": 1 << 30, "bandwidth": 5e10, "ceiling": 5.6e10, "share": 0.9}
 FEW = {"sample": 0.1, "gather": 0.5, "train": 0.6, "wait": 0.4}
@@ -46,11 +43,10 @@ def test_what_is_at_work_always_binds(stages, given, expected):
     assert binds(epoch, **given) == expected
 
 
-def test_an_epoch_says_what_binds_it(device):
-    data = datasets.generate(SHAPE, seed=1, device="cpu")
+def test_an_epoch_says_what_binds_it(dataset, device):
     options = {"fanouts": (4, 3), "batch_size": 8, "hidden": 32, "epochs": 1}
-    (epoch,) = train(data, **options, device=device).history
+    (epoch,) = train(dataset, **options, device=device).history
     assert epoch["binds"].split(": ")[0] in ({"CPU"} if device.type == "cpu" else {"CPU", "GPU", "link"})
     assert epoch_line(epoch).endswith(f"; bound by {epoch['binds']}")
-    (epoch,) = train(data, **options, devices=[device, device]).history
+    (epoch,) = train(dataset, **options, devices=[device, device]).history
     assert epoch["binds"] is None and "bound by" not in epoch_line(epoch)

@@ -20,16 +20,12 @@ from hinterland.training.cache_budget import room
 from hinterland.training.cache_choice import Wanted, wanted
 from hinterland.training.reads_by_tier import FIELDS, fetched, rates
 
+from .cache_cases import same_batches
 from .captured_steps import stand_in_for_batches
 
 BATCH = 64
 BUDGET = 200 << 10
 TENTH = Share(Decimal("0.1"))
-
-
-@pytest.fixture(scope="module")
-def graph():
-    return hl.generate("kronecker", scale=13, edge_factor=16, seed=3, device="cpu")
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +41,7 @@ def seeds(graph):
 @pytest.fixture
 def gpu(monkeypatch):
     """Sizes of a GPU that is not there, by what torch would say of it; and what was asked of it, in order."""
-    sizes, asked = {"free": 10_000, "total": 2_000, "reserved": 3_000, "allocated": 1_000, "peak": 2_600}, []
+    sizes, asked = {"free": BUDGET, "total": 0, "reserved": 0, "allocated": 0, "peak": 0}, []
 
     def answers(name, value):
         monkeypatch.setattr(torch.cuda, name, lambda *_: asked.append(name) or value())
@@ -71,13 +67,6 @@ def waiting(graph, features, seeds, **options):
     made = loader(graph, features, seeds, **options)
     made._wanted = Wanted("auto", None)
     return made
-
-
-def same(ours, theirs):
-    for a, b in zip(ours, theirs, strict=True):
-        assert torch.equal(a.seeds, b.seeds) and torch.equal(a.x, b.x)
-        assert torch.equal(a.sample.node, b.sample.node) and torch.equal(a.edge_index, b.edge_index)
-    return True
 
 
 @pytest.mark.parametrize(
@@ -134,7 +123,7 @@ def test_batches_are_the_same_with_a_cache(graph, features, seeds, cache, world_
     assert ours.sampler.lists.held == plan.split.adjacency_bytes
     theirs = loader(graph, features, seeds, **options)
     assert theirs.cache_plan is None
-    assert all(same(ours, theirs) for _ in range(2))
+    assert all(same_batches(ours, theirs) for _ in range(2))
 
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.array, list])
@@ -147,24 +136,18 @@ def test_a_loader_keeps_the_rows_that_score_highest(graph, features, seeds, kind
         ours.features.count(part).rows["local"] for part in (order[:count], order[count + PART_BYTES // features.row_bytes :])
     ]
     assert ours.cache_plan.policy == "scores" and found == [count, 0]
-    assert same(ours, loader(graph, features, seeds))
+    assert same_batches(ours, loader(graph, features, seeds))
 
 
 def test_what_a_step_leaves_is_filled_by_scores(graph, features, seeds, gpu):
-    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=0)
     ours = waiting(graph, features, seeds)
     ours._wanted = Wanted(torch.arange(graph.num_vertices), None)
-    assert same(ours, loader(graph, features, seeds)) and ours.cache_plan.policy == "scores"
-    gpu.update(free=100)
-    ours = waiting(graph, features, seeds)
-    ours._wanted = Wanted(torch.arange(graph.num_vertices), None)
-    assert same(ours, loader(graph, features, seeds)) and ours.cache_plan.split.held == 0
+    assert same_batches(ours, loader(graph, features, seeds)) and ours.cache_plan.policy == "scores"
 
 
 @pytest.mark.parametrize("prefetch, stop", [(1, None), (2, None), (2, 3), (2, 7), (2, 12)])
 def test_what_a_step_leaves_is_filled_once(graph, features, seeds, gpu, prefetch, stop):
     """After as many batches as the pipeline holds, when the last of them was worked on, and not before; wherever one stops."""
-    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=0)
     ours, theirs = (make(graph, features, seeds, prefetch=prefetch) for make in (waiting, loader))
     first = 2 * (1 + prefetch) + 1
     assert len(ours) > first
@@ -175,12 +158,12 @@ def test_what_a_step_leaves_is_filled_once(graph, features, seeds, gpu, prefetch
             seen.append(batch)
         expected = loader(graph, features, seeds)
         if stop is None:
-            assert same(seen, theirs)
+            assert same_batches(seen, theirs)
         elif epoch == 0:
-            assert same(seen, itertools.islice(expected, stop))
+            assert same_batches(seen, itertools.islice(expected, stop))
             again = loader(graph, features, seeds)
             again.load_state_dict(ours.state_dict())
-            assert same(ours, again)  # the rest of the epoch
+            assert same_batches(ours, again)  # the rest of the epoch
             break
     assert ours.cache_plan.budget == BUDGET and ours.cache_plan.split.held > 0
     filled_at = gpu["asked"].index("empty_cache")
@@ -189,23 +172,23 @@ def test_what_a_step_leaves_is_filled_once(graph, features, seeds, gpu, prefetch
 
 
 def test_a_short_epoch_is_measured_at_its_end(graph, features, seeds, gpu):
-    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=0)
     ours, theirs = (make(graph, features, seeds[: 3 * BATCH]) for make in (waiting, loader))
-    assert same(ours, theirs) and ours.cache_plan is not None
-    assert same(ours, theirs)
+    assert same_batches(ours, theirs) and ours.cache_plan is not None
+    assert same_batches(ours, theirs)
 
 
 def test_where_nothing_is_left_nothing_is_kept(graph, features, seeds, gpu):
-    gpu.update(free=100, total=0, reserved=0, allocated=0, peak=0)
+    gpu["free"] = 100
     ours = waiting(graph, features, seeds)
     sampler = ours.sampler
-    assert same(ours, loader(graph, features, seeds))
+    assert same_batches(ours, loader(graph, features, seeds))
     assert ours.cache_plan.split.held == 0 and ours.features is features and ours.sampler is sampler
 
 
 def test_room_is_what_the_peak_and_the_margin_leave(gpu):
     """Reserved blocks that were in use at the peak are not free: the next step takes them again."""
     device = torch.device("cuda", 0)
+    gpu.update(free=10_000, total=2_000, reserved=3_000, allocated=1_000, peak=2_600)
     assert room(device) == 10_000 + 3_000 - 2_600 - 2_000 // 20 - (2_600 - 1_000) // 4
     # Of a captured step beside an ordinary one: what came and went is needed twice.
     assert room(device, steps=2) == room(device) - (2_600 - 1_000)
@@ -214,7 +197,7 @@ def test_room_is_what_the_peak_and_the_margin_leave(gpu):
 
 
 def test_a_loader_that_captures_leaves_room_for_another_step(graph, features, seeds, gpu, monkeypatch):
-    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=50 << 10)
+    gpu["peak"] = 50 << 10
     budgets = []
     for capture in (False, True):
         ours = waiting(graph, features, seeds)
@@ -227,7 +210,6 @@ def test_a_loader_that_captures_leaves_room_for_another_step(graph, features, se
 
 
 def test_graphs_of_batches_are_captured_once_and_after_the_cache_is_filled(graph, features, seeds, gpu, monkeypatch):
-    gpu.update(free=BUDGET, total=0, reserved=0, allocated=0, peak=0)
     stand_in_for_batches(monkeypatch)
     captured, tables = replayed_batches.captured, []
     monkeypatch.setattr(replayed_batches, "captured", lambda *given: (tables.append(ours.features), captured(*given))[1])
@@ -247,7 +229,7 @@ def iter_of_none():
 
 def test_on_the_cpu_there_is_nothing_to_measure(graph, features, seeds):
     ours = loader(graph, features, seeds, cache="auto")
-    assert same(ours, loader(graph, features, seeds))
+    assert same_batches(ours, loader(graph, features, seeds))
     assert ours.cache_plan is None and ours.features is features
 
 

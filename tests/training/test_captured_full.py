@@ -22,9 +22,9 @@ from hinterland.training.capture import CapturedSteps
 from hinterland.training.full import WholeGraph, refusal
 
 from .captured_steps import adam, captured_without_room, sgd, stand_in_for_epochs
+from .test_full import SHAPE
 from .test_train import Stops, same, stop_after
 
-SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
 SMALL = {"hidden": 16, "seed": 3, "on_epoch": None}
 STEPS = sys.modules[CapturedSteps.__module__]
 

@@ -60,6 +60,12 @@ def made(graph, seeds, device, features=None, labels="numbers", fanouts=(6, 4), 
     return Loader(sampler, seeds, batch_size, features=features, labels=labels, device=device, **options)
 
 
+@pytest.fixture
+def pair(graph, rows, seeds, place):
+    """A loader that captures, and one that does not."""
+    return [made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False)]
+
+
 def drawn(batch):
     """What is no padding, on the CPU, since the next batch overwrites it."""
     sample, count = batch.sample, batch.batch_size
@@ -143,15 +149,10 @@ def test_every_third_batch_lies_in_the_same_buffer(graph, rows, seeds, place):
     assert set(met) == {0, 1, 2}
 
 
-def test_of_a_compressed_graph(graph, rows, seeds, place):
-    packed = hl.compress(graph)
-    ours, theirs = (made(packed, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
-    assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0
-
-
-def test_of_a_reordered_graph(graph, rows, seeds, place):
-    again = hl.reorder(graph, "degree")
-    ours, theirs = (made(again, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+@pytest.mark.parametrize("form", [hl.compress, lambda graph: hl.reorder(graph, "degree")], ids=["compressed", "reordered"])
+def test_of_a_graph_in_another_form(graph, rows, seeds, place, form):
+    another = form(graph)
+    ours, theirs = (made(another, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
     assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0
 
 
@@ -182,14 +183,6 @@ def test_of_odd_shapes(place, edges, batch_size, fanouts, count):
     assert ours.captured.replayed > 0
 
 
-def test_a_short_last_batch_is_replayed(graph, rows, seeds, place):
-    loader = made(graph, seeds, place, rows.to(place), capture=True)
-    list(epoch(loader))
-    *_, last = (batch for batch in loader)
-    assert last.buffer is not None and last.batch_size == BATCH and len(last.y) == BATCH
-    assert int(last.sample.seeds) == 1500 % BATCH and (last.y[1500 % BATCH :] == -100).all()
-
-
 @pytest.mark.parametrize(
     "dtype", [torch.int8, torch.int32, torch.float16, torch.complex64, torch.uint8, torch.bool, "columns", "table", None]
 )
@@ -217,8 +210,8 @@ def test_of_two_ranks(graph, rows, seeds, place, drop_last):
         assert all(same(epoch(ours), epoch(theirs)) for _ in range(2)) and ours.captured.replayed > 0
 
 
-def test_what_does_not_fit_is_an_ordinary_batch(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+def test_what_does_not_fit_is_an_ordinary_batch(pair):
+    ours, theirs = pair
     buffers = []
     assert same(epoch(ours), epoch(theirs))
     before = ours.captured
@@ -232,15 +225,6 @@ def test_what_does_not_fit_is_an_ordinary_batch(graph, rows, seeds, place):
     assert again.count(None) <= 2 and not set(again) & (set(buffers) - {None})
 
 
-def test_few_that_do_not_fit_change_nothing(graph, seeds, place):
-    loader = made(graph, seeds, place, capture=True)
-    list(epoch(loader))
-    envelope, estimate = loader._replays.estimate.envelope, loader._replays.estimate
-    estimate.replayed, estimate.overflowed = 1000, 5
-    list(epoch(loader))
-    assert loader._replays.estimate.envelope is envelope
-
-
 def test_epochs_shorter_than_the_first_batches(graph, rows, seeds, place):
     ours, theirs = (made(graph, seeds[:300], place, rows.to(place), capture=capture) for capture in (True, False))
     buffers = []
@@ -248,14 +232,6 @@ def test_epochs_shorter_than_the_first_batches(graph, rows, seeds, place):
         assert same(epoch(ours, buffers), epoch(theirs))
     # 5 batches an epoch, of which the last says nothing of full ones.
     assert buffers[:9] == [None] * 9 and buffers[10:] and None not in buffers[15:]
-
-
-def test_of_fewer_seeds_than_a_batch_has(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds[:30], place, rows.to(place), capture=capture) for capture in (True, False))
-    buffers = []
-    for _ in range(12):
-        assert same(epoch(ours, buffers), epoch(theirs))
-    assert buffers[:FIRST] == [None] * FIRST and buffers.count(None) < 12
 
 
 @pytest.mark.parametrize("stop", [3, FIRST, 11, 24, 30])
@@ -303,21 +279,10 @@ def test_other_states(graph, seeds, place):
         other.load_state_dict(ours.state_dict())
 
 
-def test_an_epoch_that_was_left_goes_on(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+def test_an_epoch_that_was_left_goes_on(pair):
+    ours, theirs = pair
     left = [drawn(batch) for batch in itertools.islice(ours, 12)]
     assert same(left + list(epoch(ours)), epoch(theirs))
-
-
-def test_ctrl_c_ends_an_epoch(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
-    got = []
-    with pytest.raises(KeyboardInterrupt):
-        for batch in ours:
-            got.append(drawn(batch))
-            if len(got) == 13:
-                raise KeyboardInterrupt
-    assert same(got + list(epoch(ours)), epoch(theirs))
 
 
 def test_two_loaders_at_once(graph, rows, seeds, place):
@@ -327,8 +292,8 @@ def test_two_loaders_at_once(graph, rows, seeds, place):
     assert same([a for a, _ in pairs], theirs[0]) and same([b for _, b in pairs], theirs[1])
 
 
-def test_an_iterator_that_another_takes_over_goes_on_without_graphs(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+def test_an_iterator_that_another_takes_over_goes_on_without_graphs(pair):
+    ours, theirs = pair
     expected = list(epoch(theirs))
     older = epoch(ours)
     got = [next(older) for _ in range(11)]
@@ -336,8 +301,8 @@ def test_an_iterator_that_another_takes_over_goes_on_without_graphs(graph, rows,
     assert same(got + list(older), expected)
 
 
-def test_capture_can_be_switched_off(graph, rows, seeds, place):
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+def test_capture_can_be_switched_off(pair):
+    ours, theirs = pair
     got, buffers = [], []
     for batch in ours:
         got.append(drawn(batch))
@@ -348,12 +313,12 @@ def test_capture_can_be_switched_off(graph, rows, seeds, place):
     assert same(epoch(ours, buffers), epoch(theirs)) and buffers[24:] == [None] * 24
 
 
-def test_a_capture_that_fails_is_told_and_done_without(graph, rows, seeds, place, monkeypatch):
+def test_a_capture_that_fails_is_told_and_done_without(pair, monkeypatch):
     def fails(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
     monkeypatch.setattr(replayed_batches, "captured", fails)
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+    ours, theirs = pair
     with pytest.warns(UserWarning, match="made without CUDA graphs, whose capture failed: CUDA out of memory") as told:
         assert same(epoch(ours), epoch(theirs))
     assert len(told) == 1 and not ours.capture
@@ -362,38 +327,28 @@ def test_a_capture_that_fails_is_told_and_done_without(graph, rows, seeds, place
         assert same(epoch(ours), epoch(theirs))
 
 
-@pytest.mark.parametrize("what", ["features", "labels", "sampler", "fanouts", "batch_size", "seeds", "seed of the sampler"])
-def test_what_changes_is_captured_anew(graph, rows, seeds, place, what):
-    def change(loader):
-        if what == "features":
-            loader.features = (2 * rows).to(place)
-        elif what == "labels":
-            loader.labels = torch.arange(graph.num_vertices) + 7
-        elif what == "sampler":
-            loader.sampler = NeighborSampler(graph, [3, 2], seed=9, device=place)
-        elif what == "fanouts":
-            loader.sampler.fanouts = [2, 7]
-        elif what == "seed of the sampler":
-            loader.sampler.seed = 77
-        elif what == "batch_size":
-            loader.batch_size = 50
-        else:
-            loader.seeds = seeds[200:]
+CHANGES = {
+    "features": lambda loader: setattr(loader, "features", 2 * loader.features),
+    "labels": lambda loader: setattr(loader, "labels", loader.labels + 7),
+    "sampler": lambda loader: setattr(
+        loader, "sampler", NeighborSampler(loader.sampler.graph, [3, 2], seed=9, device=loader.device)
+    ),
+    "fanouts": lambda loader: setattr(loader.sampler, "fanouts", [2, 7]),
+    "seed of the sampler": lambda loader: setattr(loader.sampler, "seed", 77),
+    "batch_size": lambda loader: setattr(loader, "batch_size", 50),
+    "seeds": lambda loader: setattr(loader, "seeds", loader.seeds[200:]),
+}
 
-    ours, theirs = (made(graph, seeds, place, rows.to(place), capture=capture) for capture in (True, False))
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_what_changes_is_captured_anew(pair, what):
+    ours, theirs = pair
     assert same(epoch(ours), epoch(theirs))
-    for loader in (ours, theirs):
-        change(loader)
+    for loader in pair:
+        CHANGES[what](loader)
     buffers = []
     assert all(same(epoch(ours, buffers), epoch(theirs)) for _ in range(2))
     assert set(buffers) - {None, 0, 1, 2}
-
-
-def test_a_cache_is_captured(graph, rows, seeds, place):
-    features = hl.UnifiedTensor.from_tensor(rows)
-    options = {"cache": "degree", "gpu_budget": "64KiB"}
-    ours, theirs = (made(graph, seeds, place, features, capture=capture, **options) for capture in (True, False))
-    assert same(epoch(ours), epoch(theirs)) and ours.captured.replayed > 0 and ours.cache_plan.split.rows > 0
 
 
 @pytest.mark.parametrize("kind", ["tiered", "cached"])
@@ -413,6 +368,7 @@ def test_what_was_served_is_counted_as_of_ordinary_batches(graph, rows, seeds, p
     features = hl.UnifiedTensor.from_tensor(rows)
     options = {"cache": "degree", "gpu_budget": "64KiB"}
     ours, theirs = (made(graph, seeds, place, features, capture=capture, **options) for capture in (True, False))
+    assert ours.cache_plan.split.rows > 0 and same(epoch(ours), epoch(theirs))
     found, expected = ([batch.served for batch in loader] for loader in (ours, theirs))
     assert found == expected and ours.captured.replayed > 0 and sum(one is not None for one in found) == 5
 
@@ -444,7 +400,14 @@ def test_what_is_refused(graph, rows, seeds, monkeypatch):
             Loader(sampler, seeds, BATCH, features=features, device="cuda", capture=True, **options)
         assert not Loader(sampler, seeds, BATCH, features=features, device="cuda", capture="auto", **options).capture
 
+    class Other:
+        device = gpu
+
+        def sample(self, seeds, batch=0):
+            raise AssertionError
+
     host = hl.UnifiedTensor.from_tensor(rows, "pageable")
+    refused("batches of a Other are not captured; use a NeighborSampler", sampler=Other())
     refused("batches that stats= counts are waited for", stats={})
     refused("rows that the CPU helps to gather", host_threads=2)
     refused("the sampler is on cpu, and batches are made on cuda:0; make both there", stays=True)
@@ -456,18 +419,6 @@ def test_what_is_refused(graph, rows, seeds, monkeypatch):
     refused("features learn, and rows that a CUDA graph gathers have no gradients", torch.nn.Parameter(rows))
     shorter = hl.UnifiedTensor.from_tensor(rows[: int(seeds.max()) + 1])
     refused(f"features have {len(shorter)} rows, but the graph has {graph.num_vertices} vertices; give a row for each", shorter)
-
-
-def test_other_samplers_are_refused():
-    class Other:
-        device = torch.device("cuda", 0)
-
-        def sample(self, seeds, batch=0):
-            raise AssertionError
-
-    inputs = replayed_batches.CapturedInputs(Other(), (), 0, False, BATCH, 24, None, None, None)
-    said = replayed_batches.refusal(inputs, Other.device, 0, False)
-    assert said == "batches of a Other are not captured; use a NeighborSampler"
 
 
 def test_an_estimate_is_of_full_batches():

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from hinterland import datasets
-from hinterland.runtime.errors import ConfigError, PipelineStalled, RankLost
-from hinterland.training import capture
+from hinterland.runtime.errors import PipelineStalled, RankLost
 from hinterland.training.capture import CapturedSteps
 from hinterland.training.gradients import GradientAllReduce
 
@@ -107,12 +106,6 @@ def test_batches_that_wait_for_a_lost_rank(reached, raised):
     steps = CapturedSteps(net, loss_of, optimizer, stalled(), all_reduce=all_reduce)
     with pytest.raises(raised, match="stage sample has worked on batch 3"):
         list(steps)
-
-
-def test_what_are_no_ranks():
-    net = Net()
-    with pytest.raises(ConfigError, match="ranks is a int, but must be a Ranks"):
-        capture(net, loss_of, adam(net.parameters()), [], ranks=2)
 
 
 @pytest.mark.gpu

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 import torch
 from torch import nn
@@ -12,16 +10,10 @@ from hinterland import datasets
 from hinterland.runtime.errors import ConfigError
 from hinterland.training import Loader, train
 from hinterland.training import checkpoint as checkpoints
-from hinterland.training.graphed_optimizer import GraphedOptimizer
 
-from .captured_steps import SHAPE, SMALL, eager, made, replayed, sgd, stand_in, stand_in_for_batches
+from .captured_steps import SMALL, eager, made, replayed, sgd, stand_in, stand_in_for_adam, stand_in_for_batches
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return datasets.generate(SHAPE, seed=1, device="cpu")
 
 
 def test_on_a_cpu_it_trains_eagerly(dataset):
@@ -64,8 +56,7 @@ def test_a_run_is_that_without(dataset, device, model, monkeypatch):
     if device.type == "cpu":
         stand_in(monkeypatch)
         stand_in_for_batches(monkeypatch)
-        monkeypatch.setattr(GraphedOptimizer, "settings", lambda self: nullcontext())  # Adam counts its steps on the CPU here,
-        monkeypatch.setattr("hinterland.training.capture_key._plain", lambda value: None)  # which is no change
+        stand_in_for_adam(monkeypatch)
     options = {**SMALL, "dropout": 0.0, "epochs": 5, "device": device}
     found, plain = (train(dataset, model, **options, capture=chosen) for chosen in (True, False))
     for one, other in zip(found.history, plain.history, strict=True):

@@ -9,8 +9,10 @@ import pytest
 import torch
 
 from hinterland import datasets
-from hinterland.runtime.errors import ConfigError, FormatError, OutOfMemory
+from hinterland.runtime.errors import FormatError, OutOfMemory
 from hinterland.training import checkpoint, make_model, train
+
+from .test_train import same
 
 
 @pytest.fixture
@@ -24,16 +26,6 @@ def saved(tmp_path):
     }
     checkpoint.save(tmp_path / "c.pt", state)
     return tmp_path / "c.pt", state
-
-
-def same(one, other):
-    if isinstance(one, torch.Tensor):
-        return torch.equal(one, other)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return one == other
 
 
 def test_torch_and_zip_read_it_too(saved):
@@ -70,13 +62,6 @@ def resumed(path):
     train(datasets.generate(shape), fanouts=(2,), epochs=2, hidden=4, checkpoint=path, resume=True, device="cpu")
 
 
-def test_a_file_without_content(tmp_path):
-    path = tmp_path / "run.pt"
-    path.touch()
-    with pytest.raises(FormatError, match="is no checkpoint .*; remove it to begin anew"):
-        resumed(path)
-
-
 def test_a_checkpoint_that_would_run_code(tmp_path):
     """One whose checksum is right: torch's own advice, to run it all the same, is not given."""
 
@@ -107,8 +92,3 @@ def test_a_model_that_no_memory_holds(sizes):
     inputs, hidden, classes = sizes
     with pytest.raises(OutOfMemory, match="host memory asked for"):
         make_model("sage", inputs, hidden, classes, 2)
-
-
-def test_layers_are_counted(tmp_path):
-    with pytest.raises(ConfigError, match="layers are more than"):
-        make_model("sage", 2, 4, 2, 2**31)

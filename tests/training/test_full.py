@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,10 +17,10 @@ from hinterland.fullgraph import reduce, tuner
 from hinterland.fullgraph.aggregate_launch import RowEntries
 from hinterland.runtime.errors import ConfigError, GraphError
 from hinterland.training import FULL_MODELS, full, train_full
-from hinterland.training import checkpoint as checkpoints
 from hinterland.training.full_models import sums
 
-from .test_train import Stops, in_two_processes, same, stop_after
+from ..ranks import run_ranks
+from .test_train import same, stopped_and_resumed
 
 SHAPE = datasets.Shape({"node": 300}, {"node": 16}, {("node", "to", "node"): 2500}, (120, 60, 120), 4)
 SMALL = {"hidden": 16, "device": "cpu", "seed": 3, "on_epoch": None}
@@ -69,15 +72,9 @@ def first_parameters(monkeypatch):
 
 
 LONG = [("gcn", 1), ("gcn", 3), ("gat", 3)]
-EPOCHS = [
-    *(pytest.param(name, parts, 50 if (name, parts) in LONG else 10) for name in FULL_MODELS for parts in (1, 3)),
-    *(
-        pytest.param(name, parts, 50, marks=pytest.mark.nightly)
-        for name in FULL_MODELS
-        for parts in (1, 3)
-        if (name, parts) not in LONG
-    ),
-]
+OTHERS = [case for case in itertools.product(FULL_MODELS, (1, 3)) if case not in LONG]
+EPOCHS = [(*case, 50) for case in LONG] + [(*case, 10) for case in OTHERS]
+EPOCHS += [pytest.param(*case, 50, marks=pytest.mark.nightly) for case in OTHERS]
 
 
 @pytest.mark.parametrize(("name", "parts", "epochs"), EPOCHS)
@@ -219,17 +216,8 @@ def test_sums_are_tuned_first(dataset, monkeypatch, tmp_path, name, parts):
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("stop", [1, 4])
 def test_a_resumed_run_is_the_run(dataset, tmp_path, monkeypatch, parts, stop):
-    """Parameters, optimizer, history and best epoch are those of a run that was not stopped, to the bit."""
-    options = {**SMALL, "epochs": 6, "dropout": 0.4, "parts": parts, "strategy": "halo"}
-    whole = train_full(dataset, "gat", **options, checkpoint=tmp_path / "whole.pt")
-    with monkeypatch.context() as patched:
-        stop_after(patched, stop)
-        with pytest.raises(Stops):
-            train_full(dataset, "gat", **options, checkpoint=tmp_path / "parts.pt")
-    resumed = train_full(dataset, "gat", **options, checkpoint=tmp_path / "parts.pt", resume=True)
-    assert same(resumed.model.state_dict(), whole.model.state_dict())
-    assert same(resumed.history, whole.history) and resumed.test == whole.test and resumed.best == whole.best
-    assert same(checkpoints.load(tmp_path / "parts.pt"), checkpoints.load(tmp_path / "whole.pt"))
+    run = partial(train_full, dataset, "gat", **SMALL, epochs=6, dropout=0.4, parts=parts, strategy="halo")
+    stopped_and_resumed(run, tmp_path, monkeypatch, stop)
 
 
 def test_checkpoints_that_do_not_fit(dataset, tmp_path):
@@ -244,11 +232,6 @@ def test_checkpoints_that_do_not_fit(dataset, tmp_path):
     ):
         with pytest.raises(ConfigError, match=f"was saved with {sentence}, but this run has"):
             train_full(dataset, "gcn", **SMALL, epochs=2, checkpoint=path, resume=True, **changed)
-
-
-def test_patience(dataset):
-    found = train_full(dataset, "sage", **SMALL, dropout=0.0, lr=0.05, epochs=300, patience=3)
-    assert len(found.history) == found.best["epoch"] + 4 < 300
 
 
 def test_without_validation_and_test(dataset):
@@ -322,9 +305,7 @@ def test_published_accuracy(real_data):
 def two_ranks(tmp_path_factory):
     """What full_ranks.py said in two processes, and the folder of their results."""
     folder = tmp_path_factory.mktemp("ranks")
-    codes, said = in_two_processes("full_ranks.py", folder)
-    assert codes == [0, 0], said
-    return said, folder
+    return run_ranks(2, Path(__file__).with_name("full_ranks.py"), folder), folder
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat"])

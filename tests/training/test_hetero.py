@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from hinterland.sampling import Adjacency, HeteroSampler
 from hinterland.training import Loader, train, train_full
 from hinterland.training.hetero_models import typed_fanouts, typed_layers
 
-from .test_train import Stops, same, stop_after
+from .test_train import same, stopped_and_resumed
 
 CITES = ("paper", "cites", "paper")
 SMALL = {"fanouts": (4, 3), "hidden": 32, "batch_size": 32, "lr": 0.02, "dropout": 0.3, "device": "cpu", "seed": 3}
@@ -141,19 +142,12 @@ def test_reordered_lists_are_refused(mag):
 
 
 def test_it_goes_on_where_it_was(mag, tmp_path, monkeypatch):
-    """To the bit, from inside an epoch."""
-    path = {"checkpoint": tmp_path / "c.pt", "checkpoint_every": 2}
-    whole = train(mag, "gat", **SMALL, epochs=3)
-    with monkeypatch.context() as patched:
-        stop_after(patched, 13)
-        with pytest.raises(Stops):
-            train(mag, "gat", **SMALL, epochs=3, **path)
-    resumed = train(mag, "gat", **SMALL, epochs=3, **path, resume=True)
-    assert same(whole.model.state_dict(), resumed.model.state_dict())
-    assert same(whole.history, resumed.history) and whole.test == resumed.test
+    """From inside an epoch."""
+    run = partial(train, mag, "gat", **SMALL, epochs=3, checkpoint_every=2)
+    stopped_and_resumed(run, tmp_path, monkeypatch, 13)
     other = dataclasses.replace(mag, features={"paper": hl.UnifiedTensor.from_tensor(mag.features["paper"].cpu() + 1)})
     with pytest.raises(ConfigError, match=r"was saved with checksum=\d+, but this run has \d+"):
-        train(other, "gat", **SMALL, epochs=3, **path, resume=True)
+        train(other, "gat", **SMALL, epochs=3, checkpoint=tmp_path / "parts.pt", resume=True)
 
 
 def test_several_devices_change_nothing(mag):

@@ -25,13 +25,7 @@ CITES, WRITES, AT = ("paper", "cites", "paper"), ("author", "writes", "paper"), 
 WRITTEN, HOUSES = ("paper", "rev_writes", "author"), ("institution", "rev_at", "author")
 RELATIONS = (AT, HOUSES, WRITES, WRITTEN, CITES)  # MAG240M's, both ways
 
-
-@pytest.fixture(autouse=True)
-def doubles():
-    torch.set_default_dtype(torch.float64)
-    torch.manual_seed(5)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("doubles")
 
 
 @pytest.fixture(scope="module")

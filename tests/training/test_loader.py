@@ -125,10 +125,6 @@ def test_a_state_of_another_loader_is_refused():
             loader().load_state_dict({**state, name: value})
 
 
-def test_no_seeds_no_batches():
-    assert list(loader(torch.zeros(0, dtype=torch.int64))) == []
-
-
 def test_bad_options():
     with pytest.raises(ConfigError, match="batch_size=0 makes no batch"):
         loader(batch_size=0)

@@ -18,6 +18,8 @@ from hinterland.training import Loader, checkpoint, train
 from hinterland.training.cache_costs import Costs
 from hinterland.training.epoch_line import epoch_line
 
+from .cache_cases import same_batches
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -47,19 +49,7 @@ def test_batches_are_the_same(folder, device, place):
     held, stored = datasets.open(folder), datasets.open(folder, placement=place, host_budget="256KiB")
     on_storage = (isinstance(stored.features, hl.StorageArray), stored.graph.placement["indices"] == "storage")
     assert on_storage == (place == "storage" or "features" in place, place != {"features": "storage"})
-    loaders = [
-        Loader(
-            hl.sampling.NeighborSampler(ds.graph, [5, 5], device=device, seed=1),
-            held.splits["train"],
-            32,
-            features=ds.features,
-            device=device,
-        )
-        for ds in (held, stored)
-    ]
-    for one, other in zip(*loaders, strict=True):
-        assert one.x.device == other.x.device and torch.equal(one.x, other.x)
-        assert torch.equal(one.edge_index, other.edge_index) and torch.equal(one.sample.edge, other.sample.edge)
+    assert same_batches(loader(held, device), loader(stored, device))
 
 
 def test_pinsage_trains_on_a_graph_there(folder, device):
@@ -322,8 +312,7 @@ def test_a_cache_beside_a_graph_on_storage_is_for_rows(folder, device, tmp_path,
     assert over.graph is graph and table.plan.local_rows == plan.split.rows
     ours = Loader(sampler, held.splits["train"], 32, features=held.features, device=device, cache="auto", gpu_budget=budget)
     plain = hl.sampling.NeighborSampler(held.graph, [5, 5], device=device, seed=1)
-    for one, other in zip(ours, Loader(plain, held.splits["train"], 32, features=held.features, device=device), strict=True):
-        assert torch.equal(one.x, other.x) and torch.equal(one.sample.edge, other.sample.edge)
+    assert same_batches(ours, Loader(plain, held.splits["train"], 32, features=held.features, device=device))
 
 
 def test_what_is_not_for_features_on_storage(opened):

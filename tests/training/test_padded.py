@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -17,12 +15,12 @@ from hinterland.sampling.envelope import Envelope
 from hinterland.training.attention import attended
 from hinterland.training.blocks import Block, blocks
 from hinterland.training.models import MODELS, make_model
+from hinterland.training.pipeline import moved, tensors_of
 from tests.padding import padded
 
 INPUTS, HIDDEN, CLASSES = 6, 8, 5
 GARBAGE = 1e6
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4}
-ARRAYS = ("node", "row", "col", "edge", "ends")  # of a padded sample
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +166,7 @@ def test_a_replayed_step_is_that_of_the_cpu(graph, name, dtype):
     envelope = Envelope((40, 200, 256, 257), (170, 700, 1200))
     drawn = [sampled(graph, [4, 3, 2], torch.arange(first, 256, step), first) for first, step in ((0, 7), (3, 8), (1, 90))]
     batches = [arguments(graph, one, name, dtype) for one in drawn]
-    held = on_gpu(with_padding(batches[0], envelope))
+    held = moved(with_padding(batches[0], envelope), torch.device("cuda"))
     x, model = held[0].requires_grad_(), models(name, 3, dtype).cuda()
     learns = [x, *model.parameters()]
     direction = torch.zeros(40, CLASSES, dtype=dtype, device="cuda")
@@ -188,27 +186,12 @@ def test_a_replayed_step_is_that_of_the_cpu(graph, name, dtype):
     for called in batches[::-1]:
         count = called[1].num_sampled_nodes[0]
         with torch.no_grad():
-            fill(held, with_padding(called, envelope))
+            for to, part in zip(tensors_of(held), tensors_of(with_padding(called, envelope)), strict=True):
+                to.copy_(part)
             direction.zero_()[:count] = direction_of(scores[:count])
         graphed.replay()
         as_double = [part.double() if isinstance(part, torch.Tensor) else part for part in called]
         same([scores[:count], *grads], learned(reference, as_double, count), TOLERANCE[dtype])
-
-
-def on_gpu(called):
-    x, sample, *others = called
-    sample = dataclasses.replace(sample, **{name: getattr(sample, name).cuda() for name in ARRAYS})
-    return [x.cuda(), sample, *(None if part is None else part.cuda() for part in others)]
-
-
-def fill(held, called):
-    """Copies a batch to where a graph reads it."""
-    for to, part in zip(held, called, strict=True):
-        if isinstance(part, torch.Tensor):
-            to.copy_(part)
-        elif part is not None:
-            for name in ARRAYS:
-                getattr(to, name).copy_(getattr(part, name))
 
 
 def hub(device):

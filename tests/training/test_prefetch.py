@@ -13,22 +13,9 @@ from hinterland.sampling import NeighborSampler
 from hinterland.training import Loader, Stage
 from hinterland.training.prefetch import Prefetcher
 
+from .test_pipeline import stages
+
 CPU = torch.device("cpu")
-
-
-def stages(*works):
-    return [Stage(f"stage {i}", work) for i, work in enumerate(works)]
-
-
-@pytest.mark.parametrize("depth", [1, 3])
-def test_items_come_in_order(device, depth):
-    works = (lambda i: torch.full((1000,), i, device=device), lambda t: t * 2, lambda t: t + 1)
-    ahead = Prefetcher(range(50), stages(*works), device, depth=depth)
-    for _ in range(2):  # may be iterated again
-        sums = [tensor.sum() for tensor in ahead]
-        assert torch.stack(sums).tolist() == [1000 * (2 * i + 1) for i in range(50)]
-    assert all(stage.items == 100 for stage in ahead.stages)
-    assert device.type == "cpu" or all(stage.seconds > 0 for stage in ahead.stages)
 
 
 def test_later_items_are_begun_before_one_is_handed_out():

@@ -43,6 +43,14 @@ def sentence_of(process):
     pytest.fail("it ended without a word")
 
 
+def error_of(what):
+    """The end of what it writes once it has ended by itself."""
+    with stuck(what) as process:
+        error = process.communicate(timeout=ENDS)[1]
+        assert process.returncode == 1, error
+    return error.strip().splitlines()[-1]
+
+
 def check_ctrl_c(process):
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
@@ -50,10 +58,7 @@ def check_ctrl_c(process):
 
 
 def test_a_reader_that_is_stuck():
-    with stuck("reader") as process:
-        error = process.communicate(timeout=ENDS)[1]
-        assert process.returncode == 1
-    last = error.strip().splitlines()[-1]
+    last = error_of("reader")
     said = "hinterland.runtime.errors.PipelineStalled: stage 'gather' has worked on item 0 for "
     assert last.startswith(said) and "no item came for 0.5 s in all; raise timeout= if it may take that long" in last
 
@@ -68,26 +73,15 @@ def test_a_consumer_that_does_not_come_back_is_ended_by_ctrl_c():
 
 
 def test_a_process_of_the_librarys_own_ends():
-    with stuck("consumer, which ends by itself") as process:
-        error = process.communicate(timeout=ENDS)[1]
-        assert process.returncode == 1
-    assert error.endswith("does not end; the process ends here: raise timeout= if it may take that long\n"), error
+    said = error_of("consumer, which ends by itself")
+    assert said.endswith("does not end; the process ends here: raise timeout= if it may take that long")
 
 
 @pytest.mark.gpu
-def test_a_kernel_of_a_stage_that_never_ends():
-    with stuck("kernel of a stage") as process:
-        error = process.communicate(timeout=ENDS)[1]
-        assert process.returncode == 1, error
-    assert "PipelineStalled: stage 'gather' on cuda:0 has worked on item 2 for 2 s, and no item came for 2 s" in error
-
-
-@pytest.mark.gpu
-def test_a_kernel_of_a_replay_that_never_ends():
-    with stuck("kernel of a replay") as process:
-        error = process.communicate(timeout=ENDS)[1]
-        assert process.returncode == 1, error
-    assert "PipelineStalled: stage 'sample' on cuda:0 has worked on item 8 for 2 s, and no item came for 2 s" in error
+@pytest.mark.parametrize("what, stage, item", [("kernel of a stage", "gather", 2), ("kernel of a replay", "sample", 8)])
+def test_a_kernel_that_never_ends(what, stage, item):
+    said = f"PipelineStalled: stage '{stage}' on cuda:0 has worked on item {item} for 2 s, and no item came for 2 s"
+    assert said in error_of(what)
 
 
 @pytest.mark.gpu
@@ -107,7 +101,4 @@ def test_a_consumer_that_waits_for_a_kernel_that_never_ends(what, says):
 
 @pytest.mark.gpu
 def test_a_process_of_the_librarys_own_ends_while_a_kernel_does_not():
-    with stuck("kernel of the step, which ends by itself") as process:
-        error = process.communicate(timeout=ENDS)[1]
-        assert process.returncode == 1
-    assert "what was launched on cuda:0" in error
+    assert "what was launched on cuda:0" in error_of("kernel of the step, which ends by itself")

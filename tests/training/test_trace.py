@@ -9,19 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from hinterland import datasets
 from hinterland.runtime.errors import ConfigError, StorageError
 from hinterland.training import train
 
-SHAPE = datasets.Shape({"node": 600}, {"node": 64}, {("node", "to", "node"): 6000}, (240, 120, 240), 4, undirected=True)
 SMALL = {"fanouts": (4, 3), "hidden": 32, "epochs": 2, "seed": 3}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def dataset():
-    return datasets.generate(SHAPE, seed=1, device="cpu")
 
 
 def events(path):

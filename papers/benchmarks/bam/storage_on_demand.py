@@ -59,10 +59,6 @@ def _bytes(small: bool) -> int:
     return (16 << 20) if small else (4 << 30)
 
 
-def _idle(device: torch.device) -> float:
-    return devices.idle_at(device)
-
-
 def _lines_apart(lines: int, count: int, line_bytes: int, device: torch.device) -> torch.Tensor:
     """An element of each of `count` random lines: none is asked for twice within a run, as far as there are so many."""
     chosen = torch.randperm(lines, device=device)[:count]
@@ -76,9 +72,9 @@ def _missed(store: DeviceStore, x: torch.Tensor, count: int, device: torch.devic
     for _ in range(RUNS):
         at = _lines_apart(lines, count, store.line_bytes, device)
         with store.live():
-            before, begin = store.counts()["reads"], _idle(device)
+            before, begin = store.counts()["reads"], devices.idle_at(device)
             _, total = read_elements(store.array(_FIRST), (x.nbytes - _FIRST) // 8, x.dtype, device, at, len(at), keeps=False)
-            seconds.append(_idle(device) - begin)
+            seconds.append(devices.idle_at(device) - begin)
         reads = store.counts()["reads"] - before
         # What lies there is its own number: an arithmetic that nothing else would come to.
         assert int(total) == int((at + _FIRST // 8).sum()), "a wrong number was read"
@@ -86,11 +82,14 @@ def _missed(store: DeviceStore, x: torch.Tensor, count: int, device: torch.devic
     return {"reads a second": reads / best, "GB/s": reads * store.line_bytes / best / 1e9}
 
 
-def _store(
-    x: torch.Tensor, device: torch.device, budget: int, line_bytes: int, timing: str = "none", **more: Any
-) -> DeviceStore:
+def _room(small: bool) -> int:
+    """Of a cache."""
+    return (4 << 20) if small else (256 << 20)
+
+
+def _store(x: torch.Tensor, device: torch.device, room: int, line_bytes: int, timing: str = "none", **more: Any) -> DeviceStore:
     backing = Device(address=x.data_ptr(), bytes=x.nbytes, timing=timing)
-    return DeviceStore(backing, device, budget, line_bytes, **more)
+    return DeviceStore(backing, device, room, line_bytes, **more)
 
 
 def _threads(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any]]:
@@ -100,7 +99,7 @@ def _threads(device: torch.device, small: bool, folder: Path) -> list[dict[str, 
     for line in (512, 4096):
         for threads in (1, 2) if small else (1, 2, 4, 8, 12):
             for channels in (threads, 4 * threads):
-                store = _store(x, device, 4 << 20 if small else 256 << 20, line, channels=channels, threads=threads, depth=1024)
+                store = _store(x, device, _room(small), line, channels=channels, threads=threads, depth=1024)
                 count = 500 if small else 4_000_000 if line == 512 else 500_000
                 found.append({"line": line, "threads": threads, "queues": channels, **_missed(store, x, count, device)})
                 store.close()
@@ -116,9 +115,7 @@ def _devices(device: torch.device, small: bool, folder: Path) -> list[dict[str, 
             dealt = [x.view(-1, line // 8)[i::count].contiguous() for i in range(count)]
             parts = tuple(Device(address=part.data_ptr(), bytes=part.nbytes, timing="optane") for part in dealt)
             backing = Backing(parts=parts, stripe=line)
-            store = DeviceStore(
-                backing, device, 4 << 20 if small else 256 << 20, line, channels=4 * count, depth=1024, threads=count
-            )
+            store = DeviceStore(backing, device, _room(small), line, channels=4 * count, depth=1024, threads=count)
             reads = 20_000 if small else 4_000_000 if line == 512 else 1_000_000
             found.append({"line": line, "devices": count, **_missed(store, x, reads, device)})
             store.close()
@@ -131,9 +128,7 @@ def _depths(device: torch.device, small: bool, folder: Path) -> list[dict[str, A
     found = Rows()
     for channels in (1, 2) if small else (8, 16, 48):
         for depth in (2, 64) if small else (16, 64, 256, 1024):
-            store = _store(
-                x, device, 4 << 20 if small else 256 << 20, 4096, channels=channels, threads=2 if small else 8, depth=depth
-            )
+            store = _store(x, device, _room(small), 4096, channels=channels, threads=2 if small else 8, depth=depth)
             found.append({"queues": channels, "depth": depth, **_missed(store, x, 200 if small else 500_000, device)})
             store.close()
     return found
@@ -147,7 +142,7 @@ def _lines(device: torch.device, small: bool, folder: Path) -> list[dict[str, An
         depth = min(1024, (1 << 29) // (16 * line))
         given = {"channels": 16, "threads": 2 if small else 8, "depth": min(depth, 64) if small else depth}
         count = min(500 if small else (1 << 30) // line, 2_000_000, (x.nbytes - 65536) // line)
-        store = _store(x, device, 4 << 20 if small else 256 << 20, line, **given)
+        store = _store(x, device, _room(small), line, **given)
         read = _missed(store, x, count, device)
         in_order = _in_order(store, count, device)
         store.close()
@@ -171,9 +166,9 @@ def _in_order(store: DeviceStore, lines: int, device: torch.device) -> float:
     count, seconds = lines * store.line_bytes // 8, []
     for _ in range(RUNS):
         with store.live():
-            begin = _idle(device)
+            begin = devices.idle_at(device)
             read_elements(store.array(_FIRST), count, torch.int64, device, None, count, keeps=False)
-            seconds.append(_idle(device) - begin)
+            seconds.append(devices.idle_at(device) - begin)
     return count * 8 / statistics.median(seconds) / 1e9
 
 
@@ -181,17 +176,17 @@ def _written(
     x: torch.Tensor, line: int, count: int, at_random: bool, device: torch.device, small: bool, given: dict[str, int]
 ) -> float:
     """Bytes a second of whole lines, each overwritten by a warp, until all are on the device."""
-    store = _store(x, device, 4 << 20 if small else 256 << 20, line, mode="r+", **given)
+    store = _store(x, device, _room(small), line, mode="r+", **given)
     first, run = 65536, line // 8  # a line begins there, whatever its size
     lines, seconds = (x.nbytes - first) // line, []
     for _ in range(RUNS):
         at = (torch.randperm(lines) if at_random else torch.arange(lines))[:count] * run
         before = store.counts()
-        begin = _idle(device)
+        begin = devices.idle_at(device)
         with store.live():
             write_elements(store.array(first), lines * run, x.dtype, device, at.to(device), len(at), run=run)
         store.flush()
-        seconds.append(_idle(device) - begin)
+        seconds.append(devices.idle_at(device) - begin)
         counts = store.counts()
         assert counts["reads"] == before["reads"] and counts["writes"] - before["writes"] >= len(at), "lines were read"
         assert torch.equal(x[first // 8 + at], at), "a wrong number was written"
@@ -219,9 +214,9 @@ def _hits(device: torch.device, small: bool, folder: Path) -> list[dict[str, Any
             totals = []
             for kind, array in (("cached", words), ("plain", plain)):
                 with store.live():
-                    begin = _idle(device)
+                    begin = devices.idle_at(device)
                     totals.append(int(read_pattern(PATTERNS[name], array, elements, 4096, device)))
-                    took[kind].append(_idle(device) - begin)
+                    took[kind].append(devices.idle_at(device) - begin)
             assert totals[0] == totals[1], "something else was read"
         cached, raw = (statistics.median(took[kind][1:]) for kind in ("cached", "plain"))
         rates = {"GB/s": nbytes / cached / 1e9, "plain GB/s": nbytes / raw / 1e9, "of plain": raw / cached}
@@ -236,12 +231,12 @@ def _stages(device: torch.device, small: bool, folder: Path) -> list[dict[str, A
     found = Rows()
     for name in papers_core.TIMINGS:
         _core.count_stages(True)
-        store = _store(x, device, 4 << 20 if small else 256 << 20, 4096, timing=name, channels=8, threads=2 if small else 8)
+        store = _store(x, device, _room(small), 4096, timing=name, channels=8, threads=2 if small else 8)
         _core.count_stages(False)
         lines = (x.nbytes - _FIRST) // 4096
         alone = time_reads(store, _FIRST, (torch.randperm(lines)[: 20 if small else 200] * 512).to(device))
         store.close()
-        store = _store(x, device, 4 << 20 if small else 256 << 20, 4096, timing=name, channels=8, threads=2 if small else 8)
+        store = _store(x, device, _room(small), 4096, timing=name, channels=8, threads=2 if small else 8)
         rates = _missed(store, x, 200 if small else 500_000, device)
         found.append({"timing": name, **{f"{stage} us": ns / 1e3 for stage, ns in alone._asdict().items()}, **rates})
         store.close()
@@ -279,13 +274,13 @@ def _of_file(path: Path, size: int, threads: int, writes: bool, small: bool, dev
         with store.live():
             # The threads have started, and what they read into is registered: they live as long as their store.
             read_elements(store.array(_FIRST), lines * 512, torch.int64, device, None, 1, keeps=False)
-            begin = _idle(device)
+            begin = devices.idle_at(device)
             if writes:
                 write_elements(store.array(_FIRST), lines * 512, torch.int64, device, at.to(device), count, run=512)
             else:
                 read_elements(store.array(_FIRST), lines * 512, torch.int64, device, at.to(device), count, keeps=False)
         store.flush()
-        rates["a second"].append(count / (_idle(device) - begin))
+        rates["a second"].append(count / (devices.idle_at(device) - begin))
         cpu["cpu us"].append(store.stats().cpu_seconds / count * 1e6)
         store.close()  # a file has one writer
 

@@ -37,10 +37,7 @@ TABLE = {  # by set and setting, in the order of SYSTEMS
     "UU": ((62.83, 39.95, 29.21), (18.47, 15.95, 11.90), (100.00, 66.95, 49.11), (23.56, 19.87, 14.63)),
 }
 AVERAGE = {"DGL": 2.07, "SOTA": 1.32}
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_seconds(parser)
+add_options = add_seconds
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:

@@ -70,10 +70,7 @@ TABLE: dict[str, dict[str, tuple[Any, Any, Any]]] = {
 FASTER = 4.2  # GNNLab's E over T_SOTA's, on average of all but PR
 
 Sampler = NeighborSampler | PinSAGESampler
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_seconds(parser)
+add_options = add_seconds
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:

@@ -64,10 +64,7 @@ CPU_GATHER, ZERO_COPY, TIERED = "CPU gathering", "zero-copy", "tiered, captured"
 CAPTURED = "zero-copy, captured"
 FASTER = ((CPU_GATHER, ZERO_COPY, (2.5, 4.6)), (CAPTURED, TIERED, (1.6, 2.1)))  # over all sets
 BATCHES, DEEP_BATCHES, SMALL_BATCH, SMALL_BATCHES = 40, 10, 8, 3
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    add_seconds(parser)
+add_options = add_seconds
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:

@@ -175,11 +175,8 @@ class Factored:
         for device, kept in zip(self.plan.devices, self.cache_plans, strict=False):
             s = kept.split
             dealt = f" and its part of {s.dealt_rows:,}" if s.dealt_rows else ""
-            rows, lists = (
-                f"{s.rows - s.dealt_rows:,} rows{dealt} ({format_bytes(s.feature_bytes)})",
-                format_bytes(s.adjacency_bytes),
-            )
-            lines.append(f"{device} keeps {rows} and {lists} of the lists")
+            rows = f"{s.rows - s.dealt_rows:,} rows{dealt} ({format_bytes(s.feature_bytes)})"
+            lines.append(f"{device} keeps {rows} and {format_bytes(s.adjacency_bytes)} of the lists")
         counts = ", ".join(f"{device} {count}" for device, count in zip(self.plan.devices, self.trained, strict=True))
         return "\n".join([*lines, f"batches trained so far: {counts}"])
 
@@ -340,7 +337,7 @@ class Factored:
         loss, seen = loss if isinstance(loss, tuple) and len(loss) == 2 else (loss, None)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
             raise ConfigError(
-                f"step returned {_brief(loss)}; it must return the loss, a tensor of one number made by the model"
+                f"step returned {repr_of(loss)}; it must return the loss, a tensor of one number made by the model"
             )
         parameters = list(replica.model.parameters())
         gradients = torch.autograd.grad(loss, [parameters[n] for n in self._learning], allow_unused=True)
@@ -426,7 +423,3 @@ def _done(stream: torch.cuda.Stream | None) -> torch.cuda.Event | None:
     event: torch.cuda.Event = stream.record_event()
     event.synchronize()
     return event
-
-
-def _brief(value: Any) -> str:
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"{value!r:.80}"

@@ -44,17 +44,12 @@ class FullGNN(nn.Module):
         return x
 
 
-def _gcn(widths: Sequence[int], dropout: float) -> FullGNN:
-    return FullGNN([GCNConv(a, b) for a, b in pairwise(widths)], F.relu, dropout)
+def _plain(conv: Callable[[int, int], Layer], widths: Sequence[int], dropout: float) -> FullGNN:
+    return FullGNN([conv(a, b) for a, b in pairwise(widths)], F.relu, dropout)
 
 
-def _sage(widths: Sequence[int], dropout: float) -> FullGNN:
-    return FullGNN([SAGEConv(a, b) for a, b in pairwise(widths)], F.relu, dropout)
-
-
-def _gin(widths: Sequence[int], dropout: float) -> FullGNN:
-    layers = [GINConv(nn.Sequential(nn.Linear(a, b), nn.ReLU(), nn.Linear(b, b))) for a, b in pairwise(widths)]
-    return FullGNN(layers, F.relu, dropout)
+def _gin(inputs: int, outputs: int) -> GINConv:
+    return GINConv(nn.Sequential(nn.Linear(inputs, outputs), nn.ReLU(), nn.Linear(outputs, outputs)))
 
 
 def _attention(conv: Callable[..., Layer], widths: Sequence[int], dropout: float) -> FullGNN:
@@ -63,9 +58,9 @@ def _attention(conv: Callable[..., Layer], widths: Sequence[int], dropout: float
 
 
 FULL_MODELS: dict[str, Callable[[Sequence[int], float], FullGNN]] = {
-    "gcn": _gcn,
-    "sage": _sage,
-    "gin": _gin,
+    "gcn": partial(_plain, GCNConv),
+    "sage": partial(_plain, SAGEConv),
+    "gin": partial(_plain, _gin),
     "gat": partial(_attention, GATConv),
     "gatv2": partial(_attention, GATv2Conv),
 }

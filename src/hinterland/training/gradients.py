@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 
 class GradientAllReduce:
-    """Makes the gradients of an optimizer's parameters those of all ranks, which call it in every step, in the default group.
+    """Makes the gradients of an optimizer's parameters those of all ranks, which make the same calls in the default group.
 
     Args:
         optimizer: of the same parameters in all ranks. One without a gradient counts as zeros.
@@ -26,11 +26,6 @@ class GradientAllReduce:
         self._optimizer, self._mean = optimizer, mean
         self._flat = torch.empty(0)  # all gradients, one behind the other
         self._under_way: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()  # before and after collectives
-
-    def __call__(self) -> None:
-        self.put()
-        self.reduce()
-        self.take()
 
     def put(self) -> None:
         """Copies this rank's gradients to where all ranks sum. A step comes before a capture, which then allocates nothing."""

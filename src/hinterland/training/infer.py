@@ -10,7 +10,6 @@ import copy
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -119,15 +118,6 @@ def _check_model(model: Any, device: Any) -> torch.device:
     return next(model.parameters()).device if device is None else devices.as_device(device)
 
 
-@dataclass(frozen=True)
-class _Needs:
-    """Bytes that one edge, one source and one target take of the memory where a layer is computed, at most."""
-
-    edge: int
-    source: int
-    target: int
-
-
 class _Layers:
     """All layers of a model for all vertices of a graph."""
 
@@ -212,7 +202,7 @@ class _Layers:
         vertices = len(self.ends) - 1
         with progress(f"layer {i + 1} of {len(self.model.convs)}", vertices, "vertices") as shown:
             begin = 0
-            reach = self._reach(self._needs(i, x))
+            reach = self._reach(i, x)
             while begin < vertices:
                 end = reach(begin)
                 sample = self.sampler.sample(torch.arange(begin, end, device=self.device))
@@ -222,19 +212,17 @@ class _Layers:
                 shown(end - begin)
                 begin = end
 
-    def _needs(self, i: int, x: Any) -> _Needs:
-        wide, made = (max(self.dtype.itemsize, 4) * width for width in (x.shape[1], self._made_of(i, x)))
-        heads = getattr(self.model.convs[i], "heads", 1)
-        edge, source, target = _DRAWN
-        return _Needs(edge + _OF_A_HEAD * heads, source + 2 * wide + 2 * made, target + 4 * wide + 4 * made)
-
-    def _reach(self, needs: _Needs) -> Callable[[int], int]:
-        """A function of a vertex: the end of those from it on for which there is room, one at least."""
+    def _reach(self, i: int, x: Any) -> Callable[[int], int]:
+        """A function of a vertex: the end of those from it on of which there is room for rows of layer ``i``, one at least."""
         ends, vertices, room = self.ends, len(self.ends) - 1, self.room
-        of_all, an_edge = needs.source * vertices, needs.edge + needs.source
+        both = sum(max(self.dtype.itemsize, 4) * width for width in (x.shape[1], self._made_of(i, x)))
+        edge, source, target = _DRAWN
+        edge += _OF_A_HEAD * getattr(self.model.convs[i], "heads", 1)
+        source, target = source + 2 * both, target + 4 * both
+        of_all, an_edge = source * vertices, edge + source
         if 2 * of_all <= room:  # no matter which are read, and how many edges name them
-            room, an_edge = room - of_all, needs.edge
-        a_target = needs.target + needs.source
+            room, an_edge = room - of_all, edge
+        a_target = target + source
 
         def taken(end: int) -> int:
             return a_target * end + an_edge * int(ends[end])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -165,12 +166,8 @@ class GNN(nn.Module):
         return x if self.head is None else self.head(x)
 
 
-def _sage(widths: Sequence[int], dropout: float) -> GNN:
-    return GNN(_chain(SAGEConv, widths), F.relu, dropout)
-
-
-def _gcn(widths: Sequence[int], dropout: float) -> GNN:
-    return GNN(_chain(GCNConv, widths), F.relu, dropout)
+def _plain(conv: Callable[[int, int], nn.Module], widths: Sequence[int], dropout: float) -> GNN:
+    return GNN([conv(a, b) for a, b in pairwise(widths)], F.relu, dropout)
 
 
 def _gat(widths: Sequence[int], dropout: float) -> GNN:
@@ -181,14 +178,16 @@ def _gat(widths: Sequence[int], dropout: float) -> GNN:
 def _pinsage(widths: Sequence[int], dropout: float) -> GNN:
     # Outputs of length 1 are embeddings; dense layers stand behind the last (Algorithm 2, line 15), here the classifier.
     inner = [*widths[:-1], widths[-2] if len(widths) > 2 else widths[-1]]
-    return GNN(_chain(PinSAGEConv, inner), nn.Identity(), dropout, nn.Linear(inner[-1], widths[-1]))
+    convs = [PinSAGEConv(a, b) for a, b in pairwise(inner)]
+    return GNN(convs, nn.Identity(), dropout, nn.Linear(inner[-1], widths[-1]))
 
 
-def _chain(conv: Callable[[int, int], nn.Module], widths: Sequence[int]) -> list[nn.Module]:
-    return [conv(a, b) for a, b in pairwise(widths)]
-
-
-MODELS: dict[str, Callable[[Sequence[int], float], GNN]] = {"sage": _sage, "gcn": _gcn, "gat": _gat, "pinsage": _pinsage}
+MODELS: dict[str, Callable[[Sequence[int], float], GNN]] = {
+    "sage": partial(_plain, SAGEConv),
+    "gcn": partial(_plain, GCNConv),
+    "gat": _gat,
+    "pinsage": _pinsage,
+}
 
 
 def make_model(name: str, inputs: int, hidden: int, classes: int, layers: int, dropout: float = 0.0) -> GNN:

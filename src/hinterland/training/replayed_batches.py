@@ -163,6 +163,10 @@ class HandedOut(NamedTuple):
     counts: Counts | None
 
 
+# A batch whose graphs were launched, and when they have sampled and gathered it.
+_Ahead = tuple[HandedOut, torch.cuda.Event | None, torch.cuda.Event | None]
+
+
 class BatchRing:
     """Three buffers, and the order of an epoch in GPU memory.
 
@@ -284,11 +288,11 @@ class BatchRing:
         self, numbered: Numbered, buffer: BatchBuffer, sampling: _ReplayedStage, gathering: _ReplayedStage, watch: Watch
     ) -> _Ahead:
         if len(numbered[1]) < self.inputs.batch_size and not self._pads_labels():
-            return _Ahead(HandedOut(numbered, None, None), None, None)
+            return HandedOut(numbered, None, None), None, None
         sampled = gathered = sampling.replay(buffer.sampling, None, watch)
         if buffer.gathering is not None:
             gathered = gathering.replay(buffer.gathering, sampled, watch)
-        return _Ahead(HandedOut(numbered, buffer, None), sampled, gathered)
+        return HandedOut(numbered, buffer, None), sampled, gathered
 
     def _looked_at(self, handed: HandedOut) -> HandedOut:
         """With its counts, and without a buffer that was too small."""
@@ -370,14 +374,6 @@ def unpadded(sample: PaddedSample, counts: Counts) -> Sample:
     steps = [[after - before for before, after in itertools.pairwise(ends)] for ends in counts]
     row, col, edge = (array[:edges] for array in (sample.row, sample.col, sample.edge))
     return Sample(sample.node[:vertices], row, col, edge, [counts[0][0], *steps[0]], steps[1])
-
-
-class _Ahead(NamedTuple):
-    """A batch whose graphs were launched, and the ends of both."""
-
-    handed: HandedOut
-    sampled: torch.cuda.Event | None
-    gathered: torch.cuda.Event | None
 
 
 class _ReplayedStage(StreamedStage):

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from ..memory.ranks import Ranks, joined
-from ..runtime import arguments
+from ..runtime import arguments, devices
 from ..runtime.annotations import IfRequested
 from ..runtime.errors import ConfigError
 from ..runtime.progress import progress
@@ -61,13 +61,6 @@ from .settings import (
 from .trace import span, tracing
 
 _FULL_BELOW = 1 << 20  # edges of a graph that is validated with full neighbourhoods
-
-
-def _seed(device: torch.device, seed: int) -> None:
-    """What torch.manual_seed() does for the generators that a step draws from; that takes 0.1 ms for others as well."""
-    torch.default_generator.manual_seed(seed)
-    if device.type == "cuda":
-        torch.cuda.default_generators[device.index].manual_seed(seed)
 
 
 @dataclass(repr=False)
@@ -258,7 +251,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 self.loader,
                 lambda where: _samplers(dataset, config, where)[0],
                 self.model,
-                self._counted_loss,
+                self._loss,
                 several,
                 round=config["round"],
                 **kept,
@@ -357,7 +350,9 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             return
         for i, batch in enumerate(self.steps.batches(), position):
             start = time.perf_counter()
-            _seed(self.ranks.device, self.loader.seed_of(number - 1, i))
+            seed = self.loader.seed_of(number - 1, i)
+            for on in {torch.device("cpu"), self.ranks.device}:  # torch.manual_seed() takes 0.1 ms for others as well
+                devices.generator(on).manual_seed(seed)
             with span("train"):
                 self.steps.step(batch)
             self.working += time.perf_counter() - start
@@ -379,12 +374,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         loss = F.cross_entropy(scores, target)
         correct = (scores.detach().argmax(1) == target).sum()
         count = batch.sample.seeds if isinstance(batch.sample, PaddedSample) else len(target)  # padded labels are ignored
-        return loss, {"loss": loss.detach() * count, "correct": correct}
-
-    def _counted_loss(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, dict[str, Any]]:
-        """The same, with what was counted of the batch."""
-        loss, seen = self._loss(model, batch)
-        return loss, {**seen, "counts": counts_of(batch)}
+        return loss, {"loss": loss.detach() * count, "correct": correct, "counts": counts_of(batch)}
 
     def _stage_seconds(self) -> dict[str, float]:
         """What sampling and gathering took so far: seconds of a GPU, or of the threads that do it."""
