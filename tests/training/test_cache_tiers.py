@@ -233,6 +233,16 @@ def test_devices_share_a_plan(graph, features, seeds, compressed, gpus):
     assert found.edges == pytest.approx(plan.predicted.edges, abs=0.03)
 
 
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_where_all_fits_each_device_holds_all(graph, features, seeds, epochs):
+    """Without an id map, whether batches chose the rows (epochs=2) or nothing was to be chosen."""
+    sampler = NeighborSampler(graph, [10, 5], device="cpu")
+    plan = plan_cache(graph, features, sampler, seeds, BATCH, "64 MiB", costs=LINKED, devices=["cpu"] * 2, epochs=epochs)
+    table = plan.keep_rows()
+    assert (table.plan.local_rows, table.plan.slot_bytes) == (len(features), 0)
+    assert torch.equal(table[seeds], features[seeds])
+
+
 def test_gpus_that_cannot_read_each_other_share_nothing(graph, features, seeds, monkeypatch):
     plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "120 KiB", costs=replace(LINKED, edge_host=5e-8), device="cpu")
     monkeypatch.setattr(cache, "unlinked_pair", lambda devices: "cuda:0 cannot read the memory of cuda:1")

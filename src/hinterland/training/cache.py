@@ -241,7 +241,7 @@ def plan_cache(
     given = PlannedReads(graph, features, _sampler(graph, sampler, device), seeds, batch_size, most, seed)
     homes = (given.sampler.device,) if devices is None else tuple(holders(devices))
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
-    if epochs is None and slots is None and (kept := _unchosen(given, policy, size)) is not None:
+    if epochs is None and slots is None and (kept := _unchosen(given, policy, size, homes)) is not None:
         return _plan_of_few(given, policy, size, scores, costs, kept, homes)
     rank = ranking(given, policy, size, scores)
     rows, _, _ = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
@@ -256,14 +256,14 @@ def plan_cache(
     return Counted(given, policy, size, scores, costs, counts, rank(counts.fetched), pages).plan(homes)
 
 
-def _unchosen(given: PlannedReads, policy: str, size: int) -> CacheSplit | None:
+def _unchosen(given: PlannedReads, policy: str, size: int, homes: tuple[torch.device, ...]) -> CacheSplit | None:
     """What is kept where nothing is to be chosen: all rows and lists, for which there is room, or nothing."""
     if policy == "none":
         return CacheSplit()
     bare, vertices, adjacency = given.sampler.lists, given.graph.num_vertices, 0
     if kept_lists := not bare.lists.on_gpu and not bare.stored:
         adjacency = bare.kept_bytes(KeptLists(offsets=True, whole=True, weighted=given.sampler.weighted))
-    rows, local, held = rows_within(size - adjacency, vertices, given.features.row_bytes)
+    rows, local, held = rows_within(size - adjacency, vertices, given.features.row_bytes, sharing(policy, given, homes))
     if rows < vertices:
         return None
     if policy != "auto" or not kept_lists:
