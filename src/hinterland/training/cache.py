@@ -28,7 +28,7 @@ from ..table import as_table
 from ..table.tiered import Devices, holders, listed_devices, unlinked_pair
 from .cache_choice import POLICIES, bytes_of, checked_scores, parse_budget
 from .cache_costs import Costs, measured, rated
-from .cache_plan import CachePlan, HitRates, sharing
+from .cache_plan import CachePlan, HitRates, gpus_sharing
 from .cache_reads import (
     Keepable,
     PlannedReads,
@@ -51,8 +51,8 @@ _NO_RANKING = RowRanking("nothing", torch.zeros(0), [torch.zeros(0), torch.zeros
 
 
 @dataclass(frozen=True)
-class Counted:
-    """What a plan is made of: the batches that were counted, and how rows are ranked by them.
+class PlanInputs:
+    """What a plan is made of: counts of the batches, and how rows are ranked by them.
 
     Attributes:
         given, policy, budget, scores, costs: as of CachePlan.
@@ -72,7 +72,7 @@ class Counted:
     def plan(self, devices: tuple[torch.device, ...], lists_first: bool = False) -> CachePlan:
         """The plan of devices that share what they keep."""
         costs = replace(self.costs, row_peer=None, edge_peer=None) if unlinked_pair(devices) else self.costs
-        gpus = sharing(self.policy, self.given, devices)
+        gpus = gpus_sharing(self.policy, self.given, devices)
         if lists_first:
             lists = split(self.budget, self._entries(costs.of_lists(), gpus, self.ranked.scores[:0]))
             left = self._rows_within(self.budget - lists.adjacency_bytes, costs, gpus)
@@ -85,12 +85,12 @@ class Counted:
             kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
         else:
             kept = self._rows_within(self.budget if self.policy != "none" else 0, costs, gpus)
-        return self.keeping(kept, costs, devices)
+        return self.plan_of(kept, costs, devices)
 
-    def keeping(self, kept: CacheSplit, costs: Costs, devices: tuple[torch.device, ...]) -> CachePlan:
+    def plan_of(self, kept: CacheSplit, costs: Costs, devices: tuple[torch.device, ...]) -> CachePlan:
         """The plan that keeps this, and what is expected of it."""
         counts, given = self.counts, self.given
-        hottest, predicted = self._hottest(kept.rows), self._predicted(kept, costs, sharing(self.policy, given, devices))
+        hottest, predicted = self._hottest(kept.rows), self._predicted(kept, costs, gpus_sharing(self.policy, given, devices))
         totals = replace(counts, fetched=(), drawn=())  # a plan holds no memory of a GPU
         again = replace(self, counts=totals, ranked=_NO_RANKING, pages=[])._again
         return CachePlan(
@@ -253,7 +253,7 @@ def plan_cache(
     pages = page_reads(given, counts)
     if costs is None:
         costs = _costs(given, counts, pages, size)
-    return Counted(given, policy, size, scores, costs, counts, rank(counts.fetched), pages).plan(homes)
+    return PlanInputs(given, policy, size, scores, costs, counts, rank(counts.fetched), pages).plan(homes)
 
 
 def _unchosen(given: PlannedReads, policy: str, size: int, homes: tuple[torch.device, ...]) -> CacheSplit | None:
@@ -263,7 +263,7 @@ def _unchosen(given: PlannedReads, policy: str, size: int, homes: tuple[torch.de
     bare, vertices, adjacency = given.sampler.lists, given.graph.num_vertices, 0
     if kept_lists := not bare.lists.on_gpu and not bare.stored:
         adjacency = bare.kept_bytes(KeptLists(offsets=True, whole=True, weighted=given.sampler.weighted))
-    rows, local, held = rows_within(size - adjacency, vertices, given.features.row_bytes, sharing(policy, given, homes))
+    rows, local, held = rows_within(size - adjacency, vertices, given.features.row_bytes, gpus_sharing(policy, given, homes))
     if rows < vertices:
         return None
     if policy != "auto" or not kept_lists:
@@ -287,7 +287,7 @@ def _plan_of_few(
         costs = _costs(given, counts, [none, none], size) if given.features.collective else _rated(given, counts)
     said = "nothing, since all are kept" if kept.rows else "nothing, since none is kept"
     ranked = replace(_NO_RANKING, by=said)
-    return Counted(given, policy, size, scores, costs, counts, ranked, [none, none]).keeping(kept, costs, devices)
+    return PlanInputs(given, policy, size, scores, costs, counts, ranked, [none, none]).plan_of(kept, costs, devices)
 
 
 def _falling(scores: torch.Tensor) -> torch.Tensor:
