@@ -162,6 +162,7 @@ def test_several_gpus_keep_more_than_one(graph, features, seeds, policy, gpus):
     alone = plan_cache(*made, costs=LINKED)
     plan = alone.over(["cpu"] * gpus)
     assert plan.split.dealt_rows > 0 and plan.split.rows > alone.split.rows
+    assert plan._hottest.untyped_storage().nbytes() == 8 * plan.split.rows
     several, one = plan.predicted, alone.predicted
     assert several.sampling + several.gathering < one.sampling + one.gathering
     sampler, table = plan.apply()

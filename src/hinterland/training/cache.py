@@ -107,7 +107,7 @@ class PlanInputs:
             _given=given,
             _again=again,
             _places=counts.places or None,
-            _hottest=hottest.cpu(),
+            _hottest=hottest.clone(),  # which is cut from an order of all rows
             _pages=(self.pages[0] + self.pages[1]).cpu(),
         )
 
@@ -210,7 +210,7 @@ def plan_cache(
             better for twice as many; and four of each where the budget holds everything, and nothing is to be chosen.
         budget: bytes, which everything that is kept takes together at most. A batch's own memory is not part of it. Or a share,
             as ``"10%"``: the bytes that this share of the rows of features takes there, whatever is kept in them.
-        policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone (GNNLab). Rows are ranked by their
+        policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone. Rows are ranked by their
             inclusion probability as the counts correct it (``hotness.corrected_probability``), or by the counts alone with one
             epoch, of a graph on storage, and where the GPU has no room for the former. ``"presample"``, rows by the counts
             alone (PreSC#K with K = ``epochs``, at most 2 if None); ``"degree"``, rows by in how many lists they are (PaGraph);
