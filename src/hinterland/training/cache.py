@@ -51,8 +51,8 @@ _NO_RANKING = RowRanking("nothing", torch.zeros(0), [torch.zeros(0), torch.zeros
 
 
 @dataclass(frozen=True)
-class PlanInputs:
-    """What a plan is made of: counts of the batches, and how rows are ranked by them.
+class CountedReads:
+    """What a plan is made of: the batches that were counted, and how rows are ranked by them.
 
     Attributes:
         given, policy, budget, scores, costs: as of CachePlan.
@@ -85,9 +85,9 @@ class PlanInputs:
             kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
         else:
             kept = self._rows_within(self.budget if self.policy != "none" else 0, costs, gpus)
-        return self.plan_of(kept, costs, devices)
+        return self.keeping(kept, costs, devices)
 
-    def plan_of(self, kept: CacheSplit, costs: Costs, devices: tuple[torch.device, ...]) -> CachePlan:
+    def keeping(self, kept: CacheSplit, costs: Costs, devices: tuple[torch.device, ...]) -> CachePlan:
         """The plan that keeps this, and what is expected of it."""
         counts, given = self.counts, self.given
         hottest, predicted = self._hottest(kept.rows), self._predicted(kept, costs, gpus_sharing(self.policy, given, devices))
@@ -253,7 +253,7 @@ def plan_cache(
     pages = page_reads(given, counts)
     if costs is None:
         costs = _costs(given, counts, pages, size)
-    return PlanInputs(given, policy, size, scores, costs, counts, rank(counts.fetched), pages).plan(homes)
+    return CountedReads(given, policy, size, scores, costs, counts, rank(counts.fetched), pages).plan(homes)
 
 
 def _unchosen(given: PlannedReads, policy: str, size: int, homes: tuple[torch.device, ...]) -> CacheSplit | None:
@@ -287,7 +287,7 @@ def _plan_of_few(
         costs = _costs(given, counts, [none, none], size) if given.features.collective else _rated(given, counts)
     said = "nothing, since all are kept" if kept.rows else "nothing, since none is kept"
     ranked = replace(_NO_RANKING, by=said)
-    return PlanInputs(given, policy, size, scores, costs, counts, ranked, [none, none]).plan_of(kept, costs, devices)
+    return CountedReads(given, policy, size, scores, costs, counts, ranked, [none, none]).keeping(kept, costs, devices)
 
 
 def _falling(scores: torch.Tensor) -> torch.Tensor:

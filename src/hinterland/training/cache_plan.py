@@ -208,7 +208,7 @@ class CachePlan(Explained, Repr):
             table = TieredShards(features, s.local, scores, home)
         else:
             homes = [home] if self.gpus == 1 else self.devices
-            order = None if s.rows - s.dealt_rows == len(features) else hottest  # all in each: no choice, and no id map
+            order = None if s.rows - s.dealt_rows == len(features) else hottest
             table = features.tiered(local=s.local, peers=s.peers, order=order, devices=homes)
         devices.idle_at(device)  # loaders read on streams of their own
         return table
