@@ -33,7 +33,7 @@ from hinterland.fullgraph import PartitionedGraph, plan
 from hinterland.runtime import devices
 from hinterland.runtime.errors import OutOfMemory
 from hinterland.training.capture import CapturedSteps
-from hinterland.training.full import WholeGraph
+from hinterland.training.full import FullBatch
 from hinterland.training.full_models import FullGNN, make_full_model
 from hinterland.training.gradients import GradientAllReduce
 
@@ -245,7 +245,7 @@ def epoch(
         all_reduce=GradientAllReduce(optimizer) if dist.is_initialized() else None,
         others=[on for on in cuda if on != where[0]] if captures else (),
     )
-    batch = WholeGraph(p.as_given(x), {}, y[0], 0 if captures and cuda else None)
+    batch = FullBatch(p.as_given(x), {}, y[0], 0 if captures and cuda else None)
 
     def step() -> Tensor:
         return steps.step(batch)[1]

@@ -131,7 +131,7 @@ def gradients(mean: bool) -> None:
     held[0].grad = torch.tensor([[1.0, 1.0], [0.0, 2.0]][RANK])
     held[1].grad = torch.tensor([[2.0]], dtype=torch.float64) if RANK else None
     all_reduce = GradientAllReduce(torch.optim.SGD(held), mean)
-    all_reduce.put(), all_reduce.reduce(), all_reduce.take()
+    all_reduce.pack(), all_reduce.reduce(), all_reduce.unpack()
     torch.save([one.grad for one in held], FOLDER / f"gradients {mean}.{RANK}.pt")
 
 

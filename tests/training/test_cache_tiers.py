@@ -148,6 +148,7 @@ def test_several_gpus_keep_more_than_one(graph, features, seeds, policy, gpus):
     alone = plan_cache(*made, costs=LINKED)
     plan = alone.over(["cpu"] * gpus)
     assert plan.split.dealt_rows > 0 and plan.split.rows > alone.split.rows
+    assert plan._hottest.untyped_storage().nbytes() == 8 * plan.split.rows
     several, one = plan.predicted, alone.predicted
     assert several.sampling + several.gathering < one.sampling + one.gathering
     sampler, table = plan.apply()
@@ -209,6 +210,16 @@ def test_devices_share_a_plan(graph, features, seeds, compressed, gpus):
         assert torch.equal(sample.node.cpu(), want.node) and torch.equal(sample.edge.cpu(), want.edge)
         assert torch.equal(table[sample.node].cpu(), features[want.node]) and table.count(sample.node).rows["peers"] > 0
     as_predicted(plan, samplers[1], table)
+
+
+@pytest.mark.parametrize("epochs", [None, 2])
+def test_where_all_fits_each_device_holds_all(graph, features, seeds, epochs):
+    """Without an id map, whether batches chose the rows (epochs=2) or nothing was to be chosen."""
+    sampler = NeighborSampler(graph, [10, 5], device="cpu")
+    plan = plan_cache(graph, features, sampler, seeds, BATCH, "64 MiB", costs=LINKED, devices=["cpu"] * 2, epochs=epochs)
+    table = plan.keep_rows()
+    assert (table.plan.local_rows, table.plan.slot_bytes) == (len(features), 0)
+    assert torch.equal(table[seeds], features[seeds])
 
 
 def test_gpus_that_cannot_read_each_other_share_nothing(graph, features, seeds, monkeypatch):

@@ -19,7 +19,7 @@ from hinterland.runtime.errors import ConfigError
 from hinterland.training import FULL_MODELS, full, make_full_model, train_full
 from hinterland.training import checkpoint as checkpoints
 from hinterland.training.capture import CapturedSteps
-from hinterland.training.full import WholeGraph, refusal
+from hinterland.training.full import FullBatch, refusal
 
 from .captured_steps import adam, captured_without_room, sgd, stand_in_for_epochs
 from .test_full import SHAPE
@@ -141,7 +141,7 @@ def test_a_scheduler_is_followed(dataset, device, optimizer):
         net = make_full_model("gcn", 16, 16, 4, 2).to(device)
         how = optimizer(net.parameters())
         scheduler = torch.optim.lr_scheduler.ExponentialLR(how, 0.7)
-        batch = WholeGraph(x, {"train": [(y, y)]}, y, buffer)
+        batch = FullBatch(x, {"train": [(y, y)]}, y, buffer)
         steps = CapturedSteps(net, lambda net, batch: F.cross_entropy(net(batch.x, p), batch.seeds), how, [])
         losses = []
         for _ in range(8):

@@ -28,7 +28,7 @@ from ..table import as_table
 from ..table.tiered import Devices, holders, listed_devices, unlinked_pair
 from .cache_choice import POLICIES, bytes_of, checked_scores, parse_budget
 from .cache_costs import Costs, measured, rated
-from .cache_plan import CachePlan, HitRates, sharing
+from .cache_plan import CachePlan, HitRates, gpus_sharing
 from .cache_reads import (
     Keepable,
     PlannedReads,
@@ -72,7 +72,7 @@ class CountedReads:
     def plan(self, devices: tuple[torch.device, ...], lists_first: bool = False) -> CachePlan:
         """The plan of devices that share what they keep."""
         costs = replace(self.costs, row_peer=None, edge_peer=None) if unlinked_pair(devices) else self.costs
-        gpus = sharing(self.policy, self.given, devices)
+        gpus = gpus_sharing(self.policy, self.given, devices)
         if lists_first:
             lists = split(self.budget, self._entries(costs.of_lists(), gpus, self.ranked.scores[:0]))
             left = self._rows_within(self.budget - lists.adjacency_bytes, costs, gpus)
@@ -90,7 +90,7 @@ class CountedReads:
     def keeping(self, kept: CacheSplit, costs: Costs, devices: tuple[torch.device, ...]) -> CachePlan:
         """The plan that keeps this, and what is expected of it."""
         counts, given = self.counts, self.given
-        hottest, predicted = self._hottest(kept.rows), self._predicted(kept, costs, sharing(self.policy, given, devices))
+        hottest, predicted = self._hottest(kept.rows), self._predicted(kept, costs, gpus_sharing(self.policy, given, devices))
         totals = replace(counts, fetched=(), drawn=())  # a plan holds no memory of a GPU
         again = replace(self, counts=totals, ranked=_NO_RANKING, pages=[])._again
         return CachePlan(
@@ -107,7 +107,7 @@ class CountedReads:
             _given=given,
             _again=again,
             _places=counts.places or None,
-            _hottest=hottest.cpu(),
+            _hottest=hottest.clone(),  # which is cut from an order of all rows
             _pages=(self.pages[0] + self.pages[1]).cpu(),
         )
 
@@ -210,7 +210,7 @@ def plan_cache(
             better for twice as many; and four of each where the budget holds everything, and nothing is to be chosen.
         budget: bytes, which everything that is kept takes together at most. A batch's own memory is not part of it. Or a share,
             as ``"10%"``: the bytes that this share of the rows of features takes there, whatever is kept in them.
-        policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone (GNNLab). Rows are ranked by their
+        policy: ``"auto"``, both by benefit per byte (DUCATI); ``"features"``, rows alone. Rows are ranked by their
             inclusion probability as the counts correct it (``hotness.corrected_probability``), or by the counts alone with one
             epoch, of a graph on storage, and where the GPU has no room for the former. ``"presample"``, rows by the counts
             alone (PreSC#K with K = ``epochs``, at most 2 if None); ``"degree"``, rows by in how many lists they are (PaGraph);
@@ -241,7 +241,7 @@ def plan_cache(
     given = PlannedReads(graph, features, _sampler(graph, sampler, device), seeds, batch_size, most, seed)
     homes = (given.sampler.device,) if devices is None else tuple(holders(devices))
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
-    if epochs is None and slots is None and (kept := _unchosen(given, policy, size)) is not None:
+    if epochs is None and slots is None and (kept := _unchosen(given, policy, size, homes)) is not None:
         return _plan_of_few(given, policy, size, scores, costs, kept, homes)
     rank = ranking(given, policy, size, scores)
     rows, _, _ = rows_within(size if policy != "none" else 0, graph.num_vertices, features.row_bytes)
@@ -256,14 +256,14 @@ def plan_cache(
     return CountedReads(given, policy, size, scores, costs, counts, rank(counts.fetched), pages).plan(homes)
 
 
-def _unchosen(given: PlannedReads, policy: str, size: int) -> CacheSplit | None:
+def _unchosen(given: PlannedReads, policy: str, size: int, homes: tuple[torch.device, ...]) -> CacheSplit | None:
     """What is kept where nothing is to be chosen: all rows and lists, for which there is room, or nothing."""
     if policy == "none":
         return CacheSplit()
     bare, vertices, adjacency = given.sampler.lists, given.graph.num_vertices, 0
     if kept_lists := not bare.lists.on_gpu and not bare.stored:
         adjacency = bare.kept_bytes(KeptLists(offsets=True, whole=True, weighted=given.sampler.weighted))
-    rows, local, held = rows_within(size - adjacency, vertices, given.features.row_bytes)
+    rows, local, held = rows_within(size - adjacency, vertices, given.features.row_bytes, gpus_sharing(policy, given, homes))
     if rows < vertices:
         return None
     if policy != "auto" or not kept_lists:

@@ -82,8 +82,7 @@ def parse_budget(size: int | str) -> int | Share:
 
 
 def bytes_of(budget: int | Share, rows: int, row_bytes: int) -> int:
-    """A budget in bytes: of a share what that share of the rows takes in GPU memory, its map and the allocator's rounding with
-    it, whatever is then kept within."""
+    """A budget in bytes: a share is of the rows as they lie in GPU memory, with their map and the allocator's rounding."""
     if isinstance(budget, int):
         return budget
     count = budget.of(rows)

@@ -90,7 +90,7 @@ class CachePlan(Explained, Repr):
     @property
     def gpus(self) -> int:
         """How many devices share what they keep. Rows that follow the batches, or come from other machines, none shares."""
-        return sharing(self.policy, self._given, self.devices)
+        return gpus_sharing(self.policy, self._given, self.devices)
 
     def parts(self) -> list[BudgetItem]:
         """What is kept of the lists, as a graph's plan says it, and rows of features."""
@@ -284,7 +284,7 @@ class PlanCheck:
         return "\n".join(lines + [f"{n + ', ms':<16} {a * 1e3:>10.3f} {b * 1e3:>10.3f}" for n, a, b in times])
 
 
-def sharing(policy: str, given: PlannedReads, devices: Sequence[torch.device]) -> int:
+def gpus_sharing(policy: str, given: PlannedReads, devices: Sequence[torch.device]) -> int:
     """How many devices share what they keep."""
     return 1 if policy == "clock" or given.features.collective else len(devices)
 

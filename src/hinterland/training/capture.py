@@ -198,13 +198,13 @@ class CapturedSteps:
         if self.all_reduce is None:
             self._update()
         else:
-            self.all_reduce.put()
+            self.all_reduce.pack()
         return loss.detach()
 
     def _update(self) -> None:
         """The step from the gradients on, of several ranks from their sum on."""
         if self.all_reduce is not None:
-            self.all_reduce.take()
+            self.all_reduce.unpack()
         if self.before_step is not None:
             self.before_step(self.model)
         self.optimizer.step()
@@ -312,7 +312,7 @@ def capture(
         loss: ``loss(model, batch)`` is the mean loss of the batch, a tensor of one number. It, and the model, run on the GPU
             alone: nothing looks at a value, as ``.item()`` does. Labels behind a short batch's seeds are -100.
         optimizer: any of torch; its learning rate may change at any time, other settings capture the step anew.
-        loader: a Loader made with ``capture=True``, or any iterable of batches.
+        loader: a Loader made with ``capture=``, or any iterable of batches.
         before_step: ``before_step(model)`` runs between backward and the optimizer's step, captured as well: clips gradients,
             for example.
         ranks: who trains together (:func:`.joined`), each on its share of the batches (``rank`` and ``world_size`` of its

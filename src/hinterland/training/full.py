@@ -255,7 +255,7 @@ def refusal(p: PartitionedGraph, strategy: str, dropout: float) -> str | None:
 
 
 @dataclass
-class WholeGraph:
+class FullBatch:
     """What every epoch trains on, as a batch of :class:`.CapturedSteps`.
 
     Attributes:
@@ -298,7 +298,7 @@ class _FullRun(TrainingRun[FullGNN]):
         x = p.placed([rows_of(dataset.features, vertices).to(self.kind) for vertices in where])
         targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
         home = ranks.device
-        self.batch = WholeGraph(x, targets, self.splits["train"].to(home), 0 if captures else None)
+        self.batch = FullBatch(x, targets, self.splits["train"].to(home), 0 if captures else None)
         self.seen = torch.zeros(2, 2, dtype=torch.float64, device=home)  # of "train" and "valid": loss, and how many are right
         self.times: list[float] = []  # when each stage of an epoch ended, unless it is replayed
         self.tuned: list[tuner.Tuned] = []

@@ -27,7 +27,7 @@ class GradientAllReduce:
         self._flat = torch.empty(0)  # all gradients, one behind the other
         self._under_way: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()  # before and after collectives
 
-    def put(self) -> None:
+    def pack(self) -> None:
         """Copies this rank's gradients to where all ranks sum. A step comes before a capture, which then allocates nothing."""
         held = self._parameters()
         size, widest = sum(one.numel() for one in held), reduce(torch.promote_types, {one.dtype for one in held})
@@ -49,7 +49,7 @@ class GradientAllReduce:
         self._under_way.append((before, stream.record_event()))
         self._forget_ended()
 
-    def take(self) -> None:
+    def unpack(self) -> None:
         """Has the gradients be what came of it, until the next step."""
         held = self._parameters()
         for one, part in zip(held, self._flat.split([one.numel() for one in held]), strict=True):

@@ -306,8 +306,7 @@ def fingerprint(dataset: Any) -> dict[str, Any]:
 
 
 def check_ranks(ranks: Ranks, dataset: Any, **options: Any) -> None:
-    """Refuses ranks with other options, or another data set: other sizes, types, splits, or other degrees, neighbours, features
-    or labels of the vertices that are looked at, in each relation and of each type where there are several.
+    """Refuses ranks with other options, or another data set (docs/notes/training-details.md says what is compared).
 
     Raises:
         ConfigError: in all ranks alike; names what differs, and two ranks.

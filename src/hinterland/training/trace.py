@@ -27,8 +27,8 @@ def span(name: str) -> AbstractContextManager[Any]:
 
 @contextmanager
 def tracing(path: Path | None, device: torch.device, steps: int) -> Iterator[Callable[[], None]]:
-    """A with-block of training, which calls what it gets after every step. It writes a timeline of TRACE_STEPS of them, of all
-    threads and of the GPU, once TRACE_AFTER were made, or half of all if that is sooner.
+    """A with-block of training, which calls what it gets after every step. It writes a timeline of TRACE_STEPS of them,
+    with all threads and the GPU. That begins once TRACE_AFTER steps were made, or half of all if that is sooner.
 
     Args:
         path: the file, which appears when these steps are done; None: there is none.
