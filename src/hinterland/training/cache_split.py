@@ -114,9 +114,9 @@ def _nbytes(kept: Kept, entries: CacheCandidates) -> int:
     return 0 if entries.lists is None else entries.lists.kept_bytes(kept)
 
 
-def rows_within(room: int, rows: int, row_bytes: int) -> tuple[int, int, int]:
-    """How many rows there is room for, what to ask of ``tiered`` for them, and what they take of the allocator."""
-    plan = plan_tiers(rows, row_bytes, 1, max(_usable(room), 0), ordered=True)
+def rows_within(room: int, rows: int, row_bytes: int, gpus: int = 1) -> tuple[int, int, int]:
+    """How many rows there is room for in each GPU, what to ask of ``tiered`` for them, and what they take of the allocator."""
+    plan = plan_tiers(rows, row_bytes, gpus, max(_usable(room), 0), ordered=True)
     if plan.resident == 0:
         return 0, 0, 0
     return plan.resident, plan.held_bytes, allocated(plan.held_bytes)
