@@ -51,7 +51,7 @@ _NO_RANKING = RowRanking("nothing", torch.zeros(0), [torch.zeros(0), torch.zeros
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedReads:
     """What a plan is made of: the batches that were counted, and how rows are ranked by them.
 
     Attributes:
@@ -254,7 +254,7 @@ def plan_cache(
     pages = page_reads(given, counts)
     if costs is None:
         costs = _costs(given, counts, pages, size)
-    return Counted(given, policy, size, scores, costs, counts, rank(counts.fetched), pages).plan(homes)
+    return CountedReads(given, policy, size, scores, costs, counts, rank(counts.fetched), pages).plan(homes)
 
 
 def _unchosen(given: PlannedReads, policy: str, size: int, gpus: int) -> CacheSplit | None:
@@ -288,7 +288,7 @@ def _plan_of_few(
         costs = _costs(given, counts, [none, none], size) if given.features.collective else _rated(given, counts)
     said = "nothing, since all are kept" if kept.rows else "nothing, since none is kept"
     ranked = replace(_NO_RANKING, by=said)
-    return Counted(given, policy, size, scores, costs, counts, ranked, [none, none]).keeping(kept, costs, devices)
+    return CountedReads(given, policy, size, scores, costs, counts, ranked, [none, none]).keeping(kept, costs, devices)
 
 
 def _falling(scores: torch.Tensor) -> torch.Tensor:
