@@ -254,3 +254,28 @@ def test_what_peers_cost_decides(graph, features, seeds):
     between = rows(3e-9)
     assert 0 < between[0] < far[0] and 0 < between[1] < near[1]
     assert rows(None) == far
+
+
+@pytest.mark.parametrize("policy", ["auto", "features", "degree", "presample"])
+def test_all_gpus_hold_all_rows(graph, features, seeds, policy):
+    plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "1GiB", policy, costs=LINKED, devices=["cpu"] * 2)
+    _, table = plan.apply()
+    assert table.plan.local_rows == plan.split.rows == len(features) and table.held.keys() == {"cpu:0", "cpu:1"}
+    assert torch.equal(table.gather(seeds), features[seeds]) and plan.measure(*plan.apply()).found.rows == 1
+
+
+def test_slots_take_what_lists_leave(graph, features, seeds):
+    plan = plan_cache(graph, features, [10, 5], seeds, BATCH, "1MiB", "clock", costs=LINKED, device="cpu").lists_first()
+    sampler, table = plan.apply()
+    assert table.plan.capacity == plan.split.rows > 0 < sampler.lists.held and plan.held_bytes <= plan.budget
+    assert torch.equal(table.gather(seeds), features[seeds])
+
+
+def test_a_plan_is_of_some_device(graph, features, seeds):
+    made = graph, features, [10, 5], seeds, BATCH, "120 KiB"
+    with pytest.raises(ConfigError, match="devices names no GPU that could hold a cache"):
+        plan_cache(*made, costs=LINKED, devices=[])
+    plan = plan_cache(*made, costs=LINKED, device="cpu")
+    for ask in (plan.over, plan.lists_first):
+        with pytest.raises(ConfigError, match="devices names no GPU that could hold a cache"):
+            ask([])

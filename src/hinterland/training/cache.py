@@ -25,10 +25,10 @@ from ..runtime.errors import ConfigError
 from ..runtime.thresholds import TRIAL_BYTES
 from ..sampling import NeighborSampler
 from ..table import as_table
-from ..table.tiered import Devices, holders, listed_devices, unlinked_pair
+from ..table.tiered import Devices, listed_devices, unlinked_pair
 from .cache_choice import POLICIES, bytes_of, checked_scores, parse_budget
 from .cache_costs import Costs, measured, rated
-from .cache_plan import CachePlan, HitRates, gpus_sharing
+from .cache_plan import CachePlan, HitRates, gpus_sharing, sharers
 from .cache_reads import (
     Keepable,
     PlannedReads,
@@ -80,9 +80,6 @@ class CountedReads:
             kept = replace(lists, **rows)
         elif self.policy == "auto":
             kept = split(self.budget, self._entries(costs, gpus, self.ranked.scores))
-        elif self.policy == "clock":
-            slots = slots_within(self.budget, self.given.graph.num_vertices, self.given.features.row_bytes)
-            kept = CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
         else:
             kept = self._rows_within(self.budget if self.policy != "none" else 0, costs, gpus)
         return self.keeping(kept, costs, devices)
@@ -124,8 +121,11 @@ class CountedReads:
         return hottest_first(scores, len(scores), min(count, len(scores)))
 
     def _rows_within(self, room: int, costs: Costs, gpus: int) -> CacheSplit:
-        """The rows that are ranked highest, in so much of each device."""
+        """The rows that are ranked highest, or slots for those that come and go, in so much of each device."""
         features, counts = self.given.features, self.counts
+        if self.policy == "clock":
+            slots = slots_within(room, len(features), features.row_bytes)
+            return CacheSplit(slots.capacity, slots.held_bytes, allocated(slots.held_bytes))
         if gpus == 1:
             return CacheSplit(*rows_within(room, len(features), features.row_bytes))
         order = self._hottest(len(features))
@@ -235,11 +235,12 @@ def plan_cache(
     scores: torch.Tensor | None = None
     if not isinstance(policy, str):
         policy, scores = "scores", checked_scores(policy, {None: graph.num_vertices})[None]
+    shared = None if devices is None else tuple(sharers(devices))
     if devices is not None and device is None and not isinstance(sampler, NeighborSampler):
         device = listed_devices(devices)[0]
     most = 2 if epochs is None else arguments.whole_number("epochs", epochs, 1)
     given = PlannedReads(graph, features, _sampler(graph, sampler, device), seeds, batch_size, most, seed)
-    homes = (given.sampler.device,) if devices is None else tuple(holders(devices))
+    homes = shared or (given.sampler.device,)
     slots = slots_within(size, len(features), features.row_bytes) if policy == "clock" else None
     if epochs is None and slots is None and (kept := _unchosen(given, policy, size, homes)) is not None:
         return _plan_of_few(given, policy, size, scores, costs, kept, homes)

@@ -221,12 +221,12 @@ class CachePlan(Explained, Repr):
         Raises:
             ConfigError, DeviceError: devices that cannot hold tiers (``UnifiedTensor.tiered``).
         """
-        return self._again(holders(devices), False)
+        return self._again(sharers(devices), False)
 
     def lists_first(self, devices: Devices | None = None) -> CachePlan:
         """The plan, within the same budget, of devices that sample for others: as much of the lists as they hold, and rows in
         what they leave (GNNLab, section 5)."""
-        return self._again(self.devices if devices is None else holders(devices), True)
+        return self._again(self.devices if devices is None else sharers(devices), True)
 
     def measure(
         self,
@@ -282,6 +282,14 @@ class PlanCheck:
         lines += [f"{name:<16} {a:>10.1%} {b:>10.1%}" for name, a, b in shares]
         times = (("sampling", p.sampling, f.sampling), ("gathering", p.gathering, f.gathering))
         return "\n".join(lines + [f"{n + ', ms':<16} {a * 1e3:>10.3f} {b * 1e3:>10.3f}" for n, a, b in times])
+
+
+def sharers(devices: Devices | None) -> list[torch.device]:
+    """The devices that a plan is for: :func:`.holders`, of which there are some."""
+    found = holders(devices)
+    if not found:
+        raise ConfigError("devices names no GPU that could hold a cache; name one or more, as ['cuda:0', 'cuda:1']")
+    return found
 
 
 def gpus_sharing(policy: str, given: PlannedReads, devices: Sequence[torch.device]) -> int:
