@@ -18,7 +18,6 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import torch
 from hypothesis import settings
 
-from hinterland import _core
 from hinterland.runtime import devices
 
 DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -66,6 +65,8 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture
 def set_threads():
     """Sets the library's number of threads, which is what it was afterwards."""
+    from hinterland import _core  # which is not there yet when style is checked
+
     before = _core.num_threads()
     yield _core.set_num_threads
     _core.set_num_threads(before)
