@@ -38,6 +38,8 @@ def _brief(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         place = "" if value.is_cpu else f" on {value.device}"
         return f"{type_name(value.dtype)} {list(value.shape)}{place}"
+    if isinstance(value, torch.device):
+        return str(value)
     if isinstance(value, torch.dtype):
         return type_name(value)
     if isinstance(value, float):
