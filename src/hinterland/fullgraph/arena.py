@@ -56,8 +56,7 @@ class ArenaBlock:
         self._mine = None
         self._mine = self._ranks.agreed(lambda: self._made(nbytes))
         packed = self._ranks.agreed(lambda: pickle_shared(self._mine))
-        from_all: list[Any] = [None] * self._ranks.world_size
-        dist.all_gather_object(from_all, packed)
+        from_all = self._ranks.gathered(packed)
         self.addresses = self._ranks.agreed(lambda: [self._opened(rank, one) for rank, one in enumerate(from_all)])
         self.table.copy_(torch.tensor(self.addresses))
         self.nbytes = nbytes

@@ -81,10 +81,8 @@ class Processes(World):
         return bool(found)
 
     def gathered(self, mine: Sequence[Any]) -> list[Any]:
-        found: list[Any] = [None] * self.parts
         with self._talking():
-            dist.all_gather_object(found, mine[0])
-        return found
+            return self.ranks.gathered(mine[0])
 
     def traded(self, wanted: Lists) -> list[list[Tensor]]:
         asked = [len(rows) for rows in wanted[0]]

@@ -63,11 +63,12 @@ class Ranks:
         dist.all_reduce(total)
         return total.tolist()
 
-    def gathered(self, mine: T) -> list[T]:
-        """What each rank has, in all of them."""
-        found: list[Any] = [mine] * self.world_size
-        if self.world_size > 1:
-            dist.all_gather_object(found, mine)
+    def gathered(self, mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
+        """What each rank has, in all of them; ``group``: who they are, by default all."""
+        if self.world_size == 1:
+            return [mine]
+        found: list[Any] = [None] * dist.get_world_size(group)
+        dist.all_gather_object(found, mine, group)
         return found
 
     def from_first(self, make: Callable[[], T]) -> T:
@@ -103,9 +104,8 @@ class Ranks:
                 except HinterlandError as raised:
                     error = raised
             self.raise_together(error, group)
-            packed = [b""] * self.world_size
             shared = self.local_rank == 0 and self.local_world_size > 1
-            dist.all_gather_object(packed, pickle_shared(made) if shared else b"", group)
+            packed = self.gathered(pickle_shared(made) if shared else b"", group)
             if self.local_rank:
                 try:
                     made = pickle.loads(packed[self.rank - self.local_rank])
@@ -149,12 +149,7 @@ class Ranks:
 
     def raise_together(self, error: HinterlandError | None, group: dist.ProcessGroup | None = None) -> None:
         """Raises the error of the first rank that has one, in all of them; ``group``: who they are, by default all."""
-        if self.world_size == 1:
-            errors = [error]
-        else:
-            errors = [None] * dist.get_world_size(group)
-            dist.all_gather_object(errors, error, group)
-        for one in errors:
+        for one in self.gathered(error, group):
             if one is not None:
                 raise one
 
@@ -167,8 +162,7 @@ class Ranks:
         if self.world_size == 1:
             return
         members = list(range(self.world_size)) if group is None else dist.get_process_group_ranks(group)
-        all_of_them: list[Any] = [None] * len(members)
-        dist.all_gather_object(all_of_them, dict(mine), group)
+        all_of_them = self.gathered(dict(mine), group)
         first = all_of_them[0]
         for rank, other in zip(members, all_of_them, strict=True):
             for key in {**first, **other}:

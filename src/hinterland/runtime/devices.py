@@ -6,6 +6,7 @@ import functools
 import os
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -196,6 +197,13 @@ def generator(device: torch.device) -> torch.Generator:
     torch.cuda.init()
     found: torch.Generator = torch.cuda.default_generators[device.index]
     return found
+
+
+def seed(on: Iterable[torch.device], number: int) -> None:
+    """What torch.manual_seed() does, for the CPU and these devices alone; it takes 0.1 ms for others as well."""
+    torch.default_generator.manual_seed(number)
+    for device in on:
+        generator(device).manual_seed(number)
 
 
 def sent(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

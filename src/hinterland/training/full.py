@@ -232,8 +232,7 @@ def captured_epochs(capture: bool | str, p: PartitionedGraph, strategy: str, dro
     why_not = refusal(p, strategy, dropout)
     if capture is True and why_not is not None:
         raise ConfigError(f"capture=True: {why_not}; or leave it out")
-    alone = isinstance(p.world, Together) and len(set(p.world.devices)) == 1
-    return bool(capture) and why_not is None and (capture is True or alone)
+    return bool(capture) and why_not is None and (capture is True or len(set(p.world.devices)) == 1)
 
 
 def refusal(p: PartitionedGraph, strategy: str, dropout: float) -> str | None:
@@ -339,8 +338,7 @@ class _FullRun(TrainingRun[FullGNN]):
         """Trains for an epoch, validates, and writes the checkpoint."""
         self.model.train()
         number, count = len(self.history) + 1, len(self.splits["train"])
-        for on in {torch.device("cpu"), *self.p.world.devices}:
-            devices.generator(on).manual_seed(step_seed(self.config["seed"], number - 1, 0, self.ranks.rank))
+        devices.seed(self.p.world.devices, step_seed(self.config["seed"], number - 1, 0, self.ranks.rank))
         self.times = []
         begin, before = self._now(), self.steps.replayed
         self.steps.step(self.batch)

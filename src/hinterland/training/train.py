@@ -251,7 +251,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
                 self.loader,
                 lambda where: _samplers(dataset, config, where)[0],
                 self.model,
-                self._loss,
+                self._counted_loss,
                 several,
                 round=config["round"],
                 **kept,
@@ -350,9 +350,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             return
         for i, batch in enumerate(self.steps.batches(), position):
             start = time.perf_counter()
-            seed = self.loader.seed_of(number - 1, i)
-            for on in {torch.device("cpu"), self.ranks.device}:  # torch.manual_seed() takes 0.1 ms for others as well
-                devices.generator(on).manual_seed(seed)
+            devices.seed([self.ranks.device], self.loader.seed_of(number - 1, i))
             with span("train"):
                 self.steps.step(batch)
             self.working += time.perf_counter() - start
@@ -374,7 +372,12 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         loss = F.cross_entropy(scores, target)
         correct = (scores.detach().argmax(1) == target).sum()
         count = batch.sample.seeds if isinstance(batch.sample, PaddedSample) else len(target)  # padded labels are ignored
-        return loss, {"loss": loss.detach() * count, "correct": correct, "counts": counts_of(batch)}
+        return loss, {"loss": loss.detach() * count, "correct": correct}
+
+    def _counted_loss(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, dict[str, Any]]:
+        """The same, with what was counted of the batch."""
+        loss, seen = self._loss(model, batch)
+        return loss, {**seen, "counts": counts_of(batch)}
 
     def _stage_seconds(self) -> dict[str, float]:
         """What sampling and gathering took so far: seconds of a GPU, or of the threads that do it."""
