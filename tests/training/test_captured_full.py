@@ -23,7 +23,7 @@ from hinterland.training.full import FullBatch, refusal
 
 from .captured_steps import adam, captured_without_room, sgd, stand_in_for_epochs
 from .test_full import SHAPE
-from .test_train import Stops, same, stop_after
+from .test_train import Stops, same
 
 SMALL = {"hidden": 16, "seed": 3, "on_epoch": None}
 STEPS = sys.modules[CapturedSteps.__module__]
@@ -108,14 +108,17 @@ def test_nothing_waits_in_what_is_captured(dataset, monkeypatch, name, parts, st
 
 @pytest.mark.usefixtures("replays")
 @pytest.mark.parametrize("stop", [1, 2, 5])
-def test_a_resumed_run_is_the_run(dataset, device, tmp_path, monkeypatch, stop):
+def test_a_resumed_run_is_the_run(dataset, device, tmp_path, stop):
     """To the bit, with dropout: an epoch draws the same whether it is replayed or not."""
     options = {**SMALL, "device": device, "epochs": 7, "dropout": 0.4, "capture": True}
     whole = train_full(dataset, "gcn", **options, checkpoint=tmp_path / "whole.pt")
-    with monkeypatch.context() as patched:
-        stop_after(patched, stop)
-        with pytest.raises(Stops):
-            train_full(dataset, "gcn", **options, checkpoint=tmp_path / "parts.pt")
+
+    def stops(epoch):
+        if epoch["epoch"] == stop:
+            raise Stops
+
+    with pytest.raises(Stops):
+        train_full(dataset, "gcn", **{**options, "on_epoch": stops}, checkpoint=tmp_path / "parts.pt")
     resumed = train_full(dataset, "gcn", **options, checkpoint=tmp_path / "parts.pt", resume=True)
     assert same(resumed.model.state_dict(), whole.model.state_dict())
     assert [epoch["loss"] for epoch in resumed.history] == [epoch["loss"] for epoch in whole.history]

@@ -129,7 +129,8 @@ def copy_rows(
     faults.raise_deferred(device.index)
     if row_bytes == 0:  # nothing to copy, and nothing on the GPU would look at the row numbers
         if not capturing():
-            _on_cpu(row_copy(table, rows, 0, 0, index.cpu(), width, into_table))
+            numbers = index.cpu()  # of which a copy's parameters keep the address alone
+            _on_cpu(row_copy(table, rows, 0, 0, numbers, width, into_table))
         return
     if index.numel() == 0 or (visit is not None and visit.numel() == 0):
         return
