@@ -10,7 +10,8 @@ vertex, on one GPU. With it: 2^10 vertices on the CPU, where nothing is captured
 - bf16: features of bfloat16, the model under autocast
 
 ``bound_ms`` is the larger of what the GPU's kernels take (but for the gather, where rows come over the link) and of the bytes
-that come over the link at 56 GB/s. ``--shape papers100M`` measures epochs of that shape instead (``_gnn_shape.py``).
+that come over the link at 56 GB/s. ``batches`` are made one after another, by this library and by WholeGraph.
+``--shape papers100M`` measures epochs of that shape instead (``_gnn_shape.py``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import statistics
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ from hinterland.training import Loader, make_model
 
 from . import _gnn_overlap, _wholegraph
 from ._gnn_case import Case
+from ._timing import each_of
 
 FANOUTS, HIDDEN, COLUMNS, CLASSES = [15, 10, 5], 256, 128, 172
 SEEDS = 1_207_179  # papers100M's training vertices: 1179 batches an epoch
@@ -66,7 +69,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def _kronecker(scale: int, device: str) -> dict[str, Any]:
     """The cases, in turn; then what the gather costs the training step beside it."""
-    graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, placement="host", device=device)
+    graph = kronecker(scale, device)
     features, labels = random_features(graph.num_vertices, device), random_labels(graph).to(device)
     seeds = random_seeds(graph, (WARM_UP + BATCHES + 1) * (BATCH if device == "cuda" else SMALL_BATCH))
     cases = [
@@ -81,18 +84,36 @@ def _kronecker(scale: int, device: str) -> dict[str, Any]:
             case.round(WARM_UP)
     results: dict[str, Any] = {
         "graph": {"kind": "kronecker", "vertices": graph.num_vertices, "edges": graph.num_edges, "features": features.nbytes},
-        "batches": BATCHES,
+        "timed": {"batches": BATCHES, "rounds": ROUNDS},
         "cases": [_figures(case) for case in cases],
     }
     if device == "cuda":
-        rows = cases[0].rows
         cases.clear()
         torch.cuda.empty_cache()
         results["copy_engine"] = copy_rates(torch.device("cuda", 0), 1 << 30)[0]
         loader = make_loader(graph, features, seeds, labels, device, False)
         results["overlap"] = _gnn_overlap.run(loader, features, new_model().cuda(), learn)
-        results["wholegraph_gathers"] = _wholegraph.rates(features.nbytes, rows)
+        results["batches"] = [{"by": "hinterland", **_made(graph, features, seeds)}]
+        del loader, graph, features, labels  # WholeGraph takes as much host memory
+        results["batches"] += [{"by": "WholeGraph", **found} for found in _wholegraph.batches(scale)]
     return results
+
+
+def kronecker(scale: int, device: str) -> hl.Graph:
+    """The graph of all cases but shapes, in host memory."""
+    return hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, placement="host", device=device)
+
+
+def _made(graph: hl.Graph, features: hl.UnifiedTensor, seeds: torch.Tensor) -> dict[str, Any]:
+    """Milliseconds a batch from host memory: sampled, and gathered as well, one after the other."""
+    device = torch.device("cuda", 0)
+    sampler = sampling.NeighborSampler(graph, FANOUTS, seed=6, device=device)
+    roots = seeds[: (WARM_UP + BATCHES) * BATCH].to(device).split(BATCH)
+    calls = {"sample_ms": sampler.sample, "sample_and_gather_ms": lambda of: features[sampler.sample(of).node]}
+    return {
+        name: 1e3 * statistics.median(each_of([partial(call, of) for of in roots], device)[WARM_UP:])
+        for name, call in calls.items()
+    }
 
 
 def _places(graph: hl.Graph, features: hl.UnifiedTensor, device: str) -> Iterator[tuple[str, hl.Graph, Any, bool]]:

@@ -116,7 +116,7 @@ def whole_run(how: Any, whole: FullGraphOptions, saved: Any, given: Collection[s
             parts=whole.parts,
             strategy=whole.strategy,
             gpu_budget=gpu_budget,
-            capture=bool(how.capture),
+            capture="auto" if how.capture is None else how.capture,
             checkpoint=saved.checkpoint,
             resume=saved.resume,
             **where,

@@ -161,8 +161,8 @@ def train_full(
         on_epoch: as of ``train``.
         timeout: seconds without an answer of another rank, after which the run ends with an error.
         options: those of :class:`FullSettings`. What is dropped out depends on the partition, too. ``capture`` replays epochs
-            as CUDA graphs (docs/captured.md): "auto" on one GPU, where it can; True also on several, and refuses where it
-            cannot; False, by default, does not.
+            as CUDA graphs (docs/captured.md): "auto", by default, on one GPU, where it can; True also on several, and refuses
+            where it cannot; False does not.
 
     Raises:
         ConfigError, GraphError, RankLost: as of ``train``.
@@ -170,7 +170,7 @@ def train_full(
     """
     several = several_devices(device, devices, None)
     named: dict[str, Any] = dict(options)
-    capture = named.pop("capture", False)
+    capture = named.pop("capture", "auto")
 
     def checked() -> FullSettings:
         arguments.function("on_epoch", on_epoch)
