@@ -263,7 +263,7 @@ def test_a_rank_without_batches_keeps_nothing(graph, features, seeds, cache):
 
 @pytest.mark.parametrize("cache", [None, "auto", "features", "1GiB"])
 def test_one_batch_in_16_says_what_was_served(graph, features, seeds, monkeypatch, cache):
-    """Against a count of each row and edge by where the plan has put it. (One in 64 where epochs are long.)"""
+    """Against a count of each row and edge by where the plan has put it. (One in 256 where epochs are long.)"""
     monkeypatch.setattr("hinterland.training.loader._COUNTED_EVERY", 16)
     ours = loader(graph, features, seeds, cache=cache, gpu_budget=BUDGET if cache in ("auto", "features") else None)
     counted = []

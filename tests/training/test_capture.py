@@ -20,7 +20,7 @@ from hinterland.sampling import NeighborSampler
 from hinterland.sampling.envelope import Envelope, ends_of
 from hinterland.training import Batch, capture
 from hinterland.training.capture import _without_padding, sees_padding, unfit
-from hinterland.training.capture_key import difference, key_of
+from hinterland.training.capture_key import Held, difference, key_of, modes
 from hinterland.training.graphed_optimizer import GraphedOptimizer
 from tests.padding import padded
 
@@ -115,6 +115,10 @@ CHANGES = {
 }
 
 
+def whole_key(net, optimizer):
+    return [*key_of(net, optimizer), ("torch", modes())]
+
+
 class TestWhatAGraphIsOf:
     @pytest.fixture
     def pair(self):
@@ -125,34 +129,70 @@ class TestWhatAGraphIsOf:
     @pytest.mark.parametrize("what", CHANGES)
     def test_it_names_what_changed(self, pair, what):
         precision = torch.get_float32_matmul_precision()
-        before = key_of(*pair)
-        assert key_of(*pair) == before
+        before, held = whole_key(*pair), Held(*pair)
+        assert whole_key(*pair) == before and held.same()
         try:
             CHANGES[what](*pair)
-            after = key_of(*pair)
+            after = whole_key(*pair)
         finally:
             torch.set_float32_matmul_precision(precision)
         assert after != before and difference(before, after) == what
+        assert held.same() == (what == "matmul precision of torch")  # no object's
 
     def test_a_group_more(self, pair):
-        before = key_of(*pair)
+        before, held = key_of(*pair), Held(*pair)
         pair[1].add_param_group({"params": [nn.Parameter(torch.zeros(2))]})
-        assert key_of(*pair) != before
+        assert key_of(*pair) != before and not held.same()
 
     def test_state_that_was_loaded(self, pair):
         net, optimizer = pair
         net(torch.ones(2, 3)).sum().backward()
         optimizer.step()
-        before = key_of(*pair)
+        before, held = key_of(*pair), Held(*pair)
+        assert held.same()
         state = copy.deepcopy(optimizer.state_dict())
         state["state"][0]["momentum_buffer"] += 1
         optimizer.load_state_dict(state)
-        assert key_of(*pair) != before
+        assert key_of(*pair) != before and not held.same()
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda net, optimizer: net.register_buffer("mean", torch.zeros(2)),
+            lambda net, optimizer: net[0].register_parameter("scale", nn.Parameter(torch.ones(1))),
+            lambda net, optimizer: net[2].load_state_dict({"weight": torch.ones(2, 4), "bias": torch.ones(2)}, assign=True),
+            lambda net, optimizer: optimizer.state[net[0].weight].update(momentum_buffer=torch.zeros(4, 3)),
+            lambda net, optimizer: setattr(optimizer.state[net[0].weight]["momentum_buffer"], "data", torch.zeros(4, 3)),
+            lambda net, optimizer: optimizer.param_groups[0]["params"].pop(),
+        ],
+    )
+    def test_what_lies_elsewhere_is_not_held(self, pair, change):
+        net, optimizer = pair
+        net(torch.ones(2, 3)).sum().backward()
+        optimizer.step()
+        held = Held(net, optimizer)
+        assert held.same()
+        change(net, optimizer)
+        assert not held.same()
+
+    def test_what_changes_in_place_is_not_held(self, pair):
+        """A count of steps on the CPU, a list, parameters that are not there yet."""
+        net, _ = pair
+        counted = torch.optim.Adam(net.parameters())
+        net(torch.ones(2, 3)).sum().backward()
+        assert Held(net, counted).same()
+        counted.step()
+        assert not Held(net, counted).same()
+        listed = torch.optim.SGD(net.parameters())
+        listed.param_groups[0]["names"] = ["weight"]
+        assert not Held(net, listed).same()
+        lazy = nn.LazyLinear(3)
+        assert not Held(lazy, torch.optim.SGD(lazy.parameters())).same()
 
     def test_a_learning_rate_is_not_part_of_it(self, pair):
-        before = key_of(*pair)
+        before, held = key_of(*pair), Held(*pair)
         pair[1].param_groups[0]["lr"] = 0.7
-        assert key_of(*pair) == before
+        assert key_of(*pair) == before and held.same()
 
     def test_groups_are_the_users_after_a_step(self, pair):
         optimizer = torch.optim.Adam(pair[0].parameters(), lr=0.1)

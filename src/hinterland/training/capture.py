@@ -27,7 +27,7 @@ from ..runtime.capture import captured
 from ..runtime.errors import ConfigError, PipelineStalled, RankLost
 from ..runtime.thresholds import BATCH_BUFFERS, UNSTEADY_STEPS
 from ..runtime.warned import warn
-from .capture_key import Key, difference, key_of
+from .capture_key import Held, Key, difference, key_of, modes
 from .gradients import GradientAllReduce
 from .graphed_optimizer import GraphedOptimizer
 from .mini_batch import Batch
@@ -86,6 +86,7 @@ class CapturedSteps:
         self.why_not: str | None = None
         self._graphs: dict[int, _StepGraph] = {}
         self._key: Key = []  # of the last step on a batch of fixed shape
+        self._held: Held | None = None  # what it was made of
         self._steady = False  # which did not change it
         self._unsteady = 0  # such steps since the last replay
         self._graphed: GraphedOptimizer | None = None
@@ -131,13 +132,14 @@ class CapturedSteps:
         """The graph that trains on the batch; None if a step has to come before it, or it cannot be."""
         if self._graphed is None:
             self._graphed = GraphedOptimizer(self.optimizer, batch.seeds.device)
-        key = self._now()
-        if key != self._key:
-            self._drop(list(self._graphs))
-            self._refuse(unfit(self.model))
-            if self._unsteady >= UNSTEADY_STEPS:
-                self._refuse(f"{difference(self._key, key)} changes from step to step, which a replay would not see")
-            self._steady, self._key = False, key
+        if self._held is None or not self._held.same() or self._key[-2:] != self._beside():
+            key, self._held = self._now(), Held(self.model, self.optimizer)
+            if key != self._key:
+                self._drop(list(self._graphs))
+                self._refuse(unfit(self.model))
+                if self._unsteady >= UNSTEADY_STEPS:
+                    self._refuse(f"{difference(self._key, key)} changes from step to step, which a replay would not see")
+                self._steady, self._key = False, key
         if not self._steady or self.why_not is not None:
             return None
         inputs = _inputs(batch)
@@ -155,8 +157,12 @@ class CapturedSteps:
             self._pool = None  # torch takes no pool again that nobody used for a while
 
     def _now(self) -> Key:
+        return [*key_of(self.model, self.optimizer), *self._beside()]
+
+    def _beside(self) -> Key:
+        """What of a key is no object's."""
         assert self._graphed is not None
-        return [*key_of(self.model, self.optimizer), (type(self.optimizer).__name__, self._graphed.constants())]
+        return [("torch", modes()), (type(self.optimizer).__name__, self._graphed.constants())]
 
     def _eager(self, batch: Any) -> torch.Tensor:
         """A step that is no replay. Where others will be it makes the same sums of the same numbers."""
@@ -178,7 +184,7 @@ class CapturedSteps:
             self._refuse("the model or the loss draws random numbers on the CPU, which a replay would not draw again")
         elif self._unsteady >= UNSTEADY_STEPS and not self._steady:
             self._refuse(f"{difference(self._key, key)} changes at each step, which a replay would not see")
-        self._key = key
+        self._key, self._held = key, None
         return loss
 
     def _one(self, batch: Any) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import chain
+from operator import is_
 from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
@@ -36,11 +37,61 @@ def key_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Key:
             for name, value in optimizer.state.get(parameter, {}).items():
                 state[name, number, i] = _plain(value)
     found.append((type(optimizer).__name__, state))
-    found.append(("torch", _modes()))
     return found
 
 
 _OWN = ("params", "lr", "initial_lr")
+
+
+class Held:
+    """The objects that a key was made of. As long as all are in their places, and tensors where they lay, the key is the same:
+    to look takes half the time of making it, at every step.
+
+    Args:
+        model, optimizer: as of :func:`key_of`, whose key was made just now.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        modules, states = list(model.modules()), optimizer.state
+        self._optimizer, self._groups = optimizer, optimizer.param_groups
+        self._dicts: list[dict[Any, Any]] = [states, *states.values()]
+        for module in modules:
+            self._dicts += [vars(module), module._modules, module._parameters, module._buffers]
+            self._dicts += [module._forward_hooks, module._forward_pre_hooks]
+        self._tensors = [tensor for one in modules for tensor in (*one.parameters(False), *one.buffers(False))]
+        self._tensors += [parameter for group in self._groups for parameter in group["params"]]
+        kept = [value for state in states.values() for value in state.values()]
+        settings = [value for group in self._groups for name, value in group.items() if name not in _OWN]
+        # Others may change in place.
+        self._is_known = not any(map(is_lazy, self._tensors)) and all(map(_is_fixed, [*settings, *kept]))
+        self._tensors += [value for value in kept if isinstance(value, torch.Tensor)]
+        self._objects, self._places = self._look(), self._lie() if self._is_known else []
+
+    def same(self) -> bool:
+        """Whether nothing was replaced; False also where that is not known."""
+        if not self._is_known:
+            return False
+        now = self._look()
+        return len(now) == len(self._objects) and all(map(is_, now, self._objects)) and self._lie() == self._places
+
+    def _look(self) -> list[Any]:
+        groups = self._groups
+        settings = [value for group in groups for name, value in group.items() if name not in _OWN]
+        parameters = chain.from_iterable(group["params"] for group in groups)
+        own = self._optimizer.state, self._optimizer.param_groups
+        return [*own, *groups, *settings, *parameters, *chain.from_iterable(map(dict.values, self._dicts))]
+
+    def _lie(self) -> list[tuple[int, bool]]:
+        return [(tensor.data_ptr(), tensor.requires_grad) for tensor in self._tensors]
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether what :func:`_plain` makes of an object is the same as long as it is that object, and a tensor where it lies."""
+    if type(value) is tuple:
+        return all(map(_is_fixed, value))
+    if isinstance(value, torch.Tensor):
+        return not (value.is_cpu and value.numel() == 1)
+    return value is None or type(value) in _PLAIN
 
 
 def _of(tensor: torch.Tensor) -> Any:
@@ -60,7 +111,8 @@ def _plain(value: Any) -> Any:
     return value.item() if value.is_cpu and value.numel() == 1 else value.data_ptr()
 
 
-def _modes() -> dict[str, Any]:
+def modes() -> dict[str, Any]:
+    """Those of torch that a step depends on."""
     return {
         "autocast": torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda"),
         "gradients": torch.is_grad_enabled(),

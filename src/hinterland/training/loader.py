@@ -43,7 +43,7 @@ from .row_gather import HelpedGathers, by_type, check_rows, each_of, gather_bloc
 
 _STATE_VERSION = 1
 _MOST_RANKS = 1 << 24
-_COUNTED_EVERY = 64  # batches: counting waits for the GPU
+_COUNTED_EVERY = 256  # batches: counting one waits for the GPU, for up to 8 ms
 
 
 class BatchedSampler(Protocol):

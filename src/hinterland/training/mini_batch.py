@@ -25,7 +25,7 @@ class Batch(Repr):
             that have a table.
         y: the labels of the seeds, ``[batch_size, ...]``; None without labels.
         seeds: int64 ``[batch_size]``; the first entries of ``sample.node``, of several types of that of the sampler's target.
-        served: from where its rows and edges were read; counted for one batch in 64, None for the others.
+        served: from where its rows and edges were read; counted for one batch in 256, None for the others.
         stats: what sampling it and gathering its features did (``sampling`` and ``features``); None unless the loader has
             ``stats=``.
         buffer: of a replayed batch (``capture=``) the number of the memory in which it lies: that of every third. Once the next

@@ -254,7 +254,8 @@ class BatchRing:
         with self._taken() as user, watching(watch, self.device), settling([sampling, gathering], watch):
             while goes_on() and self._user is user:
                 caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
-                sampling.wait(None if caller is None else caller.record_event())
+                sampling.follow(caller, None if caller is None else caller.record_event())
+                gathering.follow(caller, None)
                 for numbered in itertools.islice(source, BATCH_BUFFERS - len(ahead)):
                     ahead.append(self._launched(numbered, next(buffers), sampling, gathering, watch))
                 if not ahead:

@@ -73,7 +73,7 @@ class Trained(Repr):
         history: an object for each epoch: ``loss``, ``accuracy`` (of training batches), ``valid_loss`` (with the weight decay's
             term, weight_decay / 2 times the sum of the decayed weights' squares), ``valid_accuracy``,
             ``seconds``, ``seeds``, ``vertices``, ``edges`` and ``bytes`` (of gathered rows), over all ranks; ``stages``, this
-            rank's seconds in each; ``seeds_per_second`` and ``edges_per_second``. Of one batch in 64 (``batches`` says of how
+            rank's seconds in each; ``seeds_per_second`` and ``edges_per_second``. Of one batch in 256 (``batches`` says of how
             many): ``served``, the shares of ``rows`` from the GPU's own memory (``local``), other GPUs' (``peers``) and the
             ``host``, and of ``edges`` that were read from GPU memory; ``link``, None where nothing crosses one: ``bytes`` that
             came over it at least, of a GPU on average ``bandwidth`` in bytes a second, the probe's ``ceiling`` and the
