@@ -9,20 +9,21 @@ The best of three rounds (of PyG's own loader, one of a third of the batches); l
 - pyg: hinterland.pyg.NeighborLoader; what it adds is PyG's own code, which puts each batch together
 - pygs own: torch_geometric.loader.NodeLoader with hinterland.pyg.Sampler: sampled and gathered by the CPU, then copied
 
-``models``: torch_geometric.nn.GraphSAGE over that Loader, eager, and captured on a GPU; the median of the rounds.
+``models``: layers of PyG's over that Loader, eager, and captured on a GPU: each of what it needs (``trim_to_layer``), or of the
+whole sample, as PyG's models are where nothing is said of hops. The median of the rounds.
 """
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from itertools import islice, pairwise
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch_geometric.loader import NodeLoader
-from torch_geometric.nn import GraphSAGE
+from torch_geometric.nn import SAGEConv
 
 import hinterland as hl
 from hinterland import pyg, sampling
@@ -84,16 +85,21 @@ def run(small: bool) -> dict[str, Any]:
 
 
 class _OfPyG(torch.nn.Module):
-    """PyG's model, of a batch as those of this library take it."""
+    """Three SAGEConv of PyG, each of the rows and edges that it needs, or of all."""
 
-    def __init__(self, seeds: int) -> None:
+    def __init__(self, trims: bool, seeds: int) -> None:
         super().__init__()
         torch.manual_seed(5)
-        self.net, self.seeds = GraphSAGE(COLUMNS, HIDDEN, len(FANOUTS), CLASSES), seeds
+        widths = [COLUMNS, HIDDEN, HIDDEN, CLASSES]
+        self.convs = torch.nn.ModuleList(SAGEConv(*both) for both in pairwise(widths))
+        self.trims, self.seeds = trims, seeds
 
     def forward(self, x: torch.Tensor, sample: Any) -> torch.Tensor:
-        out: torch.Tensor = self.net(x, torch.stack([sample.row, sample.col]))
-        return out[: self.seeds]
+        for layer, conv in enumerate(self.convs):
+            x, edge_index = pyg.trim_to_layer(layer if self.trims else 0, sample, x)
+            x = conv(x, edge_index)
+            x = x.relu() if layer + 1 < len(self.convs) else x
+        return x[: self.seeds]
 
 
 def _models(
@@ -101,18 +107,24 @@ def _models(
 ) -> list[dict[str, Any]]:
     size = BATCH if device == "cuda" else SMALL_BATCH
     cases = [
-        Case(name, make_loader(graph, table, seeds, labels, device, captured), _OfPyG(size).to(device), captured)
-        for name, captured in (("eager", False), ("captured", True))[: 2 if device == "cuda" else 1]
+        Case(name, make_loader(graph, table, seeds, labels, device, captured), _OfPyG(trims, size).to(device), captured)
+        for name, trims in (("trimmed", True), ("whole", False))
+        for captured in (False, True)[: 2 if device == "cuda" else 1]
     ]
     for _ in range(ROUNDS + 1):  # graphs are captured in the first
         for case in cases:
             case.round(WARM_UP)
-    ms = [1e3 * statistics.median(case.seconds[1:]) for case in cases]
-    found: list[dict[str, Any]] = [
-        {"case": case.name, "ms_a_batch": took, "times_as_fast": ms[0] / took} for case, took in zip(cases, ms, strict=True)
-    ]
-    for row in found[1:]:
-        row |= {"target": TARGET, "reached": row["times_as_fast"] >= TARGET}
+    found: list[dict[str, Any]] = []
+    for case in cases:
+        row: dict[str, Any] = {
+            "case": case.name,
+            "captured": case.captured,
+            "ms_a_batch": 1e3 * statistics.median(case.seconds[1:]),
+        }
+        if case.captured:
+            row["times_as_fast"] = found[-1]["ms_a_batch"] / row["ms_a_batch"]
+            row |= {"target": TARGET, "reached": row["times_as_fast"] >= TARGET}
+        found.append(row)
     return found
 
 

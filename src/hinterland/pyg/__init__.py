@@ -13,5 +13,6 @@ except ModuleNotFoundError as error:
 from .loader import LinkNeighborLoader, NeighborLoader
 from .sampler import Sampler
 from .stores import FeatureStore, GraphStore
+from .trim import trim_to_layer
 
-__all__ = ["FeatureStore", "GraphStore", "LinkNeighborLoader", "NeighborLoader", "Sampler"]
+__all__ = ["FeatureStore", "GraphStore", "LinkNeighborLoader", "NeighborLoader", "Sampler", "trim_to_layer"]
