@@ -316,7 +316,8 @@ def capture(
         before_step: ``before_step(model)`` runs between backward and the optimizer's step, captured as well: clips gradients,
             for example.
         ranks: who trains together (:func:`.joined`), each on its share of the batches (``rank`` and ``world_size`` of its
-            loader): gradients are averaged over them before ``before_step``. Their models begin with the same parameters.
+            loader): gradients are averaged over them before ``before_step``, and buffers become those of rank 0, as statistics
+            of BatchNorm. Their models begin with the same parameters and buffers.
 
     Raises:
         ConfigError: an argument that is none of these.
@@ -332,7 +333,7 @@ def capture(
     arguments.instance("loader", loader, Iterable, "as a Loader is")
     arguments.function("before_step", before_step)
     arguments.instance("ranks", ranks, (Ranks, type(None)), "as training.joined() gives")
-    all_reduce = None if ranks is None or ranks.world_size == 1 else GradientAllReduce(optimizer, mean=True)
+    all_reduce = None if ranks is None or ranks.world_size == 1 else GradientAllReduce(optimizer, True, model)
     return CapturedSteps(model, loss, optimizer, loader, before_step, all_reduce=all_reduce)
 
 

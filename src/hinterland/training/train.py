@@ -258,7 +258,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             )
         self.loss_sum, self.correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
         me = weakref.proxy(self)  # what is let go gives its GPU memory back then, not when cycles are collected
-        all_reduce = GradientAllReduce(self.optimizer, mean=True) if ranks.world_size > 1 else None
+        all_reduce = GradientAllReduce(self.optimizer, True, self.model) if ranks.world_size > 1 else None
         self.steps = CapturedSteps(
             self.model,
             lambda model, batch: me._summed_loss(model, batch),
