@@ -194,6 +194,9 @@ class CapturedSteps:
         loss = self.loss(self.model, batch)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise ConfigError(f"loss gave {arguments.repr_of(loss)}; give a tensor of one number, as a mean over seeds is")
+        if not loss.requires_grad:
+            what = arguments.repr_of(loss)
+            raise ConfigError(f"loss gave {what}, which has no gradients; compute it from a parameter that requires_grad")
         loss.backward()  # type: ignore[no-untyped-call]
         if self.all_reduce is None:
             self._update()
@@ -310,7 +313,8 @@ def capture(
     Args:
         model: any module, on one device.
         loss: ``loss(model, batch)`` is the mean loss of the batch, a tensor of one number. It, and the model, run on the GPU
-            alone: nothing looks at a value, as ``.item()`` does. Labels behind a short batch's seeds are -100.
+            alone: nothing looks at a value, as ``.item()`` does. Labels behind a short batch's seeds are -100, torch's
+            ``ignore_index``: with a loss that takes them for classes, give the loader ``drop_last=True``.
         optimizer: any of torch; its learning rate may change at any time, other settings capture the step anew.
         loader: a Loader made with ``capture=``, or any iterable of batches.
         before_step: ``before_step(model)`` runs between backward and the optimizer's step, captured as well: clips gradients,
