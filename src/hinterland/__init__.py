@@ -93,7 +93,7 @@ def __getattr__(name: str) -> Any:
     if name == "__all__":
         return sorted([*_homes(), "__version__"])
     if name not in _homes():
-        return importlib.import_module(".runtime.old_words", __name__).of_module(__name__, _homes(), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(importlib.import_module(_homes()[name], __name__), name)
     return value
 

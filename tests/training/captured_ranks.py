@@ -89,11 +89,28 @@ def trained(name: str, *ways: Any, **options: Any) -> None:
     torch.save(held, FOLDER / f"{name}.{RANK}.pt")
 
 
-def by_hand(name: str, *ways: Any) -> None:
+class Drift(nn.Module):
+    """Multiplies by buffers that follow the rows of seeds, which differ from rank to rank: of several dtypes, the first of odd
+    length."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("met", torch.zeros(3, dtype=torch.bool))
+        self.register_buffer("mean", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("count", torch.zeros(1, dtype=torch.int64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out = x * (1 + self.mean).to(x.dtype)
+        self.mean.mul_(0.9).add_(x[:8].detach().mean())
+        self.count.add_((x[:8].detach() * 2**40).long().sum())
+        self.met.copy_(x[:3].detach().sum(1) > 0)
+        return out
+
+
+def by_hand(name: str, *ways: Any, captures: bool = True, between: Any = None) -> None:
     """A loop of the user's: captured, or with DistributedDataParallel."""
     torch.manual_seed(7)
-    net: Any = Net().to(DEVICE)
-    captures = name != "DDP"
+    net: Any = Net(between).to(DEVICE)
     with joined(DEVICE, 60.0) as ranks, pytest.MonkeyPatch.context() as patch:
         for way in ways:
             way(patch)
@@ -144,8 +161,12 @@ if DEVICE.type == "cpu":
     stand_in_for_batches(stands_in)
 gradients(True)
 gradients(False)
-by_hand("DDP")
+by_hand("DDP", captures=False)
 by_hand("captured by hand", overflowing)
+for between in (Drift, lambda: nn.BatchNorm1d(32)):
+    kind = type(between()).__name__
+    by_hand(f"{kind}, DDP", captures=False, between=between())
+    by_hand(f"{kind}, by hand", overflowing, between=between())
 if DEVICE.type == "cpu":
     stand_in_for_adam(stands_in)
 trained("eager", capture=False)

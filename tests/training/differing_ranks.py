@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -16,7 +17,7 @@ import hinterland as hl
 from hinterland import datasets
 from hinterland.fullgraph import PartitionedGraph, aggregate
 from hinterland.memory.ranks import Ranks
-from hinterland.runtime.errors import HinterlandError
+from hinterland.runtime.errors import HinterlandError, OutOfMemory, RankLost
 from hinterland.sampling import NeighborSampler
 from hinterland.table.sharded import ShardedTensor, Shards
 from hinterland.training import Loader, joined, open_shared, train, train_full
@@ -73,6 +74,29 @@ told("train lr", lambda: train(same, fanouts=(3, 2), **OPTIONS, lr=0.1 if ODD el
 told("train fanouts", lambda: train(same, fanouts=(3, 3) if ODD else (3, 2), **OPTIONS))
 told("train wrong", lambda: train(same, fanouts=(3, 2), **{**OPTIONS, "hidden": 0 if ODD else 16}))
 told("train resume", lambda: train(same, fanouts=(3, 2), **OPTIONS, checkpoint=FOLDER / f"{RANK}.pt", resume=ODD))
+told("train capture", lambda: train(same, fanouts=(3, 2), **OPTIONS, capture=ODD))
+told("train captures nothing", lambda: train(same, fanouts=(3, 2), **OPTIONS, capture=True))
+told("train cache", lambda: train(same, fanouts=(3, 2), **OPTIONS, gpu_budget="100" if ODD else "90KiB"))
+
+
+def no_room(*_: object) -> None:
+    raise OutOfMemory("no room for a plan")
+
+
+with pytest.MonkeyPatch.context() as patch:
+    if ODD:
+        patch.setattr("hinterland.training.loader.planned", no_room)
+    told("train plan", lambda: train(same, fanouts=(3, 2), **OPTIONS, gpu_budget="90KiB"))
+    # Sizes of a GPU that is not there: a cache is filled once the first seven of 15 batches have shown what they leave.
+    patch.setattr("hinterland.training.cache_budget.room", lambda *_: 90 << 10)
+    for name in ("reset_peak_memory_stats", "synchronize", "empty_cache"):
+        patch.setattr(torch.cuda, name, lambda *_: None)
+    patch.setattr(Loader, "_takes_cache", lambda self: None)
+    small = {**OPTIONS, "batch_size": 4}
+    told("train plan later", lambda: train(same, fanouts=(3, 2), **small, cache="auto"))
+    told("train plan of one", lambda: train(same, fanouts=(3, 2), **small, cache="auto" if ODD else None))
+    patch.undo()
+    told("train goes on", lambda: train(same, fanouts=(3, 2), **OPTIONS, gpu_budget="90KiB"))
 full = {name: OPTIONS[name] for name in ("hidden", "device", "epochs", "timeout")}
 told("full labels", lambda: train_full(changed("labels"), "gcn", **full))
 told("full strategy", lambda: train_full(same, "gcn", strategy="halo" if ODD else "auto", **full))
@@ -138,6 +162,17 @@ with joined("cpu", 30.0) as ranks:
     assert torch.equal(table.gather(index, stats=stats), whole[index])
     away = int((shards.find(index)[0] != RANK).sum())
     assert stats["network"] == {"rows": away, "bytes": away * table.part.row_bytes}
+
+    with pytest.MonkeyPatch.context() as patch:
+        if ODD:  # while the others agree on what each keeps
+            patch.setattr("hinterland.training.loader.planned", no_room)
+        apart = replace(same, features=table)
+        told("sharded plan", lambda: train(apart, fanouts=(3, 2), **OPTIONS, gpu_budget="90KiB"))
+
+    def lost() -> None:
+        raise OutOfMemory("no room") if ODD else RankLost("the last one is lost")
+
+    told("agreed", lambda: ranks.agreed(lost))
 
     def batches(seeds: int) -> None:
         sampler, share = NeighborSampler(same.graph, [2], device="cpu"), {"rank": RANK, "world_size": SIZE}

@@ -76,6 +76,7 @@ class TestOnACPU:
         [
             (lambda loss: (loss, 1), "loss gave \\(tensor.*; give a tensor of one number"),
             (lambda loss: None, "loss gave None"),
+            (lambda loss: loss.detach(), "loss gave a .*, which has no gradients; .* a parameter that requires_grad"),
             (lambda loss: loss.expand(3), "loss gave a torch.float32 tensor of shape \\(3,\\); give"),
         ],
     )
@@ -108,6 +109,8 @@ CHANGES = {
     "hooks of Linear": lambda net, optimizer: net[0].register_forward_hook(lambda *_: None),
     "activation of Linear": lambda net, optimizer: setattr(net[2], "activation", torch.relu),
     "p of Dropout": lambda net, optimizer: setattr(net[1], "p", 0.2),
+    "hooks of Sequential": lambda net, optimizer: net.register_full_backward_pre_hook(lambda *_: None),
+    "hooks of SGD": lambda net, optimizer: optimizer.register_step_post_hook(lambda *_: None),
     "weight of Linear": lambda net, optimizer: net[0].weight.requires_grad_(False),
     "bias of Linear": lambda net, optimizer: setattr(net[2].bias, "data", torch.zeros(2)),
     "the modules of the model or the groups of the optimizer": lambda net, optimizer: net.append(nn.ReLU()),
@@ -138,6 +141,18 @@ class TestWhatAGraphIsOf:
             torch.set_float32_matmul_precision(precision)
         assert after != before and difference(before, after) == what
         assert held.same() == (what == "matmul precision of torch")  # no object's
+
+    @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+    def test_a_hook_of_a_parameter(self, pair, register):
+        before = key_of(*pair)
+        getattr(pair[0][2].weight, register)(lambda _: None)
+        assert difference(before, key_of(*pair)) == "weight of Linear"
+
+    def test_one_more_backward_hook(self, pair):
+        pair[0].register_full_backward_hook(lambda *_: None)
+        before = key_of(*pair)
+        pair[0].register_full_backward_hook(lambda *_: None)
+        assert difference(before, key_of(*pair)) == "hooks of Sequential"
 
     def test_a_group_more(self, pair):
         before, held = key_of(*pair), Held(*pair)

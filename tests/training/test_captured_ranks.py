@@ -39,6 +39,20 @@ def test_a_loop_of_the_users_is_that_of_ddp(two_ranks):
             torch.testing.assert_close(gradient, true, rtol=1e-2, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", ["Drift", "BatchNorm1d"])
+def test_buffers_are_those_of_the_first_rank(two_ranks, kind):
+    """As DistributedDataParallel has them when a forward begins: steps that are replayed, and eager ones of BatchNorm."""
+    found, expected = (two_ranks[0](f"{kind}, {way}") for way in ("by hand", "DDP"))
+    assert (found[0]["replayed"] > found[1]["replayed"] > 0) == (kind == "Drift")
+    held = [name for name in expected[0]["model"] if name.startswith("between.")]
+    assert len(held) >= 3
+    for name in held:
+        assert torch.equal(found[0]["model"][name], found[1]["model"][name]), name
+    assert not all(torch.equal(expected[0]["model"][name], expected[1]["model"][name]) for name in held)
+    for one in found:
+        close(one["model"], {name: value for name, value in expected[0]["model"].items() if name != "between.count"})
+
+
 @pytest.mark.parametrize("name", ["overflowing", "failing", "whole"])
 def test_training_is_that_without_capture(two_ranks, name):
     """Whatever each rank does, both call the same collectives in the same order, one for each step."""

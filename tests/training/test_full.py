@@ -273,6 +273,11 @@ def test_bad_arguments(dataset, options, sentence):
         train_full(dataset, **{**SMALL, "epochs": 1, **options})
 
 
+def test_features_without_columns(dataset):
+    with pytest.raises(GraphError, match=r"features have no columns; give one at least, as torch.ones\(vertices, 1\) has"):
+        train_full(dataclasses.replace(dataset, features=dataset.features.cpu()[:, :0]), "gcn", **SMALL)
+
+
 def test_features_that_are_not_finite_are_named(dataset, tmp_path):
     """Those of a split before the first epoch, those of others at its end; and nothing is written."""
     options = {**SMALL, "epochs": 1, "parts": 2, "checkpoint": tmp_path / "c.pt"}

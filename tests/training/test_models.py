@@ -213,6 +213,9 @@ def test_bad_samples(graph):
         make_model("sage", INPUTS, HIDDEN, CLASSES, 3)(torch.randn(len(sample.node), INPUTS), sample)
     with pytest.raises(ConfigError, match="pass degree=graph.degrees"):
         make_model("gcn", INPUTS, HIDDEN, CLASSES, 2)(torch.randn(len(sample.node), INPUTS), sample)
+    for x in (torch.zeros((len(sample.node), INPUTS), dtype=dtype) for dtype in (torch.int64, torch.float32)):
+        with pytest.raises(ConfigError, match=f"x is {x.dtype}, but the model's parameters are torch.float64; give x.to"):
+            make_model("sage", INPUTS, HIDDEN, CLASSES, 2)(x, sample)
     turned = dataclasses.replace(sample, row=sample.row.flip(0), col=sample.col.flip(0))
     with pytest.raises(ConfigError, match="the sample's edges do not lie by target; sort row and col by col"):
         blocks(turned)

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
+import torch.distributed as dist
 
 from hinterland import datasets
+from hinterland.memory.ranks import Ranks
+from hinterland.runtime.errors import OutOfMemory
 
 from ..ranks import run_ranks
 
@@ -21,6 +25,13 @@ SAID = {
     "train fanouts": "ConfigError: rank {odd} has fanouts=(3, 3), but rank 0 has (3, 2); start",
     "train wrong": "ConfigError: hidden=0 ",
     "train resume": "ConfigError: rank {odd} has resume=True, but rank 0 has False; start",
+    "train capture": "ConfigError: rank {odd} has capture=True, but rank 0 has False; start",
+    "train captures nothing": "ConfigError: capture=True: CUDA graphs are captured on a GPU, and batches are made on the CPU",
+    "train cache": "ConfigError: a cache of 100 B is smaller than one batch, whose ",
+    "train plan": "OutOfMemory: no room for a plan",
+    "train plan later": "OutOfMemory: no room for a plan",
+    "train plan of one": "ConfigError: rank {odd} has a cache of what training leaves=True, but rank 0 has False; start",
+    "train goes on": "nothing",
     "full labels": "ConfigError: rank {odd} has checksum of labels=",
     "full strategy": "ConfigError: rank {odd} has strategy='halo', but rank 0 has 'auto'; start",
     "types labels": "ConfigError: rank {odd} has checksum of labels=",
@@ -35,6 +46,8 @@ SAID = {
     "aggregate reduce": "ConfigError: rank {odd} has reduce='sum, scale', but rank 0 has 'sum'; start",
     "gather type": "ConfigError: rank {odd} has type of rows=torch.float64, but rank 0 has torch.float32; start",
     "sharded type": "ConfigError: rank {odd} has dtype=torch.float64, but rank 0 has torch.float32; start",
+    "sharded plan": "OutOfMemory: no room for a plan",
+    "agreed": "OutOfMemory: no room",
     "loader seeds": "ConfigError: rank {odd} has batches of an epoch=4, but rank 0 has 6; start",
     "loader": "nothing",
     "open placement": "ConfigError: rank {odd} has placement='storage', but rank 0 has 'host'; start",
@@ -52,3 +65,19 @@ def test_ranks_that_differ_are_told(count, tmp_path):
         heard = [(tmp_path / f"{name}.{rank}").read_text() for rank in range(count)]
         assert all(text.startswith(said.format(odd=count - 1)) for text in heard), (name, heard)
         assert len(set(heard)) == 1 and "\n" not in heard[0], name
+
+
+def test_a_rank_without_an_answer_raises_its_own_error(monkeypatch):
+    def refuses():
+        raise OutOfMemory("no room")
+
+    def closed(*_):
+        raise RuntimeError("gloo: connection closed by peer")
+
+    monkeypatch.setattr(dist, "get_world_size", lambda group: 2)
+    monkeypatch.setattr(dist, "all_gather_object", closed)
+    ranks = Ranks(1, 2, torch.device("cpu"), 2, 1.0)
+    with pytest.raises(OutOfMemory, match="no room"):
+        ranks.agreed(refuses)
+    with pytest.raises(RuntimeError, match="closed by peer"):
+        ranks.agreed(list)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..runtime import old_words
 from .output import emit, print_table
 from .parameters import Json
 
@@ -26,7 +25,6 @@ def probe(
     managed_limit: Annotated[
         str | None, typer.Option(help="Keep this as the most managed host memory on this machine, as 64GiB, or unlimited.")
     ] = None,
-    old_limit: Annotated[str | None, typer.Option(old_words.LIMIT_OPTION, hidden=True)] = None,
     html: Annotated[Path | None, typer.Option(help="Write a page with the curves, complete in one file.")] = None,
     json: Json = False,
 ) -> None:
@@ -37,15 +35,13 @@ def probe(
 
     if html:
         check_place(html)
-    if old_limit is not None:
-        print(f"{old_words.LIMIT_OPTION} is called --managed-limit now", file=sys.stderr)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the doubts, which are printed below
         machine = run_probe(
             full,
             refresh,
             disk_path=disk_path,
-            managed_limit=old_limit if managed_limit is None else managed_limit,
+            managed_limit=managed_limit,
             progress=lambda phrase: print(phrase, file=sys.stderr),
         )
     if html:

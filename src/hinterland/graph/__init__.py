@@ -1,8 +1,5 @@
 """Graphs in CSR form: files, generators and traversals."""
 
-from typing import Any
-
-from ..runtime import old_words
 from .bc import BetweennessResult, EdgeBetweennessResult, betweenness_centrality, edge_betweenness_centrality
 from .bfs import BfsResult, bfs
 from .cc import ComponentsResult, connected_components, verify_components
@@ -110,7 +107,3 @@ __all__ = [
     "verify_weighted_pagerank",
     "weighted_pagerank",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return old_words.of_module(__name__, __all__, name)

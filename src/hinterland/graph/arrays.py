@@ -12,7 +12,6 @@ from ..memory.allocator import place_again
 from ..memory.copies import copied, copy
 from ..runtime import arguments, devices
 from ..runtime.errors import ConfigError, GraphError, OutOfMemory
-from ..runtime.old_words import accepted
 from ..runtime.thresholds import CHUNK, GPU_CHUNK, STORED_BYTES, WEIGHTS_SAMPLED
 from ..runtime.units import format_bytes
 from ..table import StorageArray, UnifiedTensor, as_table
@@ -60,10 +59,10 @@ def placements(placement: str | Mapping[str, str], in_place: bool = False) -> di
     """
     if not isinstance(placement, str | Mapping):
         raise ConfigError(f"placement is a word, or a mapping from arrays to words, not {arguments.repr_of(placement)}")
-    given = dict.fromkeys(NAMES, accepted(placement)) if isinstance(placement, str) else dict(placement)
+    given = dict.fromkeys(NAMES, placement) if isinstance(placement, str) else dict(placement)
     if in_place and placement == "storage":
         del given["indptr"]
-    chosen = dict.fromkeys(NAMES, "host") | {name: accepted(place) for name, place in given.items()}
+    chosen = dict.fromkeys(NAMES, "host") | given
     for name, place in chosen.items():
         if name not in NAMES:
             raise ConfigError(f"placement names {arguments.repr_of(name)}, but a graph's arrays are {', '.join(NAMES)}")

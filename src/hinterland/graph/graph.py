@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..runtime import arguments, old_words
+from ..runtime import arguments
 from ..runtime.annotations import IfRequested
 from ..runtime.repr import Repr, Size, type_name
 from ..runtime.units import format_bytes
@@ -293,9 +293,6 @@ class Graph(OverLists, Repr):
             f"Graph({self.num_vertices:,} vertices, {self.num_edges:,} stored edges, {kind}{self._form()}, "
             f"{format_bytes(self.nbytes)}; {places})"
         )
-
-
-old_words.attributes(Graph)
 
 
 def _no_graph() -> None:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.errors import FormatError
-from ..runtime.old_words import attributes, translated
 from ..runtime.repr import Repr
 
 VERSION = 4  # of the JSON; a file of another version is measured again
@@ -178,11 +177,8 @@ class Machine(Repr):
         if not isinstance(data, dict) or data.get("version") != VERSION:
             found = data.get("version") if isinstance(data, dict) else type(data).__name__
             raise FormatError(f"not a machine of version {VERSION}: found {found!r}; run hinterland probe --refresh")
-        rest = {translated(key): value for key, value in data.items() if key != "version"}
+        rest = {key: value for key, value in data.items() if key != "version"}
         return typing.cast(Machine, _decode(cls, rest, "machine"))
-
-
-attributes(Machine)
 
 
 def _decode(kind: Any, value: Any, where: str) -> Any:
@@ -204,8 +200,6 @@ def _decode(kind: Any, value: Any, where: str) -> Any:
         return {int(key): _decode(args[1], item, f"{where}[{key}]") for key, item in value.items()}
     if kind is float and type(value) in (int, float):
         return float(value)
-    if kind is str and isinstance(value, str):
-        return translated(value) if where.endswith(".mapping") else value
-    if kind in (int, bool) and type(value) is kind:
+    if kind in (str, int, bool) and type(value) is kind:
         return value
     raise FormatError(f"{where}: {value!r} is not {getattr(kind, '__name__', kind)}; run hinterland probe --refresh")

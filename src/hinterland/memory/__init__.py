@@ -1,8 +1,5 @@
 """Host memory that GPUs read directly, and the copies of rows that kernels make of it."""
 
-from typing import Any
-
-from ..runtime import old_words
 from .allocator import Report, allocate, report
 from .clock import SlotPlan, plan_slots
 from .copies import copy
@@ -37,7 +34,3 @@ __all__ = [
     "set_managed_limit",
     "synchronize",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    return old_words.of_module(__name__, __all__, name)

@@ -30,7 +30,6 @@ from .. import _core
 from ..runtime import arguments, devices
 from ..runtime.capture import captures
 from ..runtime.errors import ConfigError, DeviceError, OutOfMemory
-from ..runtime.old_words import accepted, translated
 from ..runtime.thresholds import ALWAYS_FITS
 from ..runtime.units import format_bytes
 from ..runtime.warned import warn_once
@@ -147,7 +146,6 @@ def allocate(nbytes: int, mapping: str = "host", touch: bool = True) -> Buffer:
         ConfigError: an unknown ``mapping``.
     """
     nbytes, touch = arguments.whole_number("a size in bytes", nbytes, 0), arguments.switch("touch", touch)
-    mapping = accepted(mapping)
     if not isinstance(mapping, str) or mapping not in MAPPINGS:
         remedy = "GPU memory is a plain tensor: t.cuda()"
         if isinstance(mapping, str) and mapping == "storage":
@@ -220,7 +218,6 @@ def _made(nbytes: int, mapping: str, plan: MappingPlan | None, touch: bool) -> B
 def place_again(placement: str) -> str:
     """The placement to ask for, for other memory to lie where some does: asked for by name, managed memory is an error where no
     more is allowed, and what was saved elsewhere may have lain in memory that GPUs here do not read."""
-    placement = translated(placement)
     elsewhere = placement == "system" and not cuda.system_memory_works()
     return "host" if placement in ("managed", "split") or elsewhere else placement
 

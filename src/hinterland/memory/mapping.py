@@ -9,11 +9,11 @@ its beginning on is mapped, so that is where hot rows belong, and the rest is pi
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import overload
 
 from ..machine import load, machine_kind
-from ..runtime import old_words
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import format_bytes, parse_bytes
@@ -111,12 +111,11 @@ def refuse(why: str) -> None:
 def _said() -> Limit | None:
     if _chosen is not None:
         return Limit(_chosen, "set_managed_limit()")
-    setting, name = old_words.setting(_SETTING)
-    if setting:
+    if setting := os.environ.get(_SETTING):
         try:
-            return Limit(parse_limit(setting), name)
+            return Limit(parse_limit(setting), _SETTING)
         except ConfigError as error:
-            raise ConfigError(f"{name}={setting}: {error}") from None
+            raise ConfigError(f"{_SETTING}={setting}: {error}") from None
     machine = load()
     if machine is not None and machine.managed_limit is not None:
         return Limit(machine.managed_limit, "hinterland probe --managed-limit")
@@ -162,9 +161,6 @@ class MappingPlan(Repr):
     def explain_limit(self) -> str:
         """How much might be mapped, who says so, and why."""
         return f"All managed memory may be {self.limit.explain()}, and {format_bytes(self.held)} was held before"
-
-
-old_words.attributes(MappingPlan)
 
 
 def explain_table(mapping: str, nbytes: int, managed: int, row_bytes: int) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from .. import _core
 from ..machine import Machine, load
-from ..runtime import arguments, old_words
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import format_bytes
@@ -87,10 +87,6 @@ class SortPlan(Repr):
         return f"{format_bytes(self.table_bytes)} {of}of {self.mapping}"
 
 
-old_words.attributes(SortPlan)
-
-
-@old_words.arguments
 def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed_bytes: int = 0) -> SortPlan:
     """Weighs a gather of ``rows`` random rows as given against the same with its row numbers sorted.
 
@@ -100,7 +96,6 @@ def plan_sort(mapping: str, rows: int, row_bytes: int, table_bytes: int, managed
         row_bytes, table_bytes: sizes in bytes.
         managed_bytes: of a split table, how many from its beginning on are mapped.
     """
-    mapping = old_words.accepted(mapping)
     if not isinstance(mapping, str):
         raise ConfigError(f"mapping is where a table lies, as 'managed' or 'pinned', not {arguments.repr_of(mapping)}")
     rows, row_bytes = arguments.whole_number("rows", rows, 0), arguments.whole_number("row_bytes", row_bytes, 0)

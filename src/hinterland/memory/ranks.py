@@ -64,11 +64,24 @@ class Ranks:
         return total.tolist()
 
     def gathered(self, mine: T, group: dist.ProcessGroup | None = None) -> list[T]:
-        """What each rank has, in all of them; ``group``: who they are, by default all."""
-        if self.world_size == 1:
-            return [mine]
-        found: list[Any] = [None] * dist.get_world_size(group)
-        dist.all_gather_object(found, mine, group)
+        """What each rank has, in all of them; ``group``: who they are, by default all.
+
+        An error of ours is raised in all, so that no rank goes on where another has failed. One that only lost another rank
+        counts where there is no other. Where no answer comes, a rank raises its own.
+        """
+        found: list[Any] = [mine]
+        if self.world_size > 1:
+            found = [None] * dist.get_world_size(group)
+            try:
+                dist.all_gather_object(found, mine, group)
+            except RuntimeError:
+                if isinstance(mine, HinterlandError):
+                    raise mine from None
+                raise
+        errors = [one for one in found if isinstance(one, HinterlandError)]
+        for error in sorted(errors, key=lambda one: isinstance(one, RankLost)):
+            error.in_all_ranks = len(found) == self.world_size
+            raise error
         return found
 
     def from_first(self, make: Callable[[], T]) -> T:
@@ -140,6 +153,8 @@ class Ranks:
         try:
             made = make()
         except HinterlandError as raised:
+            if raised.in_all_ranks:  # who does not make it here hears of it inside of make()
+                raise
             error = raised
         except torch.OutOfMemoryError as raised:
             error = OutOfMemory(f"rank {self.rank}: {str(raised).splitlines()[0]} Use more ranks, or a smaller type")
@@ -149,9 +164,7 @@ class Ranks:
 
     def raise_together(self, error: HinterlandError | None, group: dist.ProcessGroup | None = None) -> None:
         """Raises the error of the first rank that has one, in all of them; ``group``: who they are, by default all."""
-        for one in self.gathered(error, group):
-            if one is not None:
-                raise one
+        self.gathered(error, group)
 
     def check_same(self, mine: Mapping[str, Any], group: dist.ProcessGroup | None = None) -> None:
         """Refuses ranks that do not all have the same values; ``group``: who they are, by default all.

@@ -13,13 +13,12 @@ import torch
 from ..machine import cache, machine_kind
 from ..machine.model import Machine
 from ..memory.mapping import parse_limit
-from ..runtime import arguments, devices, old_words
+from ..runtime import arguments, devices
 from ..runtime.errors import HinterlandError, StorageError
 from ..runtime.warned import warn
 from . import disk, host, link, peers, random_rows, twice
 
 
-@old_words.arguments
 def probe(
     full: bool = False,
     refresh: bool = False,

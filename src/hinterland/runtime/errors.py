@@ -7,6 +7,8 @@ The native module raises these classes by name, so a C++ error reads the same as
 class HinterlandError(Exception):
     """Base of every exception that this library raises on purpose."""
 
+    in_all_ranks = False  # whether the other processes of a distributed run raise it, too
+
 
 class ConfigError(HinterlandError, ValueError):
     """An argument, option or environment variable has a value that cannot be used."""

@@ -12,7 +12,7 @@ import torch
 from ..memory.count import TierCount, count_rows
 from ..memory.gather import Padding, Tiers, copy_rows, few_blocks
 from ..memory.plan import visiting_order
-from ..runtime import devices, old_words
+from ..runtime import devices
 from ..runtime.arguments import repr_of
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
@@ -198,6 +198,3 @@ class Placement(Repr, ABC):
 
     def __len__(self) -> int:
         return self._rows
-
-
-old_words.attributes(Placement)

@@ -200,6 +200,9 @@ class CapturedSteps:
         loss = self.loss(self.model, batch)
         if not isinstance(loss, torch.Tensor) or loss.numel() != 1:
             raise ConfigError(f"loss gave {arguments.repr_of(loss)}; give a tensor of one number, as a mean over seeds is")
+        if not loss.requires_grad:
+            what = arguments.repr_of(loss)
+            raise ConfigError(f"loss gave {what}, which has no gradients; compute it from a parameter that requires_grad")
         loss.backward()  # type: ignore[no-untyped-call]
         if self.all_reduce is None:
             self._update()
@@ -316,13 +319,15 @@ def capture(
     Args:
         model: any module, on one device.
         loss: ``loss(model, batch)`` is the mean loss of the batch, a tensor of one number. It, and the model, run on the GPU
-            alone: nothing looks at a value, as ``.item()`` does. Labels behind a short batch's seeds are -100.
+            alone: nothing looks at a value, as ``.item()`` does. Labels behind a short batch's seeds are -100, torch's
+            ``ignore_index``: with a loss that takes them for classes, give the loader ``drop_last=True``.
         optimizer: any of torch; its learning rate may change at any time, other settings capture the step anew.
         loader: a Loader made with ``capture=``, or any iterable of batches.
         before_step: ``before_step(model)`` runs between backward and the optimizer's step, captured as well: clips gradients,
             for example.
         ranks: who trains together (:func:`.joined`), each on its share of the batches (``rank`` and ``world_size`` of its
-            loader): gradients are averaged over them before ``before_step``. Their models begin with the same parameters.
+            loader): gradients are averaged over them before ``before_step``, and buffers become those of rank 0, as statistics
+            of BatchNorm. Their models begin with the same parameters and buffers.
 
     Raises:
         ConfigError: an argument that is none of these.
@@ -338,7 +343,7 @@ def capture(
     arguments.instance("loader", loader, Iterable, "as a Loader is")
     arguments.function("before_step", before_step)
     arguments.instance("ranks", ranks, (Ranks, type(None)), "as training.joined() gives")
-    all_reduce = None if ranks is None or ranks.world_size == 1 else GradientAllReduce(optimizer, mean=True)
+    all_reduce = None if ranks is None or ranks.world_size == 1 else GradientAllReduce(optimizer, True, model)
     return CapturedSteps(model, loss, optimizer, loader, before_step, all_reduce=all_reduce)
 
 

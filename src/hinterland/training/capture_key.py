@@ -23,8 +23,9 @@ def key_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Key:
     found: Key = []
     for module in model.modules():
         held = {name: value for name, value in vars(module).items() if type(value) in _OF_MODULES}
-        if module._forward_hooks or module._forward_pre_hooks:
-            held["hooks"] = (*module._forward_hooks, *module._forward_pre_hooks)
+        backward = (*module._backward_pre_hooks, *module._backward_hooks)
+        if hooks := (*module._forward_pre_hooks, *module._forward_hooks, *backward):
+            held["hooks"] = hooks
         for name, tensor in chain(module._parameters.items(), module._buffers.items()):
             if tensor is not None:
                 held[name] = _of(tensor)
@@ -36,6 +37,7 @@ def key_of(model: nn.Module, optimizer: torch.optim.Optimizer) -> Key:
             state["parameter", number, i] = _of(parameter)
             for name, value in optimizer.state.get(parameter, {}).items():
                 state[name, number, i] = _plain(value)
+    state["hooks"] = (*optimizer._optimizer_step_pre_hooks, *optimizer._optimizer_step_post_hooks)
     found.append((type(optimizer).__name__, state))
     return found
 
@@ -95,8 +97,10 @@ def _is_fixed(value: Any) -> bool:
 
 
 def _of(tensor: torch.Tensor) -> Any:
-    """Where a parameter or buffer lies, and whether it learns; a lazy one lies nowhere yet."""
-    return None if is_lazy(tensor) else (tensor.data_ptr(), tensor.requires_grad)
+    """Where a parameter or buffer lies, whether it learns, and its hooks; a lazy one lies nowhere yet."""
+    if is_lazy(tensor):
+        return None
+    return tensor.data_ptr(), tensor.requires_grad, *(tensor._backward_hooks or ()), *(tensor._post_accumulate_grad_hooks or ())
 
 
 def _plain(value: Any) -> Any:

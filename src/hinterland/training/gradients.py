@@ -1,4 +1,4 @@
-"""The gradients of several ranks: one all-reduce a step, between backward and the optimizer's step.
+"""What several ranks have in common after each step: one all-reduce of gradients, between backward and the optimizer's step.
 
 The collective is in no CUDA graph. NCCL wants one captured in all ranks or in none, and each replay of it in all of them
 ("Using NCCL with CUDA Graphs" in its guide: that is "uniform over all ranks"). But a rank whose batch overflows, or whose
@@ -12,6 +12,7 @@ from functools import reduce
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 
 class GradientAllReduce:
@@ -20,11 +21,14 @@ class GradientAllReduce:
     Args:
         optimizer: of the same parameters in all ranks. One without a gradient counts as zeros.
         mean: over ranks, as of batches of equal size; else the sum.
+        model: whose buffers become those of rank 0, as statistics of BatchNorm; None has none. DistributedDataParallel
+            broadcasts them before a forward, and here it is after, so that ranks agree between steps, too.
     """
 
-    def __init__(self, optimizer: torch.optim.Optimizer, mean: bool = False) -> None:
-        self._optimizer, self._mean = optimizer, mean
+    def __init__(self, optimizer: torch.optim.Optimizer, mean: bool = False, model: nn.Module | None = None) -> None:
+        self._optimizer, self._mean, self._model = optimizer, mean, model
         self._flat = torch.empty(0)  # all gradients, one behind the other
+        self._bytes = torch.empty(0, dtype=torch.uint8)  # all buffers
         self._under_way: deque[tuple[torch.cuda.Event, torch.cuda.Event]] = deque()  # before and after collectives
 
     def pack(self) -> None:
@@ -37,23 +41,37 @@ class GradientAllReduce:
         torch.cat([gradient.detach().flatten() for gradient in mine], out=self._flat)
         if self._mean:
             self._flat.div_(dist.get_world_size())
+        buffers = self._buffers()
+        nbytes = sum(one.nbytes for one in buffers)
+        if (len(self._bytes), self._bytes.device) != (nbytes, self._flat.device):
+            self._bytes = torch.empty(nbytes, dtype=torch.uint8, device=self._flat.device)
+        if nbytes:
+            torch.cat([one.detach().flatten().view(torch.uint8) for one in buffers], out=self._bytes)
 
     def reduce(self) -> None:
-        """The collective, outside of graphs."""
+        """The collectives, outside of graphs."""
         if self._flat.is_cpu:
-            dist.all_reduce(self._flat)
+            self._meet()
             return
         stream = torch.cuda.current_stream(self._flat.device)
         before = stream.record_event()
-        dist.all_reduce(self._flat)
+        self._meet()
         self._under_way.append((before, stream.record_event()))
         self._forget_ended()
 
+    def _meet(self) -> None:
+        dist.all_reduce(self._flat)
+        if len(self._bytes):
+            dist.broadcast(self._bytes, 0)
+
     def unpack(self) -> None:
-        """Has the gradients be what came of it, until the next step."""
+        """Has the gradients be what came of it, until the next step; and the buffers."""
         held = self._parameters()
         for one, part in zip(held, self._flat.split([one.numel() for one in held]), strict=True):
             one.grad = part.view_as(one).to(one.dtype) if one.requires_grad else None
+        buffers = self._buffers()
+        for buffer, part in zip(buffers, self._bytes.split([one.nbytes for one in buffers]), strict=True):
+            buffer.detach().copy_(part.clone().view(buffer.dtype).view_as(buffer))  # a clone is aligned
 
     def waits(self) -> bool:
         """Whether this rank's GPU has done its part of a step, and waits for that of another."""
@@ -63,6 +81,10 @@ class GradientAllReduce:
     def _forget_ended(self) -> None:
         while self._under_way and self._under_way[0][1].query():
             self._under_way.popleft()
+
+    def _buffers(self) -> list[torch.Tensor]:
+        held = () if self._model is None else self._model.buffers()
+        return [one for one in held if one.device == self._flat.device]
 
     def _parameters(self) -> list[torch.Tensor]:
         return [one for group in self._optimizer.param_groups for one in group["params"]]

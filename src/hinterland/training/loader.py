@@ -173,6 +173,7 @@ class Loader:
         self._epoch = 0
         self._delivered = 0  # batches of the epoch that the caller has been given
         self.cache_plan: IfRequested[CachePlan] = None
+        self._agreed: Callable[[Callable[[], None]], None] = lambda fill: fill()  # of ranks: raises what one raises in all
         self._reads(**reading)
 
     def _reads(
@@ -209,6 +210,11 @@ class Loader:
         self._needs_capture, self.capture = capture is True, bool(capture) and len(self) > 0
         self._replays = Replays(self._captured_inputs()) if self._captures() else None
         self._takes_cache()
+
+    @property
+    def cache_comes(self) -> bool:
+        """Whether a cache is filled once a training step has shown what it leaves."""
+        return self._wanted is not None
 
     def _takes_cache(self) -> None:
         if self._wanted is None:
@@ -283,8 +289,8 @@ class Loader:
 
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
         # A captured step keeps its memory, and an ordinary one beside it needs as much.
-        steps = 2 if self.capture else 1
-        return after_a_step(source, run, at_a_time(len(self.stages), self.prefetch), self.device, self._fill, steps)
+        steps, first = 2 if self.capture else 1, at_a_time(len(self.stages), self.prefetch)
+        return after_a_step(source, run, first, self.device, lambda left: self._agreed(lambda: self._fill(left)), steps)
 
     def _replayed(self, source: Iterator[Numbered], epoch: int, order: torch.Tensor) -> Generator[Batch, None, list[Numbered]]:
         """The batches of ``source``, as far as graphs make them; gives those that were taken from it and not made."""

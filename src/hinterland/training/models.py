@@ -144,12 +144,15 @@ class GNN(nn.Module):
         """Scores of the seeds, ``[seeds, classes]``.
 
         Args:
-            x: features of ``sample.node``, ``[n, inputs]``.
+            x: features of ``sample.node``, ``[n, inputs]``, of the parameters' dtype unless autocast is on.
             sample, degree, weight: as for :func:`blocks`.
         """
         layers = blocks(sample, degree, weight)
         if len(layers) != len(self.convs):
             raise ConfigError(f"the sample has {len(layers)} hops, but the model {len(self.convs)} layers; make them equal")
+        dtype = next(self.parameters()).dtype
+        if x.dtype != dtype and not torch.is_autocast_enabled(x.device.type):
+            raise ConfigError(f"x is {x.dtype}, but the model's parameters are {dtype}; give x.to({dtype})")
         for i, block in enumerate(layers):
             x = self.layer(i, x, block)
         return x

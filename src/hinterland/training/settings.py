@@ -217,6 +217,8 @@ def check_dataset(dataset: Any, whole: bool = False) -> None:
     else:
         vertices = dataset.graph.num_vertices
         _check_features("features", dataset.features, vertices)
+        if whole and not dataset.features.shape[1]:
+            raise GraphError("features have no columns; give one at least, as torch.ones(vertices, 1) has")
     _check_rows("labels", dataset.labels, vertices)
     if dataset.labels.dtype not in _WHOLE:
         raise GraphError(

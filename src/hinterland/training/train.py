@@ -167,13 +167,14 @@ def train(
     with joined(several[0] if several else device, arguments.seconds("timeout", options.get("timeout", 300.0))) as ranks:
         settings, reading = ranks.agreed(checked)
         rounds = (len(several) if round is None else round) if several else 1
-        check_ranks(ranks, dataset, **vars(settings), round=rounds, checkpoint_every=checkpoint_every, resume=resume)
+        same = {"round": rounds, "checkpoint_every": checkpoint_every, "resume": resume, "capture": reading["capture"]}
+        check_ranks(ranks, dataset, **vars(settings), **same)
         config = {**settings.fixed, "ranks": ranks.world_size, "round": rounds, **fingerprint(dataset)}
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
-        cuda = sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})
-        with torch.random.fork_rng(cuda):
-            run = _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading, trace)
+        with torch.random.fork_rng(sorted({where.index for where in several or [ranks.device] if where.type == "cuda"})):
+            run = ranks.agreed(lambda: _Run(dataset, config, ranks, several, checkpoint, checkpoint_every, reading, trace))
+            ranks.check_same({"a cache of what training leaves": run.loader.cache_comes})
             run.go(settings, resume, on_epoch)
             return run.finish()
 
@@ -241,6 +242,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         layers = _layers(dataset, config)
         self.features = dataset.features if layers is None else {k: dataset.features[k] for k in layers[0].inputs}
         self.loader = self._loader(sampler, self.splits["train"], self.features, shuffle=True, **share, **own)
+        self.loader._agreed = ranks.agreed
         self.degree: dict[torch.device, torch.Tensor] = {}
         if config["model"] == "gcn":
             degree = dataset.graph.to_original(dataset.graph.degrees()).to(torch.float32)
@@ -258,7 +260,7 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
             )
         self.loss_sum, self.correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
         me = weakref.proxy(self)  # what is let go gives its GPU memory back then, not when cycles are collected
-        all_reduce = GradientAllReduce(self.optimizer, mean=True) if ranks.world_size > 1 else None
+        all_reduce = GradientAllReduce(self.optimizer, True, self.model) if ranks.world_size > 1 else None
         self.steps = CapturedSteps(
             self.model,
             lambda model, batch: me._summed_loss(model, batch),
