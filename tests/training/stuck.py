@@ -103,15 +103,15 @@ def kernel_of_a_stage(waits: bool) -> None:
 def kernel_of_a_replay() -> None:
     graph = hl.generate("kronecker", scale=8, seed=1)
     loader = Loader(NeighborSampler(graph, [2]), torch.arange(200), 10, timeout=2.0, capture=True)
-    held, sample = [], replayed_batches.BatchBuffer._sample
+    held, sample = [], replayed_batches.SampleBuffer._sample
 
-    def spins(buffer: replayed_batches.BatchBuffer, ring: replayed_batches.BatchRing) -> object:
-        made = sample(buffer, ring)
+    def spins(buffer: replayed_batches.SampleBuffer, *given: object) -> object:
+        made = sample(buffer, *given)  # type: ignore[arg-type]
         with relaxed():  # it allocates
             held.append(spin())
         return made
 
-    replayed_batches.BatchBuffer._sample = spins  # type: ignore[method-assign]
+    replayed_batches.SampleBuffer._sample = spins  # type: ignore[method-assign]
     list(loader)
 
 

@@ -38,7 +38,7 @@ from .mini_batch import Batch, PackedBatch, SampledBatch, packed
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
 from .reads_by_tier import fetched, moved, served
-from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, capture_choice, refusal, unpadded
+from .replayed_batches import BatchRing, CapturedInputs, HandedOut, Numbered, Replays, capture_choice, refusal, unpadded
 from .row_gather import HelpedGathers, by_type, check_rows, each_of, gather_blocks_for, kept_table, rows_of
 
 _STATE_VERSION = 1
@@ -292,7 +292,7 @@ class Loader:
         if first is None or self._replays is None:
             return []
         try:
-            ring = self._replays.ring(self.device)
+            ring = self._replays.ring(lambda inputs, shape, number: BatchRing(inputs, shape, self.device, number))
         except (HinterlandError, RuntimeError) as error:
             self.capture = False
             warn(f"batches are made without CUDA graphs, whose capture failed: {arguments.one_line(str(error))}")
@@ -316,7 +316,7 @@ class Loader:
         if buffer is None or handed.counts is None:
             with torch.inference_mode(False):
                 return packed(self._gather(self._sample(handed.numbered)))
-        batch = Batch(buffer.sample, buffer.x, buffer.y, buffer.seeds, buffer=buffer.number)
+        batch = buffer.batch()
         sampler, table = self.sampler, kept_table(self.features)
         moved_rows = table is not None and table.follows_reads  # and where they came from is not known any more
         if moved_rows or not self._is_counted(handed.numbered[0]) or not isinstance(sampler, NeighborSampler):
