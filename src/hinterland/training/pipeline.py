@@ -22,6 +22,7 @@ from ..runtime.watch import Done, Watch
 from .trace import span
 
 PATIENCE = 0.5  # seconds that each stage gets to finish what it does when the pipeline is closed
+_RECENT = 9  # items: their median does not hear of one in which something was captured
 _ALIGNED = 128  # bytes, a line of the GPU's caches: kernels read arrays in one allocation as they read their own
 
 
@@ -31,12 +32,20 @@ class Stage:
 
     Attributes:
         seconds: what ``work`` took, of all items together; ``items``: how many.
+        recent: what the last items took.
     """
 
     name: str
     work: Callable[[Any], Any]
     seconds: float = 0.0
     items: int = 0
+    recent: deque[float] = dataclasses.field(default_factory=lambda: deque(maxlen=_RECENT))
+
+    def count(self, seconds: float) -> None:
+        """Adds an item that took so long."""
+        self.seconds += seconds
+        self.items += 1
+        self.recent.append(seconds)
 
 
 class Pipeline:
@@ -177,8 +186,7 @@ class _Worker(threading.Thread):
             receive(item, ready, self.device)
             made = self.stage.work(item)
             done = stream.record_event() if stream is not None else None
-        self.stage.seconds += work.seconds
-        self.stage.items += 1
+        self.stage.count(work.seconds)
         return made, done
 
 
@@ -249,8 +257,8 @@ def moved(item: Any, device: torch.device) -> Any:
 
 def in_one(item: Any, device: torch.device) -> tuple[torch.Tensor, Any]:
     """One allocation on ``device``, uint8 ``[bytes]``, and the item with places in it for its tensors: one copy then moves
-    all. Nothing is copied here."""
-    memory = torch.empty(sum(_padded(one.nbytes) for one in tensors_of(item)), dtype=torch.uint8, device=device)
+    all. It has zeros."""
+    memory = torch.zeros(sum(_padded(one.nbytes) for one in tensors_of(item)), dtype=torch.uint8, device=device)
     end = 0
 
     def place(one: torch.Tensor) -> torch.Tensor:

@@ -178,9 +178,9 @@ class StreamedStage:
     def launch(self, item: Any, ready: torch.cuda.Event | None, watch: Watch) -> None:
         number = self.stage.items + len(self._in_flight)
         if self.stream is None:
-            with watch.over(self.name, number):
+            with watch.over(self.name, number) as work:
                 self.made.append((self._work(item), None))
-            self.stage.items += 1
+            self.stage.count(work.seconds)
             return
         since = time.monotonic()
         self.wait(ready)
@@ -210,5 +210,4 @@ class StreamedStage:
             if not first.end.query():
                 return
             self._in_flight.popleft()
-            self.stage.seconds += first.begin.elapsed_time(first.end) / 1e3
-            self.stage.items += 1
+            self.stage.count(first.begin.elapsed_time(first.end) / 1e3)

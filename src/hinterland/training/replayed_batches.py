@@ -36,7 +36,7 @@ from .trace import span
 _NAPS = (4e-4, 5e-3)  # seconds between looks at the GPU, at least and at most: each look takes some of the CPU
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
 
-R = TypeVar("R", bound="Ring")
+R = TypeVar("R", bound="CapturedRing")
 Numbered = tuple[int, torch.Tensor]  # a batch's number, and its seeds on the CPU
 
 
@@ -306,7 +306,7 @@ class BatchRing:
         Returns:
             What was taken from ``source`` and not handed out, where it did not go on or the ring was taken for another run.
         """
-        sampling, gathering = (_ReplayedStage(stage, stage_stream(self.device, n)) for n, stage in enumerate(stages))
+        sampling, gathering = (ReplayedStage(stage, stage_stream(self.device, n)) for n, stage in enumerate(stages))
         watch = Watch(timeout, under_way=lambda: sampling.under_way() or gathering.under_way())
         buffers = itertools.cycle(zip(self._samples, self.buffers, strict=True))
         ahead, nap = deque[_Ahead](), _NAPS[0]
@@ -343,8 +343,8 @@ class BatchRing:
         numbered: Numbered,
         sample: SampleBuffer,
         buffer: BatchBuffer,
-        sampling: _ReplayedStage,
-        gathering: _ReplayedStage,
+        sampling: ReplayedStage,
+        gathering: ReplayedStage,
         watch: Watch,
     ) -> _Ahead:
         if not self._order.holds(numbered[1]):
@@ -375,7 +375,7 @@ def looked_at(numbered: Numbered, sample: SampleBuffer | None, buffer: BatchBuff
     return HandedOut(numbered, buffer if envelope.holds(counts[0], counts[1][1:]) else None, counts)
 
 
-class Ring(Protocol):
+class CapturedRing(Protocol):
     """Graphs that make batches, of these inputs and this envelope."""
 
     inputs: CapturedInputs
@@ -456,7 +456,7 @@ def unpadded(sample: PaddedSample, counts: Counts) -> Sample:
     return Sample(sample.node[:vertices], row, col, edge, [counts[0][0], *steps[0]], steps[1])
 
 
-class _ReplayedStage(StreamedStage):
+class ReplayedStage(StreamedStage):
     """A stage whose work is a replay."""
 
     def replay(self, graph: torch.cuda.CUDAGraph, ready: torch.cuda.Event | None, watch: Watch) -> torch.cuda.Event | None:
