@@ -187,6 +187,10 @@ class Factored:
             rows = f"{s.rows - s.dealt_rows:,} rows{dealt} ({format_bytes(s.feature_bytes)})"
             lines.append(f"{device} keeps {rows} and {format_bytes(s.adjacency_bytes)} of the lists")
         counts = ", ".join(f"{device} {count}" for device, count in zip(self.plan.devices, self.trained, strict=True))
+        if self.replayed:
+            seconds = self.seconds
+            shares = ", ".join(f"{name} {took / sum(seconds.values()):.0%}" for name, took in seconds.items())
+            lines.append(f"replayed {self.replayed:,} of {sum(self.trained):,} batches; time of all devices by stage: {shares}")
         return "\n".join([*lines, f"batches trained so far: {counts}"])
 
     def __iter__(self) -> Iterator[Averaged]:
