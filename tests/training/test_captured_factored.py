@@ -246,7 +246,7 @@ def test_a_stage_that_is_stuck_is_named(dataset, device, monkeypatch):
     trained(factored, 2)
     work = StageWork("'train' on cuda:1", 17, time.monotonic() - 5)
     monkeypatch.setattr(StreamedStage, "under_way", lambda self: work if self.stage.name == "train" else None)
-    monkeypatch.setattr(factored_replays, "until_sampled", lambda _, watch: wait_for(lambda: False, watch))
+    monkeypatch.setattr(factored_replays, "until_sampled", lambda _, watch, nap: wait_for(lambda: False, watch))
     with pytest.raises(PipelineStalled, match="stage 'train' on cuda:1 has worked on batch 17 for 6 s, and no batch"):
         next(iter(factored))
 

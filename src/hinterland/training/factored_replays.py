@@ -11,7 +11,7 @@ import itertools
 import statistics
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from ..memory import faults
 from ..runtime import devices
 from ..runtime.errors import HinterlandError
 from ..runtime.thresholds import BATCH_BUFFERS
@@ -33,12 +34,12 @@ from .mini_batch import Batch
 from .pipeline import Stage, in_one, moved, replaced, watching
 from .prefetch import StreamedStage, settling, stage_stream
 from .replayed_batches import (
+    NAPS,
     BatchBuffer,
     CapturedInputs,
     EpochOrder,
     HandedOut,
     Numbered,
-    ReplayedStage,
     SampleBuffer,
     gather_nothing,
     looked_at,
@@ -164,7 +165,7 @@ class _Streams:
         sampling, gathering, training = stages
         number, trainers = itertools.count(), plan.devices
         self.sampling = [
-            ReplayedStage(one, stage_stream(on, next(number))) for one, on in zip(sampling, plan.samplers, strict=True)
+            StreamedStage(one, stage_stream(on, next(number))) for one, on in zip(sampling, plan.samplers, strict=True)
         ]
         self.gathering = [
             StreamedStage(one, stage_stream(on, next(number))) for one, on in zip(gathering, trainers, strict=True)
@@ -243,15 +244,19 @@ class FactoredReplays:
         self._steps[0].refuse(unfit(self._replicas[0].origin))
         self._number, self._begin, self._numbered = number, first, list(loader.numbered(number, first))
         self._ring: FactoredRing | None = None
-        self._ahead, self._owners = deque[_Ahead](), dict[int, int]()
+        self._turns: list[Iterator[_Rows]] = []
+        self._ahead, self._owners, self._nap = deque[_Ahead](), dict[int, int](), NAPS[0]
         self._streams = streams = _Streams(self._plan, self.stages)
         self._watch = watch = Watch(loader.timeout, "batch", streams.under_way)
         with watching(watch, home), settling(streams.all, watch):
             while first < total and loader.capture:
                 end = self._plan.end_of_round(first, total)
+                # What crosses to or from the model's device has its stream wait: so before all steps, and behind them.
+                for who in {self._owner(i) for i in range(first, end)}:
+                    self._replicas[who].follow(self._plan.round_of(first), None)
                 made = [self._made(i, i == first) for i in range(first, end)]
                 watch.leaves()
-                yield made
+                yield [moved(one, home) for one in made]
                 watch.came()
                 first = end
 
@@ -265,7 +270,9 @@ class FactoredReplays:
         one = self._ahead.popleft() if self._ahead else _Ahead(self._numbered[i - self._begin], self._owner(i))
         handed = HandedOut(one.numbered, None, None)
         if one.sample is not None and one.rows is not None and self._ring is not None:
-            until_sampled(one.sampled, self._watch)
+            self._nap = until_sampled(one.sampled, self._watch, self._nap)
+            if one.gathered is not None:
+                faults.raise_deferred(one.gathered.device.index)
             handed = looked_at(one.numbered, one.sample.buffer, one.rows.buffer, self._ring.envelope)
         train = self._streams.training[one.who]
         if handed.buffer is None:
@@ -274,8 +281,7 @@ class FactoredReplays:
                 estimate.note(ends_of(batch.sample).tolist())
         else:
             batch = handed.buffer.batch()
-        train.launch((i, one.who, batch, keeps_buffers), one.gathered, self._watch)
-        (replayable, made), trained = train.made.pop()
+        (replayable, made), trained = train.launched((i, one.who, batch, keeps_buffers), one.gathered, self._watch)
         if one.rows is not None:
             one.rows.trained = trained
         if handed.buffer is None or replayable:  # what its step could not bear is counted as an ordinary one
@@ -311,9 +317,9 @@ class FactoredReplays:
             return None
         if ring is not None:
             ring.begin(loader.order(self._number), loader.batch_numbers(self._number), i)
-            for stage, device in zip(self._streams.sampling, plan.samplers, strict=True):
-                if (stream := _current(device)) is not None:
-                    stage.wait(stream.record_event())
+            for stage in (*self._streams.sampling, *self._streams.gathering):
+                if stage.stream is not None:  # which reads what was written on the current one
+                    stage.wait(torch.cuda.current_stream(stage.stream.device).record_event())
             self._ring, self._ring_begin, self._turns = ring, i, [itertools.cycle(rows) for rows in ring.rows]
         return ring
 
@@ -321,11 +327,11 @@ class FactoredReplays:
         """Batch ``j``, once its sample and its gather are launched."""
         turn, by = divmod(j - self._ring_begin, len(ring.samples))
         sample, rows = ring.samples[by][turn % len(ring.samples[by])], next(self._turns[who])
-        sampled = self._streams.sampling[by].replay(sample.buffer.sampling, sample.taken, self._watch)
+        _, sampled = self._streams.sampling[by].launched(sample.buffer.sampling, sample.taken, self._watch)
         gathering = self._streams.gathering[who]
         gathering.wait(rows.trained)
-        gathering.launch((sample, rows, self._streams.copying[who][by]), sampled, self._watch)
-        sample.taken, gathered = gathering.made.pop()
+        item = sample, rows, self._streams.copying[who][by]
+        sample.taken, gathered = gathering.launched(item, sampled, self._watch)
         return _Ahead(numbered, who, sample, rows, sampled, gathered)
 
     def _owner(self, j: int) -> int:
@@ -377,4 +383,4 @@ class FactoredReplays:
         buffers = list(replica.model.buffers()) if keeps_buffers else []
         made = BatchResult(loss.view(()), gradients, learned, buffers, seen)
         # Copies, for the next batch overwrites what this one made.
-        return trained is batch, replaced(made, lambda one: one.detach().clone().to(replica.home))
+        return trained is batch, replaced(made, lambda one: one.detach().clone())

@@ -197,6 +197,11 @@ class StreamedStage:
         self._in_flight.append(_Launched(begin, end, item, number, since))
         self.count()
 
+    def launched(self, item: Any, ready: torch.cuda.Event | None, watch: Watch) -> tuple[Any, torch.cuda.Event | None]:
+        """Launches work that nobody else takes: gives what it made, and when that is there."""
+        self.launch(item, ready, watch)
+        return self.made.pop()
+
     def _work(self, item: Any) -> Any:
         with span(self.stage.name), torch.inference_mode(False):  # the caller may be in it now, and train on the next
             return self.stage.work(item)

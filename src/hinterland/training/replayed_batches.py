@@ -33,7 +33,7 @@ from .prefetch import StreamedStage, settling, stage_stream, wait_for
 from .row_gather import kept_table, rows_of
 from .trace import span
 
-_NAPS = (4e-4, 5e-3)  # seconds between looks at the GPU, at least and at most: each look takes some of the CPU
+NAPS = (4e-4, 5e-3)  # seconds between looks at the GPU, at least and at most: each look takes some of the CPU
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
 
 R = TypeVar("R", bound="CapturedRing")
@@ -306,10 +306,10 @@ class BatchRing:
         Returns:
             What was taken from ``source`` and not handed out, where it did not go on or the ring was taken for another run.
         """
-        sampling, gathering = (ReplayedStage(stage, stage_stream(self.device, n)) for n, stage in enumerate(stages))
+        sampling, gathering = (_ReplayedStage(stage, stage_stream(self.device, n)) for n, stage in enumerate(stages))
         watch = Watch(timeout, under_way=lambda: sampling.under_way() or gathering.under_way())
         buffers = itertools.cycle(zip(self._samples, self.buffers, strict=True))
-        ahead, nap = deque[_Ahead](), _NAPS[0]
+        ahead, nap = deque[_Ahead](), NAPS[0]
         with self._taken() as user, watching(watch, self.device), settling([sampling, gathering], watch):
             while goes_on() and self._user is user:
                 caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
@@ -343,8 +343,8 @@ class BatchRing:
         numbered: Numbered,
         sample: SampleBuffer,
         buffer: BatchBuffer,
-        sampling: ReplayedStage,
-        gathering: ReplayedStage,
+        sampling: _ReplayedStage,
+        gathering: _ReplayedStage,
         watch: Watch,
     ) -> _Ahead:
         if not self._order.holds(numbered[1]):
@@ -355,7 +355,7 @@ class BatchRing:
         return _Ahead(numbered, sample, buffer, sampled, gathered)
 
 
-def until_sampled(sampled: torch.cuda.Event | None, watch: Watch, nap: float = _NAPS[0]) -> float:
+def until_sampled(sampled: torch.cuda.Event | None, watch: Watch, nap: float = NAPS[0]) -> float:
     """Waits for the sample of a batch, between looks for ``nap`` seconds, and raises what went wrong on its GPU. Gives the nap
     for the next one."""
     if sampled is None:
@@ -364,7 +364,7 @@ def until_sampled(sampled: torch.cuda.Event | None, watch: Watch, nap: float = _
     wait_for(sampled.query, watch, nap)
     faults.raise_deferred(sampled.device.index)
     # The GPU has two batches more to make: that the CPU comes half a batch late costs nothing.
-    return min(max((time.monotonic() - since) / 2, _NAPS[0]), _NAPS[1])
+    return min(max((time.monotonic() - since) / 2, NAPS[0]), NAPS[1])
 
 
 def looked_at(numbered: Numbered, sample: SampleBuffer | None, buffer: BatchBuffer | None, envelope: Envelope) -> HandedOut:
@@ -456,12 +456,11 @@ def unpadded(sample: PaddedSample, counts: Counts) -> Sample:
     return Sample(sample.node[:vertices], row, col, edge, [counts[0][0], *steps[0]], steps[1])
 
 
-class ReplayedStage(StreamedStage):
+class _ReplayedStage(StreamedStage):
     """A stage whose work is a replay."""
 
     def replay(self, graph: torch.cuda.CUDAGraph, ready: torch.cuda.Event | None, watch: Watch) -> torch.cuda.Event | None:
-        self.launch(graph, ready, watch)
-        return self.made.pop()[1]
+        return self.launched(graph, ready, watch)[1]
 
     def _work(self, item: torch.cuda.CUDAGraph) -> None:
         with span(self.stage.name):
