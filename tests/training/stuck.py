@@ -18,7 +18,7 @@ from hinterland.runtime.launch import launch
 from hinterland.runtime.params import Params
 from hinterland.runtime.watch import Watch
 from hinterland.sampling import NeighborSampler
-from hinterland.training import Batch, Loader, Stage, capture, replayed_batches
+from hinterland.training import Batch, Factored, Loader, Stage, capture, replayed_batches
 from hinterland.training.prefetch import Prefetcher
 
 WHAT = sys.argv[1]
@@ -123,7 +123,7 @@ def kernel_of_the_step() -> None:
         del held
 
 
-def replay_of_the_step() -> None:
+def replay_of_the_step(factored: bool = False) -> None:
     """A captured step whose kernel waits for a flag, once it is replayed."""
     package, flag = jit.PACKAGE, spin(torch.ones(1, dtype=torch.int32).pin_memory())
     jit.PACKAGE = package  # the kernel is loaded; those of samplers lie here
@@ -137,6 +137,12 @@ def replay_of_the_step() -> None:
         spin(flag)
         return torch.nn.functional.cross_entropy(model(batch.x)[: batch.batch_size], batch.y)
 
+    if factored:
+        by_role = Factored(loader, lambda on: NeighborSampler(graph, [2], device=on), model, loss, ["cuda:0"] * 2, samplers=1)
+        for _ in by_role:
+            if by_role.replayed > 2:
+                flag.zero_()
+        return
     steps = capture(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), loader)
     for _, found in steps:
         if steps.replayed > 2:
@@ -155,5 +161,6 @@ if WHAT.endswith(", which ends by itself"):
     "kernel of a replay": kernel_of_a_replay,
     "kernel of the step": kernel_of_the_step,
     "replay of the step": replay_of_the_step,
+    "replay of a trainer's step": lambda: replay_of_the_step(factored=True),
     "kernel of the step, which ends by itself": kernel_of_the_step,
 }[WHAT]()

@@ -74,13 +74,14 @@ class Factored:
 
     Args:
         loader: of the batches: their seeds, order, rows, labels and timeout. Its position advances with each step. It has no
-            ``cache=`` and no ``gpu_budget=``, which are given here, and no ``stats=``.
+            ``cache=`` and no ``gpu_budget=``, which are given here, and no ``stats=``. With ``capture=`` CUDA graphs sample,
+            gather and make gradients, launched by one thread, where they can (:mod:`.factored_replays`).
         sampler_on: makes the sampler of a device, as ``lambda device: NeighborSampler(graph, [15, 10, 5], device=device)``.
             All must give the same samples.
         model: whose parameters are trained, on any device; best on the first.
         step: from a replica and a Batch on its device, the loss, a tensor of one number, or a pair of it and anything else. It
-            runs in several threads, also to measure, so it has no other effect. The device's default generator
-            is seeded for each batch.
+            runs in several threads, also to measure and to be captured, so it has no other effect. The device's default
+            generator is seeded for each batch.
         devices: where to sample and train; the last ones sample. A device may be named more than once.
         round: batches of one step, fewer in an epoch's last; None is as many as devices, as data parallel training has it.
         samplers: how many devices sample; None measures a few batches and takes GNNLab's rule (:func:`.plan_roles`).
