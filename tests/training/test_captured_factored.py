@@ -19,6 +19,7 @@ from hinterland.sampling import NeighborSampler
 from hinterland.sampling.envelope import Envelope, PaddedSample
 from hinterland.training import Factored, Loader, capture, factored_plan, factored_replays, replayed_batches, train
 from hinterland.training import checkpoint as checkpoints
+from hinterland.training.pipeline import tensors_of
 from hinterland.training.prefetch import StreamedStage, wait_for
 
 from .captured_steps import SMALL, Net, captured_without_room, loss_of, stand_in, stand_in_for_adam, stand_in_for_batches
@@ -36,7 +37,22 @@ def device(request, monkeypatch):
         stand_in(monkeypatch)
         stand_in_for_batches(monkeypatch)
         stand_in_for_adam(monkeypatch)
+        stand_in_for_gradients(monkeypatch)
     return torch.device(request.param)
+
+
+def stand_in_for_gradients(monkeypatch):
+    """A replay leaves what it made where the capture did, and where those of other buffers do: graphs share a pool."""
+    replay = factored_replays._Gradients._replay
+
+    def replayed(steps, graph):
+        loss = replay(steps, graph)
+        for held, made in zip(tensors_of(graph.made), tensors_of(steps.made), strict=True):
+            held.detach().copy_(made)
+        steps.made = graph.made
+        return loss
+
+    monkeypatch.setattr(factored_replays._Gradients, "_replay", replayed)
 
 
 def noted(model, batch):
@@ -282,6 +298,18 @@ def test_train(dataset, device, model):
     assert found.history[-1]["replayed"] >= 5 and 0 < found.history[-1]["padding"] < 0.5
     assert plain.history[-1]["replayed"] == 0 and found.roles.round == 2
     assert found.test["accuracy"] == pytest.approx(plain.test["accuracy"], abs=0.02)
+
+
+def test_train_where_steps_are_not_captured(dataset, device, monkeypatch):
+    """Each batch is counted once: by the loader, or as an ordinary one."""
+    plain = train(dataset, **OPTIONS, devices=[device] * 2, capture=False)
+    monkeypatch.setattr(sys.modules[capture.__module__], "captured", captured_without_room)
+    with pytest.warns(UserWarning, match="steps are not captured.*no room for it"):
+        found = train(dataset, **OPTIONS, devices=[device] * 2)
+    for one, other in zip(found.history, plain.history, strict=True):
+        assert one["replayed"] == 0
+        for name in ("seeds", "vertices", "edges", "bytes", "batches"):
+            assert one[name] == other[name]
 
 
 @pytest.mark.parametrize("stop", [2, 6, 9])

@@ -265,8 +265,6 @@ class FactoredReplays:
         loader, estimate = self._loader, self._known.estimate
         if loader.capture:
             self._launch_ahead(i)
-        else:
-            self._ahead.clear()
         one = self._ahead.popleft() if self._ahead else _Ahead(self._numbered[i - self._begin], self._owner(i))
         handed = HandedOut(one.numbered, None, None)
         if one.sample is not None and one.rows is not None and self._ring is not None:
