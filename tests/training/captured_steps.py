@@ -153,13 +153,13 @@ def stand_in_for_batches(monkeypatch):
     """Something makes again, on the CPU, the batches whose making was captured."""
     monkeypatch.setattr("hinterland.training.loader.refusal", lambda *_: None)
     monkeypatch.setattr(replayed_batches, "captured", lambda _, call: (Again(call, made := call()), made))
-    sample = replayed_batches.BatchBuffer._sample
+    sample = replayed_batches.SampleBuffer._sample
 
-    def counted(buffer, ring):
-        ring.next.remainder_(len(ring.order))  # what is captured here has run, too
-        return sample(buffer, ring)
+    def counted(buffer, order, envelope):
+        order.next.remainder_(len(order.order))  # what is captured here has run, too
+        return sample(buffer, order, envelope)
 
-    monkeypatch.setattr(replayed_batches.BatchBuffer, "_sample", counted)
+    monkeypatch.setattr(replayed_batches.SampleBuffer, "_sample", counted)
 
 
 def stand_in_for_adam(monkeypatch):

@@ -18,7 +18,7 @@ from hinterland.runtime.launch import launch
 from hinterland.runtime.params import Params
 from hinterland.runtime.watch import Watch
 from hinterland.sampling import NeighborSampler
-from hinterland.training import Batch, Loader, Stage, capture, replayed_batches
+from hinterland.training import Batch, Factored, Loader, Stage, capture, replayed_batches
 from hinterland.training.prefetch import Prefetcher
 
 WHAT = sys.argv[1]
@@ -103,15 +103,15 @@ def kernel_of_a_stage(waits: bool) -> None:
 def kernel_of_a_replay() -> None:
     graph = hl.generate("kronecker", scale=8, seed=1)
     loader = Loader(NeighborSampler(graph, [2]), torch.arange(200), 10, timeout=2.0, capture=True)
-    held, sample = [], replayed_batches.BatchBuffer._sample
+    held, sample = [], replayed_batches.SampleBuffer._sample
 
-    def spins(buffer: replayed_batches.BatchBuffer, ring: replayed_batches.BatchRing) -> object:
-        made = sample(buffer, ring)
+    def spins(buffer: replayed_batches.SampleBuffer, *given: object) -> object:
+        made = sample(buffer, *given)  # type: ignore[arg-type]
         with relaxed():  # it allocates
             held.append(spin())
         return made
 
-    replayed_batches.BatchBuffer._sample = spins  # type: ignore[method-assign]
+    replayed_batches.SampleBuffer._sample = spins  # type: ignore[method-assign]
     list(loader)
 
 
@@ -123,7 +123,7 @@ def kernel_of_the_step() -> None:
         del held
 
 
-def replay_of_the_step() -> None:
+def replay_of_the_step(factored: bool = False) -> None:
     """A captured step whose kernel waits for a flag, once it is replayed."""
     package, flag = jit.PACKAGE, spin(torch.ones(1, dtype=torch.int32).pin_memory())
     jit.PACKAGE = package  # the kernel is loaded; those of samplers lie here
@@ -137,6 +137,12 @@ def replay_of_the_step() -> None:
         spin(flag)
         return torch.nn.functional.cross_entropy(model(batch.x)[: batch.batch_size], batch.y)
 
+    if factored:
+        by_role = Factored(loader, lambda on: NeighborSampler(graph, [2], device=on), model, loss, ["cuda:0"] * 2, samplers=1)
+        for _ in by_role:
+            if by_role.replayed > 2:
+                flag.zero_()
+        return
     steps = capture(model, loss, torch.optim.SGD(model.parameters(), lr=0.1), loader)
     for _, found in steps:
         if steps.replayed > 2:
@@ -155,5 +161,6 @@ if WHAT.endswith(", which ends by itself"):
     "kernel of a replay": kernel_of_a_replay,
     "kernel of the step": kernel_of_the_step,
     "replay of the step": replay_of_the_step,
+    "replay of a trainer's step": lambda: replay_of_the_step(factored=True),
     "kernel of the step, which ends by itself": kernel_of_the_step,
 }[WHAT]()

@@ -30,7 +30,7 @@ def test_on_a_cpu_it_trains_eagerly(dataset):
         ({"capture": "yes"}, "capture='yes' is none of False, True and 'auto'"),
         ({"capture": 2}, "capture=2 is none of False, True and 'auto'"),
         ({"capture": True, "device": "cpu"}, "CUDA graphs are captured on a GPU"),
-        ({"capture": True, "devices": ["cpu", "cpu"]}, "capture=True replays the steps of one device, and 2 train"),
+        ({"capture": True, "devices": ["cpu", "cpu"]}, "CUDA graphs are captured on a GPU"),
     ],
 )
 def test_what_cannot_be(dataset, options, said):

@@ -21,7 +21,7 @@ import hinterland as hl
 from hinterland import datasets
 from hinterland.runtime.errors import ConfigError, DeviceError, PipelineStalled
 from hinterland.sampling import NeighborSampler
-from hinterland.training import Factored, Loader, StageTimes, make_model, train
+from hinterland.training import Factored, Loader, StageTimes, factored_plan, make_model, train
 from hinterland.training import checkpoint as checkpoints
 from hinterland.training import factored_queue as queue
 from hinterland.training.factored_plan import assign, plan_roles
@@ -115,7 +115,7 @@ def test_whoever_trains_changes_nothing(data, monkeypatch, seed):
     """Batches dealt out at random, to standby trainers too."""
     losses, state = trained(made(data, ["cpu"], round=4))
     draw = random.Random(seed)
-    monkeypatch.setattr(queue, "assign", lambda batches, _: [draw.randrange(3) for _ in range(batches)])
+    monkeypatch.setattr(factored_plan, "assign", lambda batches, _: [draw.randrange(3) for _ in range(batches)])
     factored = made(data, ["cpu"] * 3, round=4, samplers=1 + seed % 2)
     other_losses, other = trained(factored)
     assert torch.equal(losses, other_losses) and same(state, other)

@@ -85,6 +85,13 @@ def test_a_kernel_that_never_ends(what, stage, item):
 
 
 @pytest.mark.gpu
+def test_a_trainer_that_never_ends():
+    """Of factored execution, where the samples of later batches wait for it."""
+    said = error_of("replay of a trainer's step")
+    assert "PipelineStalled: stage 'train' on cuda:0 has worked on batch " in said and "no batch came for 2 s" in said
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize(
     "what, says",
     [

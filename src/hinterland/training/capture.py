@@ -42,15 +42,16 @@ Loss = Callable[[Any, Any], torch.Tensor]
 
 
 @dataclasses.dataclass
-class _StepGraph:
+class StepGraph:
     """The step on one buffer: ``inputs`` says where that lies, ``gradients`` are those of the parameters after a replay. Of
-    several ranks ``graph`` is what comes before their sum, and ``update`` what comes behind it."""
+    several ranks ``graph`` is what comes before their sum, and ``update`` what comes behind it. ``made`` is a subclass's."""
 
     graph: torch.cuda.CUDAGraph
     update: torch.cuda.CUDAGraph | None
     inputs: tuple[Any, ...]
     loss: torch.Tensor
     gradients: list[tuple[torch.Tensor, torch.Tensor | None]]
+    made: Any = None
 
 
 class CapturedSteps:
@@ -84,7 +85,7 @@ class CapturedSteps:
         self.all_reduce, self.after_step, self.others = all_reduce, after_step, others
         self.replayed = self.steps = 0
         self.why_not: str | None = None
-        self._graphs: dict[int, _StepGraph] = {}
+        self._graphs: dict[int, StepGraph] = {}
         self._key: Key = []  # of the last step on a batch of fixed shape
         self._held: Held | None = None  # what it was made of
         self._steady = False  # which did not change it
@@ -94,7 +95,7 @@ class CapturedSteps:
 
     def __iter__(self) -> Iterator[tuple[Any, torch.Tensor]]:
         if self._loader_captures:
-            self._refuse(unfit(self.model))
+            self.refuse(unfit(self.model))
         for batch in self.batches():
             yield self.step(batch)
 
@@ -128,7 +129,7 @@ class CapturedSteps:
             return batch, self._replay(graph)
         return self.step(batch) if self.why_not is not None else (batch, self._warm_up(batch))
 
-    def _graph_of(self, batch: Any) -> _StepGraph | None:
+    def _graph_of(self, batch: Any) -> StepGraph | None:
         """The graph that trains on the batch; None if a step has to come before it, or it cannot be."""
         if self._graphed is None:
             self._graphed = GraphedOptimizer(self.optimizer, batch.seeds.device)
@@ -136,9 +137,9 @@ class CapturedSteps:
             key, self._held = self._now(), Held(self.model, self.optimizer)
             if key != self._key:
                 self._drop(list(self._graphs))
-                self._refuse(unfit(self.model))
+                self.refuse(unfit(self.model))
                 if self._unsteady >= UNSTEADY_STEPS:
-                    self._refuse(f"{difference(self._key, key)} changes from step to step, which a replay would not see")
+                    self.refuse(f"{difference(self._key, key)} changes from step to step, which a replay would not see")
                 self._steady, self._key = False, key
         if not self._steady or self.why_not is not None:
             return None
@@ -181,9 +182,9 @@ class CapturedSteps:
         key = self._now()
         self._steady, self._unsteady = key == self._key, self._unsteady + 1
         if _drawn_on_cpu() != drawn:
-            self._refuse("the model or the loss draws random numbers on the CPU, which a replay would not draw again")
+            self.refuse("the model or the loss draws random numbers on the CPU, which a replay would not draw again")
         elif self._unsteady >= UNSTEADY_STEPS and not self._steady:
-            self._refuse(f"{difference(self._key, key)} changes at each step, which a replay would not see")
+            self.refuse(f"{difference(self._key, key)} changes at each step, which a replay would not see")
         self._key, self._held = key, None
         return loss
 
@@ -220,7 +221,7 @@ class CapturedSteps:
         if self.after_step is not None:
             self.after_step(self.model)
 
-    def _replay(self, graph: _StepGraph) -> torch.Tensor:
+    def _replay(self, graph: StepGraph) -> torch.Tensor:
         assert self._graphed is not None
         self._graphed.follow()
         others = [torch.cuda.current_stream(other) for other in self.others]
@@ -262,7 +263,7 @@ class CapturedSteps:
             for stream, current in zip(streams, currents, strict=True):
                 current.wait_stream(stream)
 
-    def _captured(self, batch: Any, inputs: tuple[Any, ...]) -> _StepGraph | None:
+    def _captured(self, batch: Any, inputs: tuple[Any, ...]) -> StepGraph | None:
         """The step on this buffer; None, with everything as it was, if it cannot be captured."""
         assert self._graphed is not None
         device = batch.seeds.device
@@ -279,15 +280,15 @@ class CapturedSteps:
             if not isinstance(error, Exception):
                 raise
             said = str(error).strip().splitlines() or [""]
-            self._refuse(f"{type(error).__name__}: {said[0][:200]}")
+            self.refuse(f"{type(error).__name__}: {said[0][:200]}")
             return None
         parameters = {id(p): p for p in self.model.parameters()}
         parameters |= {id(p): p for group in self.optimizer.param_groups for p in group["params"]}
-        found = _StepGraph(graph, update, inputs, loss, [(p, p.grad) for p in parameters.values()])
+        found = StepGraph(graph, update, inputs, loss, [(p, p.grad) for p in parameters.values()])
         self._graphs[batch.buffer] = found
         return found
 
-    def _refuse(self, why: str | None) -> None:
+    def refuse(self, why: str | None) -> None:
         """Steps are not captured from now on, and the loader makes batches without padding from the next epoch on."""
         if why is None or self.why_not is not None:
             return

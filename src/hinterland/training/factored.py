@@ -6,7 +6,6 @@ gradient changes none of its operands, so parameters do not depend on the number
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 import math
@@ -30,15 +29,15 @@ from ..table.embedding import TableParameter
 from .cache_plan import CachePlan
 from .factored_cache import DeviceCaches, wanted_on_devices
 from .factored_plan import FactoredPlan, StageTimes, plan_roles
-from .factored_queue import BatchResult, Epoch, SampleTask, Tally, TrainerPace
+from .factored_queue import BatchResult, Epoch, SampleTask, Tally, TrainerPace, loss_and_seen
+from .factored_replays import FactoredReplays, TrainStep
+from .gradients import flattened, parted
 from .loader import BatchedSampler, Loader
 from .mini_batch import Batch
 from .pipeline import PATIENCE, Pipeline, Stage, moved, own_stream, receive, tensors_of, watching
+from .replica import Replica
 
 _MEASURED = 3  # batches, after one that loads kernels and fills the allocator's cache
-
-# Of a model and a batch the loss to descend, or it and whatever the caller wants to see of the batch.
-TrainStep = Callable[[nn.Module, Batch], Any]
 
 
 @dataclass(frozen=True)
@@ -75,13 +74,14 @@ class Factored:
 
     Args:
         loader: of the batches: their seeds, order, rows, labels and timeout. Its position advances with each step. It has no
-            ``cache=`` and no ``gpu_budget=``, which are given here, and no ``stats=``.
+            ``cache=`` and no ``gpu_budget=``, which are given here, and no ``stats=``. With ``capture=`` CUDA graphs sample,
+            gather and make gradients, launched by one thread, where they can (:mod:`.factored_replays`).
         sampler_on: makes the sampler of a device, as ``lambda device: NeighborSampler(graph, [15, 10, 5], device=device)``.
             All must give the same samples.
         model: whose parameters are trained, on any device; best on the first.
         step: from a replica and a Batch on its device, the loss, a tensor of one number, or a pair of it and anything else. It
-            runs in several threads, also to measure, so it has no other effect. The device's default generator
-            is seeded for each batch.
+            runs in several threads, also to measure and to be captured, so it has no other effect. The device's default
+            generator is seeded for each batch.
         devices: where to sample and train; the last ones sample. A device may be named more than once.
         round: batches of one step, fewer in an epoch's last; None is as many as devices, as data parallel training has it.
         samplers: how many devices sample; None measures a few batches and takes GNNLab's rule (:func:`.plan_roles`).
@@ -143,17 +143,27 @@ class Factored:
         self._kept_samplers: dict[int, BatchedSampler] = {}
         self._kept_readers: dict[int, Loader] = {}
         self._iterated = False
+        self._replays: FactoredReplays | None = None
         self._threads: list[threading.Thread] = []  # of the last iteration
 
     @property
     def seconds(self) -> dict[str, float]:
-        """What each stage took so far, all devices together."""
-        return dict(self._tally.seconds)
+        """What each stage took so far, all devices together; of what is replayed the GPUs' time."""
+        seconds = dict(self._tally.seconds)
+        for stage in itertools.chain(*(self._replays.stages if self._replays is not None else ())):
+            seconds[stage.name] += stage.seconds
+        return seconds
+
+    @property
+    def replayed(self) -> int:
+        """Batches so far whose gradients CUDA graphs made."""
+        return 0 if self._replays is None else self._replays.replayed
 
     @property
     def trained(self) -> list[int]:
         """Batches that each device of ``plan.devices`` has trained on so far."""
-        return list(self._tally.trained)
+        replays = [0] * len(self._devices) if self._replays is None else [stage.items for stage in self._replays.stages[-1]]
+        return [sum(counts) for counts in zip(self._tally.trained, replays, strict=True)]
 
     @functools.cached_property
     def plan(self) -> FactoredPlan:
@@ -178,13 +188,51 @@ class Factored:
             rows = f"{s.rows - s.dealt_rows:,} rows{dealt} ({format_bytes(s.feature_bytes)})"
             lines.append(f"{device} keeps {rows} and {format_bytes(s.adjacency_bytes)} of the lists")
         counts = ", ".join(f"{device} {count}" for device, count in zip(self.plan.devices, self.trained, strict=True))
+        if self.replayed:
+            seconds = self.seconds
+            shares = ", ".join(f"{name} {took / sum(seconds.values()):.0%}" for name, took in seconds.items())
+            lines.append(f"replayed {self.replayed:,} of {sum(self.trained):,} batches; time of all devices by stage: {shares}")
         return "\n".join([*lines, f"batches trained so far: {counts}"])
 
     def __iter__(self) -> Iterator[Averaged]:
-        (number, first), total = self.loader.position, len(self.loader)
-        if first == total:  # no batches at all
+        number, first = self.loader.position
+        if first == len(self.loader):  # no batches at all
             return
         self._require_replicas()
+        for replica in self._replicas:
+            replica.begin()
+        self._iterated = True
+        try:
+            if self.loader.capture:
+                yield from self._by_graphs(number)
+            if self.loader.position[0] == number:
+                yield from self._by_threads(number)
+        finally:
+            self._iterated = False
+
+    def _by_graphs(self, number: int) -> Iterator[Averaged]:
+        """The rounds of an epoch, as far as they are captured."""
+        if self._replays is None:
+            self._replays = FactoredReplays(
+                self.loader,
+                self.plan,
+                [sampler for _, sampler in self._samplers_made],
+                self._readers,
+                self._replicas,
+                self._learning,
+                self.step,
+            )
+        with closing(self._replays.rounds(*self.loader.position)) as rounds:
+            for made in rounds:
+                averaged = self._average(made)
+                self.loader.advance(len(made))
+                if self.loader.position[0] != number:
+                    self.loader.replays().estimate.end_epoch()
+                yield averaged
+
+    def _by_threads(self, number: int) -> Iterator[Averaged]:
+        """The rounds that are left of an epoch."""
+        first, total = self.loader.position[1], len(self.loader)
         epoch = Epoch(
             self.plan, self.depth, self.loader.timeout, self._tally, self.loader.numbered(number, first), first, total
         )
@@ -193,14 +241,11 @@ class Factored:
             *(functools.partial(self._sample, epoch, sampler) for sampler in self._samplers_made),
         ]
         names = [*(f"train {device}" for device in self.plan.devices), *(f"sample {device}" for device in self.plan.samplers)]
-        for replica in self._replicas:
-            replica.begin()
         self._threads = threads = [
             threading.Thread(target=epoch.guarded, args=(work,), name=f"hinterland {name}", daemon=True)
             for work, name in zip(works, names, strict=True)
         ]
         try:
-            self._iterated = True
             for thread in threads:
                 thread.start()
             with watching(epoch.watch, self._home):
@@ -216,7 +261,6 @@ class Factored:
             if epoch.watch.is_own:
                 epoch.close()
                 _join(threads, PATIENCE)
-            self._iterated = False
 
     def _require_replicas(self) -> None:
         """Waits for threads that were still at work when the iteration before was left."""
@@ -269,8 +313,8 @@ class Factored:
         return self._kept_readers[who]
 
     @functools.cached_property
-    def _replicas(self) -> list[_Replica]:
-        return [_Replica(self.model, device) for device in self.plan.devices]
+    def _replicas(self) -> list[Replica]:
+        return [Replica(self.model, device) for device in self.plan.devices]
 
     @functools.cached_property
     def _readers(self) -> list[Loader]:
@@ -286,10 +330,12 @@ class Factored:
             for tensor in tensors_of(made):
                 if tensor.is_cuda:
                     tensor.record_stream(torch.cuda.current_stream(tensor.device))
-        parameters: list[nn.Parameter] = list(self.model.parameters())
-        for n, gradients in zip(self._learning, zip(*(batch.gradients for batch in made), strict=True), strict=True):
-            there = [gradient for gradient in gradients if gradient is not None]
-            parameters[n].grad = functools.reduce(torch.add, there) / len(made) if there else None
+        parameters = list(self.model.parameters())
+        learning = [parameters[n] for n in self._learning]
+        mean = functools.reduce(torch.add, (batch.gradients for batch in made)) / len(made)
+        learned = (any(have) for have in zip(*(batch.learned for batch in made), strict=True))
+        for parameter, gradient, has in zip(learning, parted(mean, learning), learned, strict=True):
+            parameter.grad = gradient if has else None
         for buffer, left in zip(self.model.buffers(), made[0].buffers, strict=True):
             buffer.copy_(left)
         return Averaged(torch.stack([batch.loss.double() for batch in made]), [batch.seen for batch in made])
@@ -330,26 +376,25 @@ class Factored:
             _done(torch.cuda.current_stream(device) if device.type == "cuda" else None)
         return task.i, batch
 
-    def _gradients(self, replica: _Replica, batch: Batch, seed: int, keeps_buffers: bool) -> BatchResult:
+    def _gradients(self, replica: Replica, batch: Batch, seed: int, keeps_buffers: bool) -> BatchResult:
         with self._drawing[replica.device]:  # replicas of one device share its generator
             machine.generator(replica.device).manual_seed(seed)
             loss = self.step(replica.model, batch)
-        loss, seen = loss if isinstance(loss, tuple) and len(loss) == 2 else (loss, None)
-        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
-            raise ConfigError(
-                f"step returned {repr_of(loss)}; it must return the loss, a tensor of one number made by the model"
-            )
+        loss, seen = loss_and_seen(loss)
         parameters = list(replica.model.parameters())
-        gradients = torch.autograd.grad(loss, [parameters[n] for n in self._learning], allow_unused=True)
+        learning = [parameters[n] for n in self._learning]
+        gradients = torch.autograd.grad(loss, learning, allow_unused=True)
+        learned = tuple(gradient is not None for gradient in gradients)
         buffers = [buffer.clone() for buffer in replica.model.buffers()] if keeps_buffers else []
-        made: BatchResult = moved(BatchResult(loss.detach().view(()), gradients, buffers, seen), self._home)
+        flat = flattened(learning, gradients)
+        made: BatchResult = moved(BatchResult(loss.detach().view(()), flat, learned, buffers, seen), self._home)
         return made
 
     def _measure(self) -> StageTimes:
         """Times each stage on a device that does nothing else; the model stays as it is."""
         to, by = self._devices[0], self._devices[-1]  # which train and sample, whatever the plan
         (sampler,) = self._samplers_of([len(self._devices) - 1])
-        reader, replica = self._reader_of(0, False), _Replica(self.model, to)
+        reader, replica = self._reader_of(0, False), Replica(self.model, to)
         number, first = self.loader.position
         times = []
         for i, (batch_number, seeds) in enumerate(itertools.islice(self.loader.numbered(number, first), 1 + _MEASURED)):
@@ -377,36 +422,6 @@ def as_devices(devices: Sequence[torch.device | str | int]) -> list[torch.device
     if not len(devices):
         raise ConfigError("devices=[] names none to train on; name at least one, as in ['cuda:0', 'cuda:1']")
     return [machine.as_device(device) for device in devices]
-
-
-class _Replica:
-    """A copy of the model on a trainer's device."""
-
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
-        self.origin, self.device = model, device
-        self.home = next(model.parameters()).device
-        self.model = copy.deepcopy(model).to(device)
-        for parameter in self.model.parameters():
-            parameter.grad = None
-        self._round: int | None = None
-
-    def begin(self) -> None:
-        """Before an epoch: the model may have changed."""
-        self._round = None
-        for mine, its in zip(self.model.modules(), self.origin.modules(), strict=True):
-            mine.training = its.training
-
-    @torch.no_grad()
-    def follow(self, round: int, ready: torch.cuda.Event | None) -> None:
-        """Takes the parameters of a round, and its buffers again, which a batch before changed."""
-        if ready is not None:
-            torch.cuda.current_stream(self.home).wait_event(ready)  # the stream that copies from there
-        if self._round != round:
-            for mine, origin in zip(self.model.parameters(), self.origin.parameters(), strict=True):
-                mine.copy_(origin)
-            self._round = round
-        for buffer, its in zip(self.model.buffers(), self.origin.buffers(), strict=True):
-            buffer.copy_(its)
 
 
 def _join(threads: Sequence[threading.Thread], seconds: float) -> None:

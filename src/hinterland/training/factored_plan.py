@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -56,6 +57,22 @@ class FactoredPlan(Repr):
     def round_of(self, i: int) -> int:
         """The step of an epoch that batch ``i`` is part of."""
         return i // self.round
+
+    def end_of_round(self, i: int, total: int) -> int:
+        """The batch after the last of the step of batch ``i``, in an epoch of ``total``."""
+        return min(total, (self.round_of(i) + 1) * self.round)
+
+    def deal(self, batches: int, paces: Sequence[float | None], ahead: bool) -> list[int]:
+        """Who of :attr:`devices` trains each of ``batches`` of a step (:func:`assign`).
+
+        Args:
+            paces: seconds that one takes each of ``devices``; None where that is not known yet.
+            ahead: whether samples are: samplers train only then.
+        """
+        paces = paces if ahead or not self.trainers else paces[: len(self.trainers)]
+        known = [pace for pace in paces if pace is not None]
+        usual = statistics.fmean(known) if known else 1.0
+        return assign(batches, [usual if pace is None else pace for pace in paces])
 
     def explain(self) -> str:
         """Who does what, and why, a line each."""

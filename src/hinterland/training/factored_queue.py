@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +10,10 @@ from typing import Any
 
 import torch
 
+from ..runtime.arguments import repr_of
+from ..runtime.errors import ConfigError
 from ..runtime.watch import Watch
-from .factored_plan import FactoredPlan, assign
+from .factored_plan import FactoredPlan
 from .trace import span
 
 
@@ -28,12 +29,22 @@ class SampleTask:
 
 @dataclass(frozen=True)
 class BatchResult:
-    """What training on one batch gave, on the model's device."""
+    """What training on one batch gave, on the model's device: all gradients one behind the other, and which parameters have
+    one."""
 
     loss: torch.Tensor
-    gradients: tuple[torch.Tensor | None, ...]
+    gradients: torch.Tensor
+    learned: tuple[bool, ...]
     buffers: list[torch.Tensor]
     seen: Any
+
+
+def loss_and_seen(given: Any) -> tuple[torch.Tensor, Any]:
+    """What a step returned. ConfigError: that is no loss."""
+    loss, seen = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+        raise ConfigError(f"step returned {repr_of(loss)}; it must return the loss, a tensor of one number made by the model")
+    return loss, seen
 
 
 class TrainerPace:
@@ -173,13 +184,8 @@ class Epoch:
         if self._taken not in self._samples:
             return None
         if self._taken not in self._owners:
-            plan, paces = self._plan, [pace.seconds for pace in self._tally.paces]
-            if plan.trainers and not self._is_ahead():
-                paces = paces[: len(plan.trainers)]
-            known = [pace for pace in paces if pace is not None]
-            usual = statistics.fmean(known) if known else 1.0
             batches = range(self._taken, self.end_of_round(self._taken))
-            owners = assign(len(batches), [usual if pace is None else pace for pace in paces])
+            owners = self._plan.deal(len(batches), [pace.seconds for pace in self._tally.paces], self._is_ahead())
             self._owners = dict(zip(batches, owners, strict=True))
         return self._owners[self._taken]
 
@@ -204,7 +210,7 @@ class Epoch:
 
     def end_of_round(self, i: int) -> int:
         """The batch after the last of the round of batch ``i``."""
-        return min(self._total, (self._plan.round_of(i) + 1) * self._plan.round)
+        return self._plan.end_of_round(i, self._total)
 
     def publish(self, i: int, ready: torch.cuda.Event | None) -> None:
         """Begins the round of batch ``i``: the model's parameters are its own."""

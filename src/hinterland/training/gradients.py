@@ -1,4 +1,5 @@
-"""What several ranks have in common after each step: one all-reduce of gradients, between backward and the optimizer's step.
+"""What several ranks, or GPUs, have in common after each step. Of ranks one all-reduce of gradients, between backward and the
+optimizer's step; of several GPUs of one process (:mod:`.factored`) one copy of each GPU's.
 
 The collective is in no CUDA graph. NCCL wants one captured in all ranks or in none, and each replay of it in all of them
 ("Using NCCL with CUDA Graphs" in its guide: that is "uniform over all ranks"). But a rank whose batch overflows, or whose
@@ -8,11 +9,26 @@ capture fails, takes an eager step while others replay. So a replayed step is tw
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Sequence
 from functools import reduce
 
 import torch
 import torch.distributed as dist
 from torch import nn
+
+
+def flattened(
+    parameters: Sequence[torch.Tensor], gradients: Iterable[torch.Tensor | None], out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """The gradients of parameters one behind the other, in the widest of their dtypes. None counts as zeros."""
+    dense = (torch.zeros_like(p) if g is None else g.to_dense() for p, g in zip(parameters, gradients, strict=True))
+    return torch.cat([gradient.detach().flatten() for gradient in dense], out=out)
+
+
+def parted(flat: torch.Tensor, parameters: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The gradients of parameters that lie in ``flat``."""
+    parts = flat.split([one.numel() for one in parameters])
+    return [part.view_as(one).to(one.dtype) for one, part in zip(parameters, parts, strict=True)]
 
 
 class GradientAllReduce:
@@ -37,8 +53,7 @@ class GradientAllReduce:
         size, widest = sum(one.numel() for one in held), reduce(torch.promote_types, {one.dtype for one in held})
         if (self._flat.numel(), self._flat.dtype, self._flat.device) != (size, widest, held[0].device):
             self._flat = torch.empty(size, dtype=widest, device=held[0].device)
-        mine = (torch.zeros_like(one) if one.grad is None else one.grad.to_dense() for one in held)
-        torch.cat([gradient.detach().flatten() for gradient in mine], out=self._flat)
+        flattened(held, (one.grad for one in held), self._flat)
         if self._mean:
             self._flat.div_(dist.get_world_size())
         buffers = self._buffers()
@@ -67,8 +82,8 @@ class GradientAllReduce:
     def unpack(self) -> None:
         """Has the gradients be what came of it, until the next step; and the buffers."""
         held = self._parameters()
-        for one, part in zip(held, self._flat.split([one.numel() for one in held]), strict=True):
-            one.grad = part.view_as(one).to(one.dtype) if one.requires_grad else None
+        for one, part in zip(held, parted(self._flat, held), strict=True):
+            one.grad = part if one.requires_grad else None
         buffers = self._buffers()
         for buffer, part in zip(buffers, self._bytes.split([one.nbytes for one in buffers]), strict=True):
             buffer.detach().copy_(part.clone().view(buffer.dtype).view_as(buffer))  # a clone is aligned

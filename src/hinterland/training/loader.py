@@ -38,7 +38,7 @@ from .mini_batch import Batch, PackedBatch, SampledBatch, packed
 from .pipeline import Pipeline, Stage, at_a_time
 from .prefetch import Prefetcher
 from .reads_by_tier import fetched, moved, served
-from .replayed_batches import CapturedInputs, HandedOut, Numbered, Replays, capture_choice, refusal, unpadded
+from .replayed_batches import BatchRing, CapturedInputs, HandedOut, Numbered, Replays, capture_choice, refusal, unpadded
 from .row_gather import HelpedGathers, by_type, check_rows, each_of, gather_blocks_for, kept_table, rows_of
 
 _STATE_VERSION = 1
@@ -208,7 +208,7 @@ class Loader:
             self.stages.append(Stage("pack", packed))
         capture = capture_choice(capture)
         self._needs_capture, self.capture = capture is True, bool(capture) and len(self) > 0
-        self._replays = Replays(self._captured_inputs()) if self._captures() else None
+        self._replays = Replays(self.captured_inputs()) if self.captures() else None
         self._takes_cache()
 
     @property
@@ -231,7 +231,7 @@ class Loader:
         if asked is None:  # another thread's iterator has filled it
             return
         assert isinstance(self.sampler, NeighborSampler)
-        seeds = self.seeds if self.world_size == 1 else self._order(self._epoch)
+        seeds = self.seeds if self.world_size == 1 else self.order(self._epoch)
         promised = asked.budget is not None
         plan = planned(asked.policy, budget, promised, self.sampler, self.features, seeds, self.batch_size, self.seed)
         self.sampler, self.features = filled(plan, self.sampler, self.features)
@@ -239,10 +239,10 @@ class Loader:
         if self._own_blocks:
             self.gather_blocks = gather_blocks_for(self.features, self.device)
 
-    def reading(self, features: Any, device: torch.device) -> Loader:
-        """This loader as batches are gathered on another device, through another table of the same rows."""
+    def reading(self, features: Any, device: torch.device, sampler: BatchedSampler | None = None) -> Loader:
+        """This loader as batches are made on another device: through another table of the same rows, by another sampler."""
         other = copy.copy(self)
-        other.features = features
+        other.features, other.device, other.sampler = features, device, sampler or self.sampler
         if self._own_blocks:
             other.gather_blocks = gather_blocks_for(features, device)
         return other
@@ -271,21 +271,26 @@ class Loader:
             yield batch
 
     def _batches(self, epoch: int, first: int) -> Iterator[Batch]:
-        order = self._order(epoch)
+        order = self.order(epoch)
         source = self._numbered(epoch, first, order)
         kind = Prefetcher if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
-        if not self._captures():
+        if not self.captures():
             yield from run(source) if self._wanted is None else self._measured(source, run)
             return
-        replays = self._replays = self._replays or Replays(self._captured_inputs())
-        replays.take(self._captured_inputs())
+        replays = self.replays()
         if self._wanted is not None:
             yield from replays.noted(self._measured(itertools.islice(source, at_a_time(len(self.stages), self.prefetch)), run))
-            replays.take(self._captured_inputs())
+            replays.take(self.captured_inputs())
         yield from replays.noted(run(itertools.islice(source, replays.estimate.missing)))
         left = yield from self._replayed(source, epoch, order)
         yield from run(itertools.chain(left, source))
+
+    def replays(self) -> Replays:
+        """What is known of replayed batches, of what is captured now."""
+        self._replays = self._replays or Replays(self.captured_inputs())
+        self._replays.take(self.captured_inputs())
+        return self._replays
 
     def _measured(self, source: Iterator[Any], run: Callable[[Iterator[Any]], Pipeline]) -> Iterator[Any]:
         # A captured step keeps its memory, and an ordinary one beside it needs as much.
@@ -298,17 +303,24 @@ class Loader:
         if first is None or self._replays is None:
             return []
         try:
-            ring = self._replays.ring(self.device)
+            ring = self._replays.ring(lambda inputs, shape, number: BatchRing(inputs, shape, self.device, number))
         except (HinterlandError, RuntimeError) as error:
-            self.capture = False
-            warn(f"batches are made without CUDA graphs, whose capture failed: {arguments.one_line(str(error))}")
+            self.capture_failed(error)
             return [first]
         if ring is None:
             return [first]
-        numbers = (epoch * len(self) + torch.arange(len(self))) * self.world_size + self.rank
-        ring.begin(order, numbers, self._in_epoch(first[0]))
+        ring.begin(order, self.batch_numbers(epoch), self._in_epoch(first[0]))
         replayed = ring.run(itertools.chain([first], source), self.stages, self.timeout, self._handed, lambda: self.capture)
         return (yield from replayed)
+
+    def capture_failed(self, error: Exception) -> None:
+        """Batches are ordinary ones from now on, with a warning."""
+        self.capture = False
+        warn(f"batches are made without CUDA graphs, whose capture failed: {arguments.one_line(str(error))}")
+
+    def batch_numbers(self, epoch: int) -> torch.Tensor:
+        """int64 ``[batches]``: those of :meth:`numbered`."""
+        return (epoch * len(self) + torch.arange(len(self))) * self.world_size + self.rank
 
     def _in_epoch(self, number: int) -> int:
         """Which of its epoch's a batch is."""
@@ -322,7 +334,7 @@ class Loader:
         if buffer is None or handed.counts is None:
             with torch.inference_mode(False):
                 return packed(self._gather(self._sample(handed.numbered)))
-        batch = Batch(buffer.sample, buffer.x, buffer.y, buffer.seeds, buffer=buffer.number)
+        batch = buffer.batch()
         sampler, table = self.sampler, kept_table(self.features)
         moved_rows = table is not None and table.follows_reads  # and where they came from is not known any more
         if moved_rows or not self._is_counted(handed.numbered[0]) or not isinstance(sampler, NeighborSampler):
@@ -330,17 +342,17 @@ class Loader:
         sample = unpadded(buffer.sample, handed.counts)
         return replace(batch, served=served(sample, sampler, [fetched(self.features, sample.node)]))
 
-    def _captures(self) -> bool:
+    def captures(self) -> bool:
         """Whether batches are to be replayed. ConfigError: they must be, and cannot."""
         if not self.capture:
             return False
-        refused = refusal(self._captured_inputs(), self.device, self.host_threads, self.stats is not None)
+        refused = refusal(self.captured_inputs(), self.device, self.host_threads, self.stats is not None)
         if refused is not None and self._needs_capture:
             raise ConfigError(f"capture=True: {refused}; or leave it out")
         self.capture = refused is None
         return self.capture
 
-    def _captured_inputs(self) -> CapturedInputs:
+    def captured_inputs(self) -> CapturedInputs:
         sampler: Any = self.sampler
         drawn = tuple(getattr(sampler, "fanouts", ())), getattr(sampler, "seed", 0), getattr(sampler, "replace", False)
         shape = min(self.batch_size, self._share()), len(self)
@@ -365,13 +377,13 @@ class Loader:
 
     def numbered(self, epoch: int, first: int) -> Iterator[Numbered]:
         """The seeds of an epoch's batches from ``first`` on, with numbers that no other batch of any rank or epoch has."""
-        return self._numbered(epoch, first, self._order(epoch))
+        return self._numbered(epoch, first, self.order(epoch))
 
     def _numbered(self, epoch: int, first: int, order: torch.Tensor) -> Iterator[Numbered]:
         for i in range(first, len(self)):
             yield (epoch * len(self) + i) * self.world_size + self.rank, order[i * self.batch_size : (i + 1) * self.batch_size]
 
-    def _order(self, epoch: int) -> torch.Tensor:
+    def order(self, epoch: int) -> torch.Tensor:
         """This rank's seeds of one epoch, in order."""
         seeds = self.seeds
         if self.shuffle:

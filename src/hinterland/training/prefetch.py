@@ -197,9 +197,9 @@ class StreamedStage:
     def launch(self, item: Any, ready: torch.cuda.Event | None, watch: Watch) -> None:
         number = self.stage.items + len(self._in_flight)
         if self.stream is None:
-            with watch.over(self.name, number):
+            with watch.over(self.name, number) as work:
                 self.made.append((self._work(item), None))
-            self.stage.items += 1
+            self.stage.count(work.seconds)
             return
         since = time.monotonic()
         self.wait(ready)
@@ -216,6 +216,11 @@ class StreamedStage:
         self._in_flight.append(_Launched(begin, end, item, number, since))
         self.count()
 
+    def launched(self, item: Any, ready: torch.cuda.Event | None, watch: Watch) -> tuple[Any, torch.cuda.Event | None]:
+        """Launches work that nobody else takes: gives what it made, and when that is there."""
+        self.launch(item, ready, watch)
+        return self.made.pop()
+
     def _work(self, item: Any) -> Any:
         with span(self.stage.name), torch.inference_mode(False):  # the caller may be in it now, and train on the next
             return self.stage.work(item)
@@ -229,5 +234,4 @@ class StreamedStage:
             if not first.end.query():
                 return
             self._in_flight.popleft()
-            self.stage.seconds += first.begin.elapsed_time(first.end) / 1e3
-            self.stage.items += 1
+            self.stage.count(first.begin.elapsed_time(first.end) / 1e3)

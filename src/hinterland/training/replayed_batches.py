@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -28,14 +28,15 @@ from ..sampling import NeighborSampler, Sample
 from ..sampling.envelope import Envelope, PaddedSample, ends_of
 from .envelope_estimate import Counts, EnvelopeEstimate, ReplayCounts
 from .mini_batch import Batch
-from .pipeline import Stage, watching
+from .pipeline import Stage, in_one, tensors_of, watching
 from .prefetch import StreamedStage, settling, stage_stream, wait_for
 from .row_gather import kept_table, rows_of
 from .trace import span
 
-_NAPS = (4e-4, 5e-3)  # seconds between looks at the GPU, at least and at most: each look takes some of the CPU
+NAPS = (4e-4, 5e-3)  # seconds between looks at the GPU, at least and at most: each look takes some of the CPU
 _IGNORED = -100  # torch's ignore_index: losses leave out seeds with this label
 
+R = TypeVar("R", bound="CapturedRing")
 Numbered = tuple[int, torch.Tensor]  # a batch's number, and its seeds on the CPU
 
 
@@ -113,39 +114,123 @@ def refusal(inputs: CapturedInputs, device: torch.device, host_threads: int, cou
     return None
 
 
-class BatchBuffer:
-    """Where every third batch lies, and the graphs that make it.
+class Sampled(NamedTuple):
+    """What sampling makes of a batch; ``seeds`` are int64 ``[batch_size]``, ``y`` their labels, None where there are none."""
+
+    sample: PaddedSample
+    seeds: torch.Tensor
+    y: torch.Tensor | None
+
+
+class EpochOrder:
+    """The batches of an epoch in GPU memory, which graphs find by a counter there.
 
     Attributes:
-        number: its :attr:`Batch.buffer`.
-        sampling, gathering: the graphs; None where there are no features.
-        sample, seeds, x, y: what a batch in it has.
+        order: int64 ``[batches, batch_size + 2]``: of each batch its seeds, with zeros behind them, its number and their count.
+        labels: of those seeds, ``[batches, batch_size, ...]``; None without labels.
+        next: int64 ``[1]``, the batch that the next replay makes; then it is ``stride`` more.
+    """
+
+    def __init__(self, inputs: CapturedInputs, device: torch.device, stride: int = 1) -> None:
+        self.inputs, self.device, self.stride = inputs, device, stride
+        shape = (inputs.batches, inputs.batch_size)
+        with torch.inference_mode(False), torch.no_grad():
+            self.order = torch.zeros((shape[0], shape[1] + 2), dtype=torch.int64, device=device)
+            self.next = torch.zeros(1, dtype=torch.int64, device=device)
+            self.labels: torch.Tensor | None = None
+            if inputs.labels is not None:
+                of_none = self._labels_of(torch.zeros(0, dtype=torch.int64))
+                self.labels = torch.zeros((*shape, *of_none.shape[1:]), dtype=of_none.dtype, device=device)
+
+    def _labels_of(self, seeds: torch.Tensor) -> torch.Tensor:
+        labels = self.inputs.labels
+        if isinstance(labels, torch.Tensor) and labels.is_cpu:
+            return labels[seeds]
+        return rows_of(labels, seeds.to(self.device))
+
+    def holds(self, seeds: torch.Tensor) -> bool:
+        """Whether a batch of these seeds can be replayed: it is full, or a loss can leave out seeds by their label."""
+        return len(seeds) == self.inputs.batch_size or self._pads_labels()
+
+    def _pads_labels(self) -> bool:
+        labels = self.labels
+        if labels is None or labels.ndim != 2 or labels.is_floating_point() or labels.is_complex():
+            return False
+        return labels.dtype.is_signed
+
+    def begin(self, seeds: torch.Tensor, numbers: torch.Tensor, first: int) -> None:
+        """Brings an epoch to the GPU: its ``seeds`` in order, the ``numbers`` of its batches (int64, on the CPU), of which
+        ``first`` is made next."""
+        batches, size = self.inputs.batches, self.inputs.batch_size
+        seeds = seeds[: batches * size]
+        counts = (len(seeds) - size * torch.arange(batches)).clamp(max=size)
+        behind = seeds.new_zeros(batches * size - len(seeds))
+        order = torch.cat([torch.cat([seeds, behind]).view(batches, size), numbers[:, None], counts[:, None]], dim=1)
+        self.order.copy_(order)
+        if self.labels is not None:
+            flat = self.labels.view(batches * size, *self.labels.shape[2:])
+            flat[: len(seeds)] = self._labels_of(seeds).to(self.device)
+            flat[len(seeds) :] = _IGNORED if self._pads_labels() else 0
+        self.next.fill_(first)
+
+
+class SampleBuffer:
+    """Where a sample lies, and the graph that makes it.
+
+    Attributes:
+        sampling: the graph.
+        memory: all that it makes, in one allocation, uint8; None unless ``packs``.
+        made: its arrays.
         counts: as ``sample.ends``, on the CPU.
     """
 
-    def __init__(self, number: int, ring: BatchRing) -> None:
-        self.number = number
-        inputs, device = ring.inputs, ring.device
-        hops, on_gpu = len(inputs.fanouts), device.type == "cuda"
+    def __init__(self, order: EpochOrder, envelope: Envelope, packs: bool = False) -> None:
+        hops, on_gpu = len(order.inputs.fanouts), order.device.type == "cuda"
         self.counts = torch.zeros((2, hops + 1), dtype=torch.int64, pin_memory=on_gpu)
-        self.sampling, made = captured(device, lambda: self._sample(ring))
-        self.sample: PaddedSample
+        self.memory: torch.Tensor | None
+        self.made: Sampled
+        self.sampling, (self.memory, self.made) = captured(
+            order.device, lambda: self._packed(order, envelope) if packs else (None, self._sample(order, envelope))
+        )
+
+    def _sample(self, order: EpochOrder, envelope: Envelope) -> Sampled:
+        row = order.order.index_select(0, order.next)[0]
+        y = None if order.labels is None else order.labels.index_select(0, order.next)[0]
+        order.next.add_(order.stride)
+        seeds, given = row[:-2], row[-2:]
+        sample = order.inputs.sampler.captured(seeds, given, envelope)
+        self.counts.copy_(sample.ends, non_blocking=True)
+        return Sampled(sample, seeds, y)
+
+    def _packed(self, order: EpochOrder, envelope: Envelope) -> tuple[torch.Tensor, Sampled]:
+        made = self._sample(order, envelope)
+        memory, places = in_one(made, order.device)
+        torch._foreach_copy_(list(tensors_of(places)), list(tensors_of(made)))
+        return memory, places
+
+
+class BatchBuffer:
+    """Where every third batch lies, and the graph that gathers its rows.
+
+    Attributes:
+        number: its :attr:`Batch.buffer`.
+        gathering: the graph; None where there are no features.
+        sample, seeds, x, y: what a batch in it has.
+    """
+
+    def __init__(self, number: int, made: Sampled, inputs: CapturedInputs) -> None:
+        self.number = number
         self.sample, self.seeds, self.y = made
         self.gathering: torch.cuda.CUDAGraph | None = None
         self.x: torch.Tensor | None = None
         if inputs.features is not None:
             table = kept_table(inputs.features)
             self._padding = None if table is None else table.gather(self.seeds.new_zeros(1))  # which a sample's padding names
-            self.gathering, self.x = captured(device, lambda: self._gather(inputs))
+            self.gathering, self.x = captured(self.seeds.device, lambda: self._gather(inputs))
 
-    def _sample(self, ring: BatchRing) -> tuple[PaddedSample, torch.Tensor, torch.Tensor | None]:
-        row = ring.order.index_select(0, ring.next)[0]
-        y = None if ring.labels is None else ring.labels.index_select(0, ring.next)[0]
-        ring.next.add_(1)
-        seeds, given = row[:-2], row[-2:]
-        sample = ring.inputs.sampler.captured(seeds, given, ring.envelope)
-        self.counts.copy_(sample.ends, non_blocking=True)
-        return sample, seeds, y
+    def batch(self) -> Batch:
+        """The batch that lies in it."""
+        return Batch(self.sample, self.x, self.y, self.seeds, buffer=self.number)
 
     def _gather(self, inputs: CapturedInputs) -> torch.Tensor:
         features, sample = inputs.features, self.sample
@@ -163,69 +248,42 @@ class HandedOut(NamedTuple):
     counts: Counts | None
 
 
-# A batch whose graphs were launched, and when they have sampled and gathered it.
-_Ahead = tuple[HandedOut, torch.cuda.Event | None, torch.cuda.Event | None]
+class _Ahead(NamedTuple):
+    """A batch whose graphs were launched, or that is left to the caller; and when they have sampled and gathered it."""
+
+    numbered: Numbered
+    sample: SampleBuffer | None
+    buffer: BatchBuffer | None
+    sampled: torch.cuda.Event | None
+    gathered: torch.cuda.Event | None
+
+
+def gather_nothing(inputs: CapturedInputs, device: torch.device) -> None:
+    """Has the table bring to the GPU what it does once, as scales. Raises where it was closed, which replays do not see."""
+    if inputs.features is not None:
+        rows_of(inputs.features, torch.zeros(0, dtype=torch.int64, device=device))
 
 
 class BatchRing:
-    """Three buffers, and the order of an epoch in GPU memory.
-
-    Attributes:
-        order: int64 ``[batches, batch_size + 2]``: of each batch its seeds, with zeros behind them, its number and their count.
-        labels: of those seeds, ``[batches, batch_size, ...]``; None without labels.
-        next: int64 ``[1]``, the batch that the next replay makes.
-    """
+    """Three buffers, and the order of an epoch."""
 
     def __init__(self, inputs: CapturedInputs, envelope: Envelope, device: torch.device, first_number: int) -> None:
         self.inputs, self.envelope, self.device = inputs, envelope, device
-        shape = (inputs.batches, inputs.batch_size)
+        self._order = EpochOrder(inputs, device)
         with torch.inference_mode(False), torch.no_grad():
-            self.order = torch.zeros((shape[0], shape[1] + 2), dtype=torch.int64, device=device)
-            self.next = torch.zeros(1, dtype=torch.int64, device=device)
-            self.labels: torch.Tensor | None = None
-            if inputs.labels is not None:
-                of_none = self._labels_of(torch.zeros(0, dtype=torch.int64))
-                self.labels = torch.zeros((*shape, *of_none.shape[1:]), dtype=of_none.dtype, device=device)
-            self._gather_nothing()
-            self._buffers = [BatchBuffer(first_number + n, self) for n in range(BATCH_BUFFERS)]
+            gather_nothing(inputs, device)
+            samples = [SampleBuffer(self._order, envelope) for _ in range(BATCH_BUFFERS)]
+            self.buffers = [BatchBuffer(first_number + n, one.made, inputs) for n, one in enumerate(samples)]
+        self._samples = samples
         self._user: object | None = None
 
-    def _gather_nothing(self) -> None:
-        """Has the table bring to the GPU what it does once, as scales. Raises where it was closed, which replays do not see."""
-        if self.inputs.features is not None:
-            rows_of(self.inputs.features, self.next[:0])
-
-    def _labels_of(self, seeds: torch.Tensor) -> torch.Tensor:
-        labels = self.inputs.labels
-        if isinstance(labels, torch.Tensor) and labels.is_cpu:
-            return labels[seeds]
-        return rows_of(labels, seeds.to(self.device))
-
-    def _pads_labels(self) -> bool:
-        """Whether a loss can leave out seeds by their label."""
-        labels = self.labels
-        if labels is None or labels.ndim != 2 or labels.is_floating_point() or labels.is_complex():
-            return False
-        return labels.dtype.is_signed
-
     def begin(self, seeds: torch.Tensor, numbers: torch.Tensor, first: int) -> None:
-        """Brings an epoch to the GPU: its ``seeds`` in order, the ``numbers`` of its batches (int64, on the CPU), of which
-        ``first`` is made next. ConfigError: the table of features was closed."""
+        """As of an EpochOrder. ConfigError: the table of features was closed."""
         if self._user is not None:  # another run has launched replays, and nobody has waited for them
             self._user = None  # before the wait, in which another thread would launch more of them
             devices.idle_at(self.device)
-        self._gather_nothing()
-        batches, size = self.inputs.batches, self.inputs.batch_size
-        seeds = seeds[: batches * size]
-        counts = (len(seeds) - size * torch.arange(batches)).clamp(max=size)
-        behind = seeds.new_zeros(batches * size - len(seeds))
-        order = torch.cat([torch.cat([seeds, behind]).view(batches, size), numbers[:, None], counts[:, None]], dim=1)
-        self.order.copy_(order)
-        if self.labels is not None:
-            flat = self.labels.view(batches * size, *self.labels.shape[2:])
-            flat[: len(seeds)] = self._labels_of(seeds).to(self.device)
-            flat[len(seeds) :] = _IGNORED if self._pads_labels() else 0
-        self.next.fill_(first)
+        gather_nothing(self.inputs, self.device)
+        self._order.begin(seeds, numbers, first)
 
     def run(
         self,
@@ -250,30 +308,26 @@ class BatchRing:
         """
         sampling, gathering = (_ReplayedStage(stage, stage_stream(self.device, n)) for n, stage in enumerate(stages))
         watch = Watch(timeout, under_way=lambda: sampling.under_way() or gathering.under_way())
-        buffers, ahead, nap = itertools.cycle(self._buffers), deque[_Ahead](), _NAPS[0]
+        buffers = itertools.cycle(zip(self._samples, self.buffers, strict=True))
+        ahead, nap = deque[_Ahead](), NAPS[0]
         with self._taken() as user, watching(watch, self.device), settling([sampling, gathering], watch):
             while goes_on() and self._user is user:
                 caller = None if self.device.type == "cpu" else torch.cuda.current_stream(self.device)
                 sampling.follow(caller, None if caller is None else caller.record_event())
                 gathering.follow(caller, None)
                 for numbered in itertools.islice(source, BATCH_BUFFERS - len(ahead)):
-                    ahead.append(self._launched(numbered, next(buffers), sampling, gathering, watch))
+                    ahead.append(self._launched(numbered, *next(buffers), sampling, gathering, watch))
                 if not ahead:
                     break
-                handed, sampled, gathered = ahead.popleft()
-                if sampled is not None:
-                    since = time.monotonic()
-                    wait_for(sampled.query, watch, nap)
-                    # The GPU has two batches more to make: that the CPU comes half a batch late costs nothing.
-                    nap = min(max((time.monotonic() - since) / 2, _NAPS[0]), _NAPS[1])
-                    faults.raise_deferred(self.device.index)
+                numbered, sample, buffer, sampled, gathered = ahead.popleft()
+                nap = until_sampled(sampled, watch, nap)
                 if caller is not None and gathered is not None:  # also of one that does not fit: its buffer is made anew then
                     caller.wait_event(gathered)
-                batch = made(self._looked_at(handed))
+                batch = made(looked_at(numbered, sample, buffer, self.envelope))
                 watch.leaves()
                 yield batch
                 watch.came()
-        return [handed.numbered for handed, *_ in ahead]
+        return [one.numbered for one in ahead]
 
     @contextmanager
     def _taken(self) -> Iterator[object]:
@@ -286,22 +340,48 @@ class BatchRing:
                 self._user = None
 
     def _launched(
-        self, numbered: Numbered, buffer: BatchBuffer, sampling: _ReplayedStage, gathering: _ReplayedStage, watch: Watch
+        self,
+        numbered: Numbered,
+        sample: SampleBuffer,
+        buffer: BatchBuffer,
+        sampling: _ReplayedStage,
+        gathering: _ReplayedStage,
+        watch: Watch,
     ) -> _Ahead:
-        if len(numbered[1]) < self.inputs.batch_size and not self._pads_labels():
-            return HandedOut(numbered, None, None), None, None
-        sampled = gathered = sampling.replay(buffer.sampling, None, watch)
+        if not self._order.holds(numbered[1]):
+            return _Ahead(numbered, None, None, None, None)
+        sampled = gathered = sampling.replay(sample.sampling, None, watch)
         if buffer.gathering is not None:
             gathered = gathering.replay(buffer.gathering, sampled, watch)
-        return HandedOut(numbered, buffer, None), sampled, gathered
+        return _Ahead(numbered, sample, buffer, sampled, gathered)
 
-    def _looked_at(self, handed: HandedOut) -> HandedOut:
-        """With its counts, and without a buffer that was too small."""
-        if handed.buffer is None:
-            return handed
-        counts = handed.buffer.counts.tolist()
-        fits = self.envelope.holds(counts[0], counts[1][1:])
-        return HandedOut(handed.numbered, handed.buffer if fits else None, counts)
+
+def until_sampled(sampled: torch.cuda.Event | None, watch: Watch, nap: float = NAPS[0]) -> float:
+    """Waits for the sample of a batch, between looks for ``nap`` seconds, and raises what went wrong on its GPU. Gives the nap
+    for the next one."""
+    if sampled is None:
+        return nap
+    since = time.monotonic()
+    wait_for(sampled.query, watch, nap)
+    faults.raise_deferred(sampled.device.index)
+    # The GPU has two batches more to make: that the CPU comes half a batch late costs nothing.
+    return min(max((time.monotonic() - since) / 2, NAPS[0]), NAPS[1])
+
+
+def looked_at(numbered: Numbered, sample: SampleBuffer | None, buffer: BatchBuffer | None, envelope: Envelope) -> HandedOut:
+    """A batch that was sampled, with its counts, and without a buffer that was too small."""
+    if sample is None:
+        return HandedOut(numbered, None, None)
+    counts = sample.counts.tolist()
+    return HandedOut(numbered, buffer if envelope.holds(counts[0], counts[1][1:]) else None, counts)
+
+
+class CapturedRing(Protocol):
+    """Graphs that make batches, of these inputs and this envelope."""
+
+    inputs: CapturedInputs
+    envelope: Envelope
+    buffers: list[BatchBuffer]
 
 
 class Replays:
@@ -315,7 +395,7 @@ class Replays:
     def __init__(self, inputs: CapturedInputs) -> None:
         self.counts = ReplayCounts()
         self._buffers = 0  # numbers that were given
-        self._ring: BatchRing | None = None
+        self._ring: Any = None  # of one kind
         self._inputs = inputs
         self.estimate = self._no_estimate()
 
@@ -351,16 +431,16 @@ class Replays:
         self.counts.edges += handed.counts[1][-1]
         self.counts.rows += len(handed.buffer.sample.node)
 
-    def ring(self, device: torch.device) -> BatchRing | None:
-        """The graphs of these inputs and this envelope, captured if they are not yet; None where there is no envelope. Raises
-        what a capture does."""
+    def ring(self, make: Callable[[CapturedInputs, Envelope, int], R]) -> R | None:
+        """The graphs of these inputs and this envelope, which ``make`` captures if they are not yet, with buffers numbered from
+        the third argument on; None where there is no envelope. Raises what a capture does."""
         envelope, ring = self.estimate.envelope, self._ring
         if envelope is None:
             return None
         if ring is None or ring.envelope != envelope or not _same(ring.inputs, self._inputs):
             self._ring = ring = None  # its memory first
-            self._ring = ring = BatchRing(self._inputs, envelope, device, self._buffers)
-            self._buffers += BATCH_BUFFERS
+            self._ring = ring = make(self._inputs, envelope, self._buffers)
+            self._buffers += len(ring.buffers)
         return ring
 
 
@@ -381,8 +461,7 @@ class _ReplayedStage(StreamedStage):
     """A stage whose work is a replay."""
 
     def replay(self, graph: torch.cuda.CUDAGraph, ready: torch.cuda.Event | None, watch: Watch) -> torch.cuda.Event | None:
-        self.launch(graph, ready, watch)
-        return self.made.pop()[1]
+        return self.launched(graph, ready, watch)[1]
 
     def _work(self, item: torch.cuda.CUDAGraph) -> None:
         with span(self.stage.name):

@@ -22,7 +22,6 @@ from .factored import as_devices
 from .loader import ReadingOptions
 from .models import check_model
 from .precision import PRECISIONS
-from .replayed_batches import capture_choice
 from .row_gather import rows_of
 
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # torch compares and gathers no others
@@ -134,23 +133,6 @@ def split_options(model: str, fanouts: Sequence[int], options: TrainOptions) -> 
     named: dict[str, Any] = dict(options)
     reading = {name: named.pop(name) for name in ReadingOptions.__annotations__ if name in named}
     return Settings(model, tuple(fanouts) if isinstance(fanouts, Sequence) else tuple(check_fanouts(fanouts)), **named), reading
-
-
-def capture_option(capture: Any, devices: int) -> bool | str:
-    """``capture`` of :func:`train` as a Loader takes it, where so many devices of one process train or sample (0: not asked).
-
-    Raises:
-        ConfigError: it is no choice, or cannot be had there.
-    """
-    chosen = capture_choice(capture)
-    if devices < 2:
-        return chosen
-    if chosen is True:
-        raise ConfigError(
-            f"capture=True replays the steps of one device, and {devices} train; leave it out, or have torchrun start a "
-            "process for each"
-        )
-    return False
 
 
 def check_checkpoint(

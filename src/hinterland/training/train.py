@@ -43,12 +43,12 @@ from .models import GNN, make_model
 from .precision import PRECISIONS, autocast
 from .reads_by_tier import FIELDS as SERVED
 from .reads_by_tier import rates
+from .replayed_batches import capture_choice
 from .row_gather import by_type, each_of, rows_of
 from .run import TrainingRun
 from .settings import (
     Settings,
     TrainOptions,
-    capture_option,
     check_checkpoint,
     check_dataset,
     check_patience,
@@ -155,7 +155,7 @@ def train(
     def checked() -> tuple[Settings, dict[str, Any]]:
         arguments.function("on_epoch", on_epoch)
         split = split_options(model, fanouts, options)
-        split[1]["capture"] = capture_option(capture, len(several))
+        split[1]["capture"] = capture_choice(capture)
         check_checkpoint(checkpoint, checkpoint_every, resume, trace)
         (wanted_on_devices if several else wanted)(split[1].get("cache"), split[1].get("gpu_budget"))
         check_dataset(dataset)
@@ -247,19 +247,19 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         if config["model"] == "gcn":
             degree = dataset.graph.to_original(dataset.graph.degrees()).to(torch.float32)
             self.degree = {where: degree.to(where) for where in {device, *several}}
+        me = weakref.proxy(self)  # what is let go gives its GPU memory back then, not when cycles are collected
         self.factored: Factored | None = None
         if several:
             self.factored = Factored(
                 self.loader,
                 lambda where: _samplers(dataset, config, where)[0],
                 self.model,
-                self._counted_loss,
+                lambda model, batch: me._counted_loss(model, batch),
                 several,
                 round=config["round"],
                 **kept,
             )
         self.loss_sum, self.correct = torch.zeros(2, dtype=torch.float64, device=device).unbind()
-        me = weakref.proxy(self)  # what is let go gives its GPU memory back then, not when cycles are collected
         all_reduce = GradientAllReduce(self.optimizer, True, self.model) if ranks.world_size > 1 else None
         self.steps = CapturedSteps(
             self.model,
@@ -392,7 +392,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         found = self.loader.captured
         row_bytes = sum(table.dtype.itemsize * math.prod(table.shape[1:]) for table in each_of(self.features))
         drawn = {"seeds": found.seeds, "vertices": found.vertices, "edges": found.edges, "bytes": found.vertices * row_bytes}
-        steps = {"replayed": self.steps.replayed, "overflowed": found.overflowed}
+        replayed = (self.factored or self.steps).replayed
+        steps = {"replayed": replayed, "overflowed": found.overflowed}
         return {**drawn, **steps, "rows": found.rows, "real_rows": found.vertices}
 
     def _scores(self, model: torch.nn.Module, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
