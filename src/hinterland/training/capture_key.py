@@ -57,16 +57,18 @@ class Held:
         modules, states = list(model.modules()), optimizer.state
         self._optimizer, self._groups = optimizer, optimizer.param_groups
         self._dicts: list[dict[Any, Any]] = [states, *states.values()]
+        self._dicts += [optimizer._optimizer_step_pre_hooks, optimizer._optimizer_step_post_hooks]
         for module in modules:
             self._dicts += [vars(module), module._modules, module._parameters, module._buffers]
-            self._dicts += [module._forward_hooks, module._forward_pre_hooks]
+            self._dicts += [module._forward_pre_hooks, module._forward_hooks]
+            self._dicts += [module._backward_pre_hooks, module._backward_hooks]
         self._tensors = [tensor for one in modules for tensor in (*one.parameters(False), *one.buffers(False))]
         self._tensors += [parameter for group in self._groups for parameter in group["params"]]
         kept = [value for state in states.values() for value in state.values()]
         settings = [value for group in self._groups for name, value in group.items() if name not in _OWN]
         # Others may change in place.
         self._is_known = not any(map(is_lazy, self._tensors)) and all(map(_is_fixed, [*settings, *kept]))
-        self._tensors += [value for value in kept if isinstance(value, torch.Tensor)]
+        self._kept = [value for value in kept if isinstance(value, torch.Tensor)]
         self._objects, self._places = self._look(), self._lie() if self._is_known else []
 
     def same(self) -> bool:
@@ -83,8 +85,8 @@ class Held:
         own = self._optimizer.state, self._optimizer.param_groups
         return [*own, *groups, *settings, *parameters, *chain.from_iterable(map(dict.values, self._dicts))]
 
-    def _lie(self) -> list[tuple[int, bool]]:
-        return [(tensor.data_ptr(), tensor.requires_grad) for tensor in self._tensors]
+    def _lie(self) -> list[Any]:
+        return [*map(_place, self._tensors), *map(torch.Tensor.data_ptr, self._kept)]
 
 
 def _is_fixed(value: Any) -> bool:
@@ -98,8 +100,10 @@ def _is_fixed(value: Any) -> bool:
 
 def _of(tensor: torch.Tensor) -> Any:
     """Where a parameter or buffer lies, whether it learns, and its hooks; a lazy one lies nowhere yet."""
-    if is_lazy(tensor):
-        return None
+    return None if is_lazy(tensor) else _place(tensor)
+
+
+def _place(tensor: torch.Tensor) -> Any:
     return tensor.data_ptr(), tensor.requires_grad, *(tensor._backward_hooks or ()), *(tensor._post_accumulate_grad_hooks or ())
 
 
