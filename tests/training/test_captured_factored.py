@@ -226,7 +226,8 @@ def test_a_capture_that_fails(dataset, device, monkeypatch, module, said):
     factored = made(dataset, device, True, round=3)
     with pytest.warns(UserWarning, match=f"{said}.*no room for it") as warned:
         close(trained(factored), expected)
-    assert len(warned) == 1 and factored.replayed == 0 and not factored.loader.capture and sum(factored.trained) == 24
+    assert sum("no room for it" in str(one.message) for one in warned) == 1
+    assert factored.replayed == 0 and not factored.loader.capture and sum(factored.trained) == 24
 
 
 def test_a_device_that_cannot(dataset, device, monkeypatch):
@@ -236,11 +237,8 @@ def test_a_device_that_cannot(dataset, device, monkeypatch):
     factored.loader.capture = other.loader.capture = True
     with pytest.raises(ConfigError, match="capture=True: this one samples by hand; or leave it out"):
         next(iter(factored))
-    losses, _, state = trained(made(dataset, device, False))
-    found = trained(other)
-    assert torch.allclose(found[0], losses) and other.replayed == 0
-    for name, value in state.items():
-        torch.testing.assert_close(found[2][name], value)
+    close(trained(other), trained(made(dataset, device, False)))
+    assert other.replayed == 0
 
 
 @pytest.mark.parametrize("ending", [GeneratorExit, KeyboardInterrupt, ZeroDivisionError])

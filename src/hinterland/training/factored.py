@@ -85,14 +85,15 @@ class Factored:
         devices: where to sample and train; the last ones sample. A device may be named more than once.
         round: batches of one step, fewer in an epoch's last; None is as many as devices, as data parallel training has it.
         samplers: how many devices sample; None measures a few batches and takes GNNLab's rule (:func:`.plan_roles`).
-        depth: samples that may wait; None is two rounds.
+        depth: samples that may wait, without graphs; None is two rounds.
         cache, gpu_budget: what each of ``devices`` keeps in its own memory, and how much of it, as of :class:`.Loader`; filled
             when roles are known. Trainers keep rows, and with ``"auto"`` samplers lists (:class:`.DeviceCaches`); devices of a
             role share rows as saves most. A cache needs a size. No sample and no row changes.
 
     Raises:
         ConfigError: arguments that do not go together, a sampler on another device, a step that returns no loss, an iteration
-            that begins inside another; a cache without a size, or of something that cannot be kept.
+            that begins inside another; a cache without a size, or of something that cannot be kept;
+            a loader with ``capture=True`` where a device's part cannot be captured.
         OutOfMemory: less of a device's memory is free than ``gpu_budget``.
         PipelineStalled: no batch for the loader's ``timeout`` seconds; names the stage that is stuck.
     """

@@ -242,7 +242,8 @@ class FactoredReplays:
         loader, total, home = self._loader, len(self._loader), self._replicas[0].home
         self._known = loader.replays()
         self._steps[0].refuse(unfit(self._replicas[0].origin))
-        self._number, self._begin, self._numbered = number, first, list(loader.numbered(number, first))
+        self._number, self._begin, self._order = number, first, loader.order(number)
+        self._numbered = list(loader.numbered(number, first, self._order))
         self._ring: FactoredRing | None = None
         self._turns: list[Iterator[_Rows]] = []
         self._ahead, self._owners, self._nap = deque[_Ahead](), dict[int, int](), NAPS[0]
@@ -314,7 +315,7 @@ class FactoredReplays:
             loader.capture_failed(error)
             return None
         if ring is not None:
-            ring.begin(loader.order(self._number), loader.batch_numbers(self._number), i)
+            ring.begin(self._order, loader.batch_numbers(self._number), i)
             for stage in (*self._streams.sampling, *self._streams.gathering):
                 if stage.stream is not None:  # which reads what was written on the current one
                     stage.wait(torch.cuda.current_stream(stage.stream.device).record_event())

@@ -272,7 +272,7 @@ class Loader:
 
     def _batches(self, epoch: int, first: int) -> Iterator[Batch]:
         order = self.order(epoch)
-        source = self._numbered(epoch, first, order)
+        source = self.numbered(epoch, first, order)
         kind = Prefetcher if self._only_launches() else Pipeline
         run = partial(kind, stages=self.stages, device=self.device, depth=self.prefetch, timeout=self.timeout)
         if not self.captures():
@@ -375,11 +375,10 @@ class Loader:
         if self._delivered == len(self):
             self._epoch, self._delivered = self._epoch + 1, 0
 
-    def numbered(self, epoch: int, first: int) -> Iterator[Numbered]:
-        """The seeds of an epoch's batches from ``first`` on, with numbers that no other batch of any rank or epoch has."""
-        return self._numbered(epoch, first, self.order(epoch))
-
-    def _numbered(self, epoch: int, first: int, order: torch.Tensor) -> Iterator[Numbered]:
+    def numbered(self, epoch: int, first: int, order: torch.Tensor | None = None) -> Iterator[Numbered]:
+        """The seeds of an epoch's batches from ``first`` on, with numbers that no other batch of any rank or epoch has.
+        ``order``: as of :meth:`order`, where that is known."""
+        order = self.order(epoch) if order is None else order
         for i in range(first, len(self)):
             yield (epoch * len(self) + i) * self.world_size + self.rank, order[i * self.batch_size : (i + 1) * self.batch_size]
 
