@@ -42,7 +42,7 @@ void DoorbellThread::release() {
 
 void DoorbellThread::restart() {
   const std::lock_guard held(guard_);
-  for (Doorbell& each : doorbells_) each.told = 0;
+  for (Doorbell& each : doorbells_) system_store(*each.word, each.told = 0);
 }
 
 int64_t DoorbellThread::cpu_ns() {

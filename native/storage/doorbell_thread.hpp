@@ -28,7 +28,7 @@ class DoorbellThread {
   void acquire();
   // What was rung before the last release is forwarded.
   void release();
-  // The queues are made anew, and words are 0 again. Nobody is live.
+  // Words are 0 again, as at first: the queues are made anew. Nobody is live.
   void restart();
   // Processor time of the thread.
   [[nodiscard]] int64_t cpu_ns();

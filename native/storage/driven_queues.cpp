@@ -48,10 +48,10 @@ void DrivenQueues::open() {
   if (device_->gone_) throw StorageError("the device does not answer any more: it was switched off");
   std::memset(memory_.data(), 0, layout_.bytes);
   opened_ = device_->restarts_;
-  for (size_t i = 0; i < numbers_.size(); ++i)
-    device_->controller_.create_queue(numbers_[i],
-                                      {address_ + layout_.queues[i].submissions, address_ + layout_.queues[i].completions,
-                                       layout_.submission_size, layout_.completion_size});
+  for (created_ = 0; created_ < numbers_.size(); ++created_)
+    device_->controller_.create_queue(
+        numbers_[created_], {address_ + layout_.queues[created_].submissions, address_ + layout_.queues[created_].completions,
+                             layout_.submission_size, layout_.completion_size});
 }
 
 // Where the device does not delete them it is switched off and on, which does.
@@ -59,7 +59,7 @@ void DrivenQueues::delete_all() {
   const std::lock_guard held(device_->guard_);
   if (device_->gone_ || lost()) return;
   try {
-    for (const uint16_t number : numbers_) device_->controller_.delete_queue(number);
+    for (; created_ > 0; --created_) device_->controller_.delete_queue(numbers_[created_ - 1]);
   } catch (const StorageError&) {
     device_->restart();
   }
@@ -76,8 +76,8 @@ void DrivenQueues::close() {
 
 void DrivenQueues::reopen() {
   delete_all();
-  open();
   if (forwards_) forwards_->restart();
+  open();
 }
 
 void DrivenQueues::acquire() {

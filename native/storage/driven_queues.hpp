@@ -53,6 +53,7 @@ class DrivenQueues {
   const uint64_t address_;
   std::vector<uint16_t> numbers_;
   std::vector<Doorbells> doorbells_;
+  size_t created_ = 0;   // of them
   unsigned opened_ = 0;  // after so many restarts of the device
   std::optional<DoorbellThread> forwards_;
 };
