@@ -1,5 +1,5 @@
-"""What a user writes in Python about bare devices, and a store whose threads drive one by themselves: run in a virtual machine
-(test_nvme.py). The addresses of a device with blocks of 512 bytes and of one with 4096 are the arguments."""
+"""What Python does with bare devices in a virtual machine (test_nvme.py): arrays on them, and a store whose threads drive one.
+The arguments are the addresses of a device with blocks of 512 bytes, of one with 4096, and of a slow one."""
 
 import sys
 import time
@@ -7,13 +7,14 @@ import time
 import torch
 
 import hinterland as hl
-from hinterland import _core
+from hinterland.runtime.errors import StorageError
 from hinterland.storage.driven import DrivenDevice, drivable
 from hinterland.storage.on_device import Backing, DeviceStore
-from hinterland_papers.bam.elements import read_elements
+from hinterland_papers.bam.elements import read_elements, write_elements
 
-PLAIN, SMALL = (f"nvme:{address}" for address in sys.argv[1:])
-CPU = torch.device("cpu")
+PLAIN, SMALL, SLOW = (f"nvme:{address}" for address in sys.argv[1:])
+CPU, TYPE = torch.device("cpu"), torch.int32
+ROWS, FIRST = 4000, 4096
 began = time.monotonic()
 
 
@@ -21,15 +22,19 @@ def passed(what: str) -> None:
     print(f"{what}: {time.monotonic() - began:.1f} s since the beginning", flush=True)
 
 
-def arrays(name: str) -> torch.Tensor:
-    """Rows that are written, flushed, and read by another array."""
-    rows = torch.randn(20_000, 64, generator=torch.Generator().manual_seed(1))
-    with hl.StorageArray.open(name, mode="r+", dtype=torch.float32, shape=(20_000, 64), host_budget="2MiB") as a:
+def rows_of(name: str) -> torch.Tensor:
+    """Of the whole device, by an array that has nothing of it."""
+    with hl.StorageArray.open(name, dtype=TYPE, shape=(-1, 64), host_budget="1MiB") as a:
+        return a[torch.arange(ROWS)]
+
+
+def written(name: str) -> torch.Tensor:
+    """Rows that an array wrote, and another has read."""
+    rows = torch.randint(-(2**31), 2**31, (ROWS, 64), generator=torch.Generator().manual_seed(1)).to(TYPE)
+    with hl.StorageArray.open(name, mode="r+", dtype=TYPE, shape=(ROWS, 64), host_budget="1MiB") as a:
         a[:] = rows
         a.flush()
-    with hl.StorageArray.open(name, dtype=torch.float32, shape=(-1, 64), host_budget="1MiB") as a:
-        assert torch.equal(a[torch.arange(20_000)], rows)
-        assert a.shape == (_core.bare_device(name).bytes // 256, 64) and a.stats().reads > 1000
+    assert torch.equal(rows_of(name), rows)
     return rows.flatten()
 
 
@@ -37,29 +42,57 @@ def driven(name: str, x: torch.Tensor, forwards: bool, line_bytes: int, **queues
     """Threads of the CPU are lanes: they write the doorbells, or words that a thread forwards."""
     device = drivable(name, line_bytes)
     assert device is not None
-    serves = DrivenDevice(Backing(path=name), device, forwards=forwards)
-    store = DeviceStore(serves, CPU, 40 * 8 * (line_bytes + 16), line_bytes, **queues)
-    at = torch.randint(0, len(x) - 1024, (3000,), generator=torch.Generator().manual_seed(2))
+    serves = DrivenDevice(Backing(path=name), device, "r+", forwards)
+    store = DeviceStore(serves, CPU, 10 * 8 * (line_bytes + 16), line_bytes, **queues)
+    held, words = x[FIRST // 4 :], store.array(FIRST)  # what is at byte 0 is no array's
+    at = torch.randperm(len(held), generator=torch.Generator().manual_seed(2))[:1000]
     with store.live():
-        words = store.array(4096)
-        found, _ = read_elements(words, len(x) - 1024, torch.int32, CPU, at, len(at))
-        in_order, _ = read_elements(words, len(x) - 1024, torch.int32, CPU, None, len(x) - 1024)
-    assert torch.equal(found, x[1024:].view(torch.int32)[at]) and torch.equal(in_order, x[1024:].view(torch.int32))
-    assert store.counts()["reads"] > 1000 * 4096 // line_bytes
+        found, _ = read_elements(words, len(held), TYPE, CPU, at, len(at))
+        in_order, _ = read_elements(words, len(held), TYPE, CPU, None, len(held))
+    assert torch.equal(found, held[at]) and torch.equal(in_order, held)
+    held[at] = torch.arange(1000, dtype=TYPE)
+    with store.live():
+        write_elements(words, len(held), TYPE, CPU, at, len(at), torch.arange(1000, dtype=TYPE))
+    store.flush()
+    assert torch.equal(rows_of(name).flatten(), x)
+    assert store.counts()["reads"] >= x.nbytes // line_bytes - 8 and store.counts()["writes"] > 10
     assert ("forwarded" in repr(serves)) == forwards and bool(serves.served()) == forwards
     store.close()
+    passed(f"{name}, lines of {line_bytes} bytes, doorbells {'forwarded' if forwards else 'written'}")
 
 
-x = arrays(PLAIN)
+def late() -> None:
+    """A device that does not answer in time: the kernel ends, and the next one finds empty queues."""
+    store = DeviceStore(Backing(path=SLOW), CPU, "1MiB", channels=2, depth=16, timeout=0.4)
+    assert isinstance(store.controller, DrivenDevice)
+    try:
+        with store.live():
+            read_elements(store.array(FIRST), 40_000, TYPE, CPU, None, 40_000)
+        raise AssertionError("it was fast")
+    except StorageError as error:
+        assert "was not answered in time" in str(error), str(error)
+    for _ in range(20):  # until it is as fast as it was at first
+        time.sleep(1)
+        try:
+            with store.live():
+                found, _ = read_elements(store.array(FIRST), 100, TYPE, CPU, None, 100)
+            break
+        except StorageError:
+            passed("late again")
+    assert not found.any()
+    store.close()
+    passed("late")
+
+
+x = written(PLAIN)
 passed("arrays")
 for forwards in (False, True):
-    for line_bytes, queues in ((512, {"channels": 2, "depth": 64}), (4096, {"channels": 8, "depth": 8}), (16384, {"depth": 4})):
-        driven(PLAIN, x, forwards, line_bytes, **queues)
-        passed(f"lines of {line_bytes} bytes, doorbells {'forwarded' if forwards else 'written'}")
-y = arrays(SMALL)
-driven(SMALL, y, False, 8192)
+    driven(PLAIN, x, forwards, 512, channels=2, depth=64)
+    driven(PLAIN, x, forwards, 4096, channels=8, depth=8)
+    driven(PLAIN, x, forwards, 16384, depth=4)
+driven(SMALL, written(SMALL), False, 8192)
 assert drivable(SMALL, 16384) is None, "commands of 8 KiB at most"
-store = DeviceStore(Backing(path=SMALL), CPU, "1MiB", 16384, threads=1)
-assert not isinstance(store.controller, DrivenDevice)
-store.close()
-passed("small")
+served = DeviceStore(Backing(path=SMALL), CPU, "1MiB", 16384, threads=1)
+assert not isinstance(served.controller, DrivenDevice)
+served.close()
+late()

@@ -123,12 +123,8 @@ def test_arrays_and_stores_of_python_on_devices(tmp_path):
     """This machine's Python, whose files the virtual one sees, runs driven.py."""
     init = compiled(tmp_path, "tests/storage/qemu/python.cpp", flags=["-O1", *NATIVE], libraries=("-static",))
     outside = ["-virtfs", "local,path=/,mount_tag=outside,security_model=none,readonly=on,multidevs=remap"]
-    devices = ["0000:00:04.0", "0000:00:05.0"]
-    python = [
-        "/usr/bin/env",
-        f"PYTHONPATH={os.pathsep.join(sys.path)}",
-        sys.executable,
-        str(Path(__file__).with_name("driven.py")),
-    ]
-    words = " ".join([*devices, "run", *python, *devices])
-    run_machine(tmp_path, init, (*MODULES, "virtio-pci", "9pnet-virtio", "9p"), [*PLAIN, *SMALL, *outside], 2048, words)
+    devices = ["0000:00:04.0", "0000:00:05.0", "0000:00:06.0"]
+    environment = f"PYTHONPATH={os.pathsep.join(sys.path)}"
+    python = ["/usr/bin/env", environment, sys.executable, str(Path(__file__).with_name("driven.py"))]
+    needed = (*MODULES, "virtio-pci", "9pnet-virtio", "9p")
+    run_machine(tmp_path, init, needed, [*PLAIN, *SMALL, *SLOW, *outside], 2048, " ".join([*devices, "run", *python, *devices]))
