@@ -1,5 +1,5 @@
-"""Doorbells that kernels write by themselves: how they are mapped, what is said where they cannot be, and what a store to one is.
-Devices are met in tests/storage/qemu, and queues in tests/storage/nvme_device.cpp."""
+"""Doorbells that kernels write by themselves: how they are mapped, what is said where they cannot be, and what a store to
+one is. Devices are met in tests/storage/qemu, and queues in tests/storage/nvme_device.cpp."""
 
 import ctypes
 import gc

@@ -598,7 +598,7 @@ class DeviceStore(Repr):
             self._stop()
 
     def _facts(self) -> dict[str, Any]:
-        return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "slots": self.num_slots}
+        return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "served_by": self.controller}
 
 
 def hole_of(path: str, begin: int) -> tuple[int, int]:
