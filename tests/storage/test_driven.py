@@ -136,7 +136,7 @@ def test_nobody_but_a_gpu_writes_the_doorbells(tmp_path):
     x = torch.from_numpy(np.random.default_rng(0).integers(-(2**31), 2**31, 100_000, dtype=np.int32))
     (tmp_path / "x").write_bytes(bytes(PAGE) + x.numpy().tobytes())
     channels, depth = 16, 16  # doorbells of a page, which rings follow
-    store = DeviceStore(Backing(path=str(tmp_path / "x")), GPU, "2MiB", channels=channels, depth=depth, threads=2)
+    store = DeviceStore(Backing(path=str(tmp_path / "x")), GPU, "4MiB", channels=channels, depth=depth, threads=2)
     base, layout = store._shared.address, _core.queue_layout(channels, depth, depth)
     assert layout["queues"][-1]["completion_doorbell"] < PAGE <= layout["queues"][0]["submissions"]
     doorbells = lambda name: [ctypes.c_uint32.from_address(base + at[name]).value for at in layout["queues"]]  # noqa: E731
