@@ -24,3 +24,4 @@ def test_example(path):
 def test_there_are_examples():
     assert {path.name for path in EXAMPLES} >= {"pyg_neighbor_loader.py", "table.py", "train.py", "traversal.py"}
     assert {path.name for path in EXAMPLES} >= {"embedding.py", "full_graph.py", "table.py", "traversal.py"}
+    assert {path.name for path in EXAMPLES} >= {"table_on_disk.py", "kernel_on_disk.py", "query.py"}

@@ -10,11 +10,11 @@ skip() { echo "$1: bare NVMe devices are not tried"; exit 0; }
 command -v apt-get > /dev/null || skip "no apt-get"
 command -v qemu-system-x86_64 > /dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends qemu-system-x86; } \
   > /dev/null 2>&1 || skip "no QEMU to be had"
-if ! ls "$kernel"/boot/vmlinuz-* > /dev/null 2>&1; then
+if ! ls "$kernel"/lib/modules/*/kernel/net/9p > /dev/null 2>&1; then
   rm -rf "$kernel" && mkdir -p "$kernel"
   package=$(apt-cache depends linux-image-amd64 2> /dev/null | sed -n 's/^ *Depends: //p' | head -1)
   (cd "$kernel" && apt-get download -q "${package:-linux-image-amd64}" && dpkg-deb --fsys-tarfile ./*.deb |
-    tar -x --wildcards './boot/vmlinuz-*' './lib/modules/*/kernel/drivers/vfio' './lib/modules/*/kernel/virt/lib' &&
+    tar -x --wildcards './boot/vmlinuz-*' './lib/modules/*/kernel/'{drivers/vfio,drivers/virtio,virt/lib,net/9p,fs} &&
     rm ./*.deb) > /dev/null 2>&1 || skip "no kernel to be had"
 fi
-HINTERLAND_GUEST_KERNEL=$kernel .venv/bin/python -m pytest -q --timeout=600 tests/storage/qemu
+HINTERLAND_GUEST_KERNEL=$kernel .venv/bin/python -m pytest -q --timeout=600 "$@" tests/storage/qemu

@@ -61,7 +61,7 @@ if [ "$sanitizers" = thread ]; then
     native/storage/uring.cpp tests/storage/file_serving.cpp  # without io_uring, whose work nobody sees
   beside nothing deep -I include -I papers -pthread tests/papers/bam/deep.cpp
   beside nothing nvme_device -I include -I native -pthread tests/storage/nvme_device.cpp \
-    $(storage nvme_device nvme_channel nvme_controller nvme_transfers vfio_device request)
+    $(storage nvme_device nvme_channel nvme_controller nvme_transfers vfio_device request driven_queues doorbell_thread)
   beside nothing spread "${served[@]}" $(storage controller spread_namespace) tests/storage/spread.cpp
   beside nothing copies -DWRITES=false -I tests/cached -I include -I native tests/storage/copies.cpp "${openmp[@]}" \
     $(storage store planned pinned rings volumes volume page_cache read_ahead expected host_pages file routed_transfers)

@@ -13,7 +13,6 @@
 
 #include "bindings.hpp"
 #include "core/owner.hpp"
-#include "storage/block_device.hpp"
 #include "storage/pinned.hpp"
 #include "storage/planned.hpp"
 #include "storage/raw.hpp"
@@ -185,20 +184,6 @@ void bind_pages(nb::module_& m) {
       .def_prop_ro("address", [](const Store& self) { return reinterpret_cast<uintptr_t>(&self.host_pages); });
 }
 
-void bind_devices(nb::module_& m) {
-  nb::class_<BlockDevice>(m, "BlockDevice", "A device that this process drives by itself, open as long as anybody has it.")
-      .def_prop_ro("bytes", &BlockDevice::bytes);
-  m.def(
-      "bare_device",
-      [](const std::filesystem::path& name, const std::string& root) {
-        const GilReleased released;
-        return bare_device(name.native(), root);
-      },
-      nb::arg("name"), nb::arg("root") = "",
-      nb::sig("def bare_device(name: str | os.PathLike, root: str = '') -> BlockDevice | None"),
-      "The device that nvme:0000:01:00.0 means; None for the name of a file. `root` stands before /sys and /dev, for tests.");
-}
-
 void bind_expected(nb::module_& m, nb::class_<TableOfStore>& table) {
   nb::class_<Expected::Told>(m, "ExpectedBatches", "Batches of rows that are known to come, for StoredTable.expect().")
       .def(nb::init<int64_t>(), nb::arg("bytes"));
@@ -295,7 +280,6 @@ void bind_tables(nb::module_& m) {
 const Binding store([](nb::module_& m) {
   m.def("uring_refusal", uring_refusal, "Why there is no io_uring here, and what to do; empty where there is.");
   bind_pages(m);
-  bind_devices(m);
   bind_tables(m);
   m.def(
       "striped_bytes",

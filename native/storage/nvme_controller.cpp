@@ -23,6 +23,8 @@ constexpr uint32_t kReady = 1, kFatal = 1 << 1, kShutDownMaskOfStatus = 3 << 2, 
 constexpr uint32_t kNotThere = ~0u;  // what is read of a device that was removed
 
 enum AdminOpcode : uint8_t {
+  kDeleteSubmissions = 0x00,
+  kDeleteCompletions = 0x04,
   kCreateSubmissions = 0x01,
   kCreateCompletions = 0x05,
   kIdentify = 0x06,
@@ -109,6 +111,11 @@ Doorbells NvmeController::doorbells(uint16_t number) const {
   return {reinterpret_cast<uint32_t*>(first), reinterpret_cast<uint32_t*>(first + stride)};
 }
 
+std::span<char> NvmeController::all_doorbells() const {
+  const char* const end = reinterpret_cast<char*>(doorbells(static_cast<uint16_t>(most_queues_ + 1)).submission);
+  return registers_.subspan(kDoorbells, whole_pages(static_cast<uint64_t>(end - registers_.data()) - kDoorbells));
+}
+
 void NvmeController::require_usable() const {
   if (capabilities_ == ~uint64_t{0}) throw StorageError(name_ + " does not answer: it was removed, or has lost its power");
   if ((capabilities_ >> 37 & 1) == 0) throw StorageError(name_ + " does not know NVMe's command set for blocks");
@@ -121,8 +128,9 @@ void NvmeController::switch_on() {
   admin_.pair.prepare();
   const uint32_t last = admin_.pair.submission_size - 1;
   write(kAdminSizes, last | last << 16);
-  for (const auto& [at, address] : {std::pair(kAdminSubmissions, admin_.submissions_address()),
-                                    std::pair(kAdminCompletions, admin_.completions_address())}) {
+  const RingAddresses rings = admin_.rings();
+  for (const auto& [at, address] :
+       {std::pair(kAdminSubmissions, rings.submissions), std::pair(kAdminCompletions, rings.completions)}) {
     write(at, static_cast<uint32_t>(address));
     write(at + 4, static_cast<uint32_t>(address >> 32));
   }
@@ -205,12 +213,19 @@ storage::BlockRange NvmeController::namespace_blocks(uint32_t number) {
   return {number, uint32_t{1} << shift, 0, blocks};
 }
 
-void NvmeController::create_queue(uint16_t number, const NvmeQueue& queue) {
+void NvmeController::create_queue(uint16_t number, const RingAddresses& rings) {
   const std::lock_guard held(guard_);
-  const uint32_t sizes = number | (queue.pair.submission_size - 1) << 16;
-  run(admin(kCreateCompletions, sizes, kContiguous, queue.completions_address()), "make a completion queue");
-  run(admin(kCreateSubmissions, sizes, kContiguous | uint32_t{number} << 16, queue.submissions_address()),
+  run(admin(kCreateCompletions, number | (rings.completion_size - 1) << 16, kContiguous, rings.completions),
+      "make a completion queue");
+  run(admin(kCreateSubmissions, number | (rings.submission_size - 1) << 16, kContiguous | uint32_t{number} << 16,
+            rings.submissions),
       "make a submission queue");
+}
+
+void NvmeController::delete_queue(uint16_t number) {
+  const std::lock_guard held(guard_);
+  run(admin(kDeleteSubmissions, number), "delete a submission queue");
+  run(admin(kDeleteCompletions, number), "delete a completion queue");
 }
 
 bool NvmeController::abort(uint16_t queue, uint16_t identifier) {

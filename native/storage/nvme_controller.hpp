@@ -28,8 +28,12 @@ class NvmeController {
   // without anything beside them.
   storage::BlockRange namespace_blocks(uint32_t number);
   // I/O queues are numbered from 1 to most_queues().
-  void create_queue(uint16_t number, const NvmeQueue& queue);
+  void create_queue(uint16_t number, const RingAddresses& rings);
+  // It touches none of the queue's memory any more, nor of that which commands named (section 5.6).
+  void delete_queue(uint16_t number);
   [[nodiscard]] Doorbells doorbells(uint16_t number) const;
+  // Of all queues: whole pages.
+  [[nodiscard]] std::span<char> all_doorbells() const;
   // Tells it to abort a command. True: it has, and will complete it as aborted.
   bool abort(uint16_t queue, uint16_t identifier);
 

@@ -32,6 +32,11 @@ NvmeDevice::~NvmeDevice() = default;
 
 std::unique_ptr<Transfers> NvmeDevice::make_transfers(unsigned depth) { return std::make_unique<NvmeTransfers>(*this, depth); }
 
+uint32_t NvmeDevice::free_queues() {
+  const std::lock_guard held(guard_);
+  return static_cast<uint32_t>(controller_.most_queues() - channels_.size() - driven_.size());
+}
+
 int NvmeDevice::sync() {
   const std::lock_guard held(sync_guard_);
   return own_->flush();
@@ -40,10 +45,10 @@ int NvmeDevice::sync() {
 NvmeChannel& NvmeDevice::take_channel() {
   const std::lock_guard held(guard_);
   const auto fewest = std::ranges::min_element(channels_, {}, [](const auto& channel) { return channel->users; });
-  if ((fewest == channels_.end() || (*fewest)->users != 0) && channels_.size() < controller_.most_queues()) {
+  if ((fewest == channels_.end() || (*fewest)->users != 0) && channels_.size() + driven_.size() < controller_.most_queues()) {
     const auto number = static_cast<uint16_t>(channels_.size() + 1);
     auto made = std::make_unique<NvmeChannel>(*device_, controller_, blocks_, number, patience_.command);
-    controller_.create_queue(number, made->queue);
+    controller_.create_queue(number, made->queue.rings());
     made->users = 1;
     channels_.push_back(std::move(made));
     return *channels_.back();
@@ -113,7 +118,7 @@ void NvmeDevice::restart() {
     controller_.restart();
     for (const auto& channel : channels_) {
       channel->reopen();
-      controller_.create_queue(channel->number, channel->queue);
+      controller_.create_queue(channel->number, channel->queue.rings());
     }
     ++restarts_;
   } catch (const StorageError&) {

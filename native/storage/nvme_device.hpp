@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "storage/block_device.hpp"
@@ -11,6 +12,7 @@
 
 namespace hinterland::native {
 
+class DrivenQueues;
 class NvmeTransfers;
 
 class NvmeDevice : public BlockDevice {
@@ -32,7 +34,11 @@ class NvmeDevice : public BlockDevice {
   [[nodiscard]] uint32_t namespace_number() const { return blocks_.namespace_id; }
   [[nodiscard]] unsigned restarts() const { return restarts_; }
 
+  // Queue pairs that nobody has, for DrivenQueues.
+  [[nodiscard]] uint32_t free_queues();
+
  private:
+  friend class DrivenQueues;
   friend class NvmeTransfers;
 
   struct Kept {
@@ -59,6 +65,7 @@ class NvmeDevice : public BlockDevice {
   const storage::BlockRange blocks_;
   std::mutex guard_;  // of the channels, what is kept, and switching off and on. Nobody waits for it with a channel's guard.
   std::vector<Kept> kept_;
+  std::set<uint16_t> driven_;  // numbers of others' queues, from the controller's last one down
   std::atomic<bool> gone_ = false;
   std::atomic<unsigned> restarts_ = 0;
   std::mutex sync_guard_;

@@ -13,6 +13,12 @@ struct Doorbells {
   uint32_t *submission, *completion;
 };
 
+// Where the rings of a queue lie for the device, and their entries.
+struct RingAddresses {
+  uint64_t submissions, completions;
+  uint32_t submission_size, completion_size;
+};
+
 class NvmeQueue {
  public:
   // `entries` of each ring: a power of two.
@@ -37,9 +43,9 @@ class NvmeQueue {
   NvmeQueue(const NvmeQueue&) = delete;
   NvmeQueue& operator=(const NvmeQueue&) = delete;
 
-  // Of the rings, for the device.
-  [[nodiscard]] uint64_t submissions_address() const { return memory_.address(); }
-  [[nodiscard]] uint64_t completions_address() const { return memory_.address() + completions_at_; }
+  [[nodiscard]] RingAddresses rings() const {
+    return {memory_.address(), memory_.address() + completions_at_, pair.submission_size, pair.completion_size};
+  }
 
  private:
   uint64_t completions_at_;

@@ -10,6 +10,7 @@ import pytest
 
 import hinterland as hl
 from hinterland_papers import cli, emogi
+from hinterland_papers.bam import stored as bam
 
 from ..cli.test_traversal import results
 
@@ -40,6 +41,22 @@ def test_emogis_programs_find_the_same(name, access, command, graph, tmp_path):
     for found in (np.load(array), written[1].to_numpy()):
         assert found.dtype == values.dtype
         assert np.abs(found - values).sum() < 2e-4 if name == "pagerank" else np.array_equal(found, values)
+
+
+@pytest.mark.parametrize("assignment", bam.ASSIGNMENTS)
+@pytest.mark.parametrize("name", ["bfs", "cc"])
+def test_bams_assignments_over_a_file(name, assignment, command, graph, tmp_path):
+    graph = hl.graph.simplify(graph.without_weights(), symmetrize=True)
+    hl.save_graph(graph, tmp_path / "g.hl")
+    begin = ["--source", 5] if name == "bfs" else []
+    stored = ("--placement", "storage", "--host-budget", "1MiB", "--gpu-budget", "6MiB")
+    words = (name, tmp_path / "g.hl", *begin, *stored, "--assignment", assignment, "--verify", "--json")
+    status, out, error = command(*words, "--output", tmp_path / "result.npy")
+    assert status == 0, error
+    (run,) = json.loads(out)["runs"]
+    assert run["verified"] and run["storage"]["requests"] == run["lines"] > 0
+    expected = results(name, graph)[1].numpy()
+    assert np.array_equal(np.load(tmp_path / "result.npy"), expected)
 
 
 def test_emogis_programs_run_several_times(command, file):
@@ -76,6 +93,7 @@ def test_emogis_programs_over_the_link(name, access, file, command_line):
         (("bfs", "--mode", "top-down"), "No such option: --mode"),
         (("cc", "--access", "uvm", "--gpu-budget", "1GiB"), "EMOGI's programs do not have --gpu-budget"),
         (("sssp", "--access", "naive", "--placement", "storage"), "EMOGI's programs do not have --placement storage"),
+        (("bfs", "--access", "naive", "--placement", "storage"), "BaM's programs read lines"),
     ],
 )
 def test_options_that_it_does_not_have_are_usage(arguments, says, command, file):

@@ -161,8 +161,14 @@ class BareController : public native::PciDevice {
     if (entry.opcode == 0x01) {
       CHECK(word10 >> 16 < says_.entries, "a ring too large");
       CHECK(number <= says_.queues && word11 == (number << 16 | 1u), "queue %u", number);
+      for (const bool completions : {false, true}) set(doorbell(number, completions), 0);  // whatever was written before
       created_[number] = {reinterpret_cast<SubmissionEntry*>(entry.prp1), completions_.at(number), (word10 >> 16) + 1};
     }
+    if (entry.opcode == 0x00) {
+      CHECK(queues_.erase(number) == 1, "no submission queue %u", number);
+      std::erase_if(held_, [&](const auto& one) { return one.first == number; });
+    }
+    if (entry.opcode == 0x04) CHECK(completions_.erase(number) == 1, "no completion queue %u", number);
     if (entry.opcode == 0x08) result = abort(number, static_cast<uint16_t>(word10 >> 16)) ? 0 : 1;
     complete(0, queue, entry.identifier, kSuccess, result, 1);
   }

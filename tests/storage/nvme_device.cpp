@@ -3,9 +3,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <random>
+#include <thread>
 
 #include "bare_controller.hpp"
+#include "storage/driven_queues.hpp"
 #include "storage/nvme_transfers.hpp"
 
 namespace hinterland::native {
@@ -214,6 +217,167 @@ void check_flush_and_end() {
   CHECK(left, "not shut down");
 }
 
+// Queues that somebody else drives: each thread has one, and rings its doorbells, or words that are forwarded.
+struct DrivenByOthers {
+  static constexpr uint32_t kQueues = 3, kEntries = 16;
+
+  DrivenByOthers(bool forwarded, const Says& says = {}, Fate fate = as_ever) : forwards(forwarded) {
+    auto made = std::make_unique<BareController>(says, std::move(fate));
+    controller = made.get();
+    device = std::make_shared<NvmeDevice>(std::move(made), "it", 1, NvmeDevice::Patience{100ms, 300ms});
+    queues.emplace(device, std::span(memory.get(), bytes), layout, forwards);
+    prepare();
+  }
+
+  void prepare() {
+    const std::vector<native::QueueView> views = layout.views(memory.get());
+    for (uint32_t i = 0; i < kQueues; ++i) {
+      const native::Doorbells registers = queues->doorbells()[i];
+      pairs[i] = {.submissions = views[i].submissions,
+                  .completions = views[i].completions,
+                  .submission_doorbell = forwards ? views[i].submission_doorbell : registers.submission,
+                  .completion_doorbell = forwards ? views[i].completion_doorbell : registers.completion,
+                  .control = &own[i].control,
+                  .marks = own[i].marks,
+                  .free_identifiers = own[i].free_identifiers,
+                  .commands = own[i].commands,
+                  .submission_size = kEntries,
+                  .completion_size = kEntries};
+      pairs[i].prepare();
+    }
+  }
+
+  // One page of the disk, read to the queue's page or written from it.
+  uint16_t run(uint32_t queue, bool writes, uint64_t page, std::chrono::milliseconds patience = 10s) {
+    std::optional<uint16_t> status;
+    const auto hear = [&](const CompletionReport& report) {
+      if (report.end != End::kNothing) status = report.status;
+    };
+    SubmissionEntry entry{};
+    BlockRange{1, 512, 0, BareController::kBytes / 512}.address(entry, writes ? Opcode::kWrite : Opcode::kRead, page * 8, 8);
+    entry.prp1 = queues->address() + layout.bytes + queue * 4096;
+    CHECK(pairs[queue].try_submit(entry, 0, 1, hear) == Submitted::kYes, "no room");
+    for (const auto until = std::chrono::steady_clock::now() + patience; !status; std::this_thread::yield()) {
+      pairs[queue].poll(hear);
+      if (!status && std::chrono::steady_clock::now() > until) pairs[queue].expire(2, hear);
+    }
+    return *status;
+  }
+
+  void check_data() {
+    queues->acquire();
+    std::vector<std::thread> threads;
+    for (uint32_t queue = 0; queue < kQueues; ++queue)
+      threads.emplace_back([this, queue] {
+        char* const own_page = memory.get() + layout.bytes + queue * 4096;
+        for (uint64_t turn = 0; turn < 50; ++turn) {
+          const uint64_t page = queue * 100 + turn % 7;
+          std::memset(own_page, static_cast<int>(turn + queue), 4096);
+          CHECK(run(queue, true, page) == kSuccess, "write");
+          std::memset(own_page, 0x55, 4096);
+          CHECK(run(queue, false, page) == kSuccess, "read");
+          for (int i = 0; i < 4096; ++i) CHECK(own_page[i] == static_cast<char>(turn + queue), "wrong data");
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+    queues->release();
+  }
+
+  struct Own {
+    QueueControl control;
+    uint32_t marks[kEntries], free_identifiers[kEntries];
+    Command commands[kEntries];
+  };
+
+  const bool forwards;
+  const native::QueueLayout layout{kQueues, kEntries, kEntries};
+  const uint64_t bytes = layout.bytes + kQueues * 4096;
+  native::DirectMemory memory = native::direct_memory(static_cast<int64_t>(bytes));
+  Own own[kQueues];
+  QueuePair pairs[kQueues];
+  BareController* controller;
+  std::shared_ptr<NvmeDevice> device;
+  std::optional<native::DrivenQueues> queues;
+};
+
+void check_driven_by_others() {
+  for (const bool forwards : {false, true}) {
+    DrivenByOthers driven(forwards, {.stride = 1});
+    driven.check_data();
+    CHECK(driven.device->free_queues() == 0 && driven.device->make_transfers(1) != nullptr, "the others share a queue");
+    CHECK((driven.queues->cpu_ns() != 0) == forwards, "a processor takes part");
+    const auto says = [&](const std::string& part, uint32_t count, uint32_t entries) {
+      const native::QueueLayout layout(count, entries, entries);
+      const native::DirectMemory memory = native::direct_memory(static_cast<int64_t>(layout.bytes));
+      try {
+        native::DrivenQueues(driven.device, {memory.get(), layout.bytes}, layout, forwards);
+        CHECK(false, "made");
+      } catch (const StorageError& error) {
+        CHECK(std::string(error.what()).find(part) != std::string::npos, "said: %s", error.what());
+      }
+    };
+    says("no 1 queues left", 1, 16);
+    driven.queues.reset();
+    CHECK(driven.device->free_queues() == 3, "given back");
+    says("no 4 queues left", 4, 16);
+    says("64 entries at the most", 1, 128);
+    driven.controller->lockable = 4096;
+    says("limit of locked memory", 1, 16);
+  }
+}
+
+// What is never answered ends with its queue; where the device does not delete that, with the device.
+void check_reopened() {
+  for (const bool forwards : {false, true})
+    for (const bool deletes : {true, false}) {
+      std::atomic<bool> never = true, stuck = !deletes;
+      DrivenByOthers driven(forwards, {}, [&](const SubmissionEntry& entry, bool is_admin) {
+        if (is_admin) return entry.opcode == 0 && stuck.exchange(false) ? kNever : kSuccess;
+        return never && entry.first_block == 8 * 3 ? kNever : kSuccess;
+      });
+      driven.queues->acquire();
+      CHECK(driven.run(0, false, 3, 20ms) == kAbortedByHost && outstanding(driven.pairs[0]) == 1, "given up");
+      driven.queues->release();
+      never = false;
+      CHECK(!driven.queues->lost(), "switched off and on");
+      driven.queues->reopen();
+      driven.prepare();
+      CHECK(driven.device->restarts() == (deletes ? 0 : 1), "%u restarts", driven.device->restarts());
+      driven.check_data();
+      CHECK(outstanding(driven.pairs[0]) == 0, "at rest");
+      stuck = true;  // for the end
+    }
+}
+
+// Somebody else's command has the device switched off and on; and it does not come back.
+void check_lost() {
+  std::atomic<bool> never = true;
+  DrivenByOthers driven(false, {.aborts = false}, [&](const SubmissionEntry& entry, bool is_admin) {
+    return !is_admin && entry.first_block == 8 * 3 && never ? kNever : kSuccess;
+  });
+  const auto transfers = driven.device->make_transfers(1);
+  const native::DirectMemory page = native::direct_memory(4096);
+  CHECK(transfers->try_begin({-1, false, page.get(), 4096, 3 * 4096, 0}), "no room");
+  Ended ended{};
+  while (transfers->poll({&ended, 1}) == 0) transfers->wait(1ms, 1);
+  CHECK(ended.result == -ETIMEDOUT && driven.queues->lost(), "still there");
+  CHECK(driven.run(0, false, 1, 20ms) == kAbortedByHost, "answered by a queue that is gone");
+  driven.queues->reopen();
+  driven.prepare();
+  never = false;
+  driven.check_data();
+  driven.controller->fail(true);
+  std::this_thread::sleep_for(50ms);
+  try {
+    driven.queues->reopen();
+    CHECK(false, "back");
+  } catch (const StorageError& error) {
+    CHECK(std::string(error.what()).find("does not answer any more") != std::string::npos, "said: %s", error.what());
+  }
+  CHECK(driven.controller->is_cut_off, "it may still write memory");
+  driven.controller->sticks = false;
+}
+
 }  // namespace
 
 int main() {
@@ -223,4 +387,7 @@ int main() {
   check_timeouts();
   check_failures();
   check_flush_and_end();
+  check_driven_by_others();
+  check_reopened();
+  check_lost();
 }

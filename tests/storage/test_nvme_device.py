@@ -18,7 +18,16 @@ from hinterland.storage import layout
 
 from ..programs import NATIVE, compiled, needs_compiler, run, tried_by_threads
 
-SOURCES = ("nvme_device", "nvme_channel", "nvme_controller", "nvme_transfers", "vfio_device", "request")
+SOURCES = (
+    "nvme_device",
+    "nvme_channel",
+    "nvme_controller",
+    "nvme_transfers",
+    "vfio_device",
+    "request",
+    "driven_queues",
+    "doorbell_thread",
+)
 ADDRESS = "0000:01:00.0"
 
 

@@ -12,12 +12,15 @@ from typing import Any, NamedTuple
 
 import torch
 
+from hinterland.graph.arrays import file_of
 from hinterland.graph.bfs import check_source
 from hinterland.graph.graph import Graph
+from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, GraphError
 from hinterland.runtime.launch import launch, resident_blocks
 from hinterland.runtime.params import Params, struct
 from hinterland.storage.on_device import DeviceStore
+from hinterland.table.device import StoredArrays
 
 from .. import _core, kernel_file
 from ..emogi import traversal as emogi
@@ -56,6 +59,21 @@ class StoredEdges(NamedTuple):
 
     store: DeviceStore
     position: int
+
+    @classmethod
+    def of(cls, graph: Graph, device: Any, budget: int) -> StoredEdges:
+        """Through a cache of ``budget`` bytes in the device's memory, which the caller closes.
+
+        Raises:
+            ConfigError: the graph's plain lists do not lie on storage.
+        """
+        plain = graph.neighbor_lists.arrays.get("indices")
+        file = None if plain is None else file_of(plain)
+        if file is None:
+            raise ConfigError(
+                "BaM's assignments read plain lists on storage; load an .hl file of these with placement='storage'"
+            )
+        return cls(StoredArrays([file]).on_device(devices.as_device(device), budget), file.file_position)
 
 
 def bfs(graph: Graph, source: int, edges: StoredEdges | None, assignment: str = "warp", size: int | None = None) -> EmogiResult:
@@ -108,6 +126,11 @@ class _Through(Traversal):
         self.through = edges
         super().__init__(graph, algorithm, "aligned", assignment, size, None if edges is None else edges.store.device)
         self._lines = 0 if edges is None else edges.store.counts()["reads"]
+
+    def _edge_array(self, graph: Graph) -> torch.Tensor:
+        """No element of it where the store has them, for its type."""
+        plain = graph.neighbor_lists.arrays.get("indices")
+        return super()._edge_array(graph) if self.through is None or plain is None else torch.empty(0, dtype=plain.dtype)
 
     @contextmanager
     def timed(self) -> Iterator[None]:

@@ -19,11 +19,16 @@ from hinterland.graph.algorithms import named
 from hinterland.graph.pagerank import LEAST_TOLERANCE
 from hinterland.runtime import arguments
 from hinterland.runtime.errors import ConfigError
+from hinterland.runtime.units import parse_bytes
 
 from .. import emogi
+from ..bam import stored as bam
+from ..bam.stored import ASSIGNMENTS, StoredEdges
 from ..emogi import EmogiResult
 
 Access = Annotated[str, typer.Option(help="How lists are read: naive, merged, aligned, or uvm, where pages migrate.")]
+Assignment = Annotated[str, typer.Option(help=f"How warps get the work: {', '.join(ASSIGNMENTS)}.")]
+_CACHE = "256MiB"  # of the device's memory, as hl.kernel has it
 
 
 def register(app: typer.Typer) -> None:
@@ -31,9 +36,17 @@ def register(app: typer.Typer) -> None:
         app.command()(spread(command))
 
 
-def bfs(graph: parameters.GraphFile, *, start: parameters.Start, access: Access = "aligned", options: RunOptions) -> None:
-    """Find the distance of every vertex from a source by EMOGI's program, which finds no parents."""
-    job = _job("bfs", access, options, _bfs, array="values", columns={"level": "values"})
+def bfs(
+    graph: parameters.GraphFile,
+    *,
+    start: parameters.Start,
+    access: Access = "aligned",
+    assignment: Assignment = "warp",
+    options: RunOptions,
+) -> None:
+    """Find the distance of every vertex from a source by EMOGI's program, which finds no parents; or, with --placement storage,
+    by BaM's."""
+    job = _job("bfs", access, options, _bfs, assignment, array="values", columns={"level": "values"})
     starts = single_source(start.source, start.sources, start.runs, options.output)
     loaded = load(graph, options)
     traverse(dataclasses.replace(job, verify=_verify_levels), loaded, starts(loaded, start.seed), options)
@@ -54,9 +67,16 @@ def sssp(
     traverse(job, loaded, starts(loaded, start.seed), options)
 
 
-def cc(graph: parameters.GraphFile, *, runs: parameters.Repeats = 1, access: Access = "aligned", options: RunOptions) -> None:
-    """Find the connected components of an undirected graph by EMOGI's program."""
-    traverse(_job("cc", access, options, _cc), load(graph, options), Starts([{}] * runs, []), options)
+def cc(
+    graph: parameters.GraphFile,
+    *,
+    runs: parameters.Repeats = 1,
+    access: Access = "aligned",
+    assignment: Assignment = "warp",
+    options: RunOptions,
+) -> None:
+    """Find the connected components of an undirected graph by EMOGI's program; or, with --placement storage, by BaM's."""
+    traverse(_job("cc", access, options, _cc, assignment), load(graph, options), Starts([{}] * runs, []), options)
 
 
 def pagerank(
@@ -76,16 +96,33 @@ def pagerank(
     traverse(job, loaded, Starts([{}] * runs, []), options)
 
 
-def _job(name: str, access: str, options: RunOptions, run: Callable[..., Any], **more: Any) -> Job:
-    """EMOGI's program with an access, in the place of the product's; refused is what it does not have."""
+def _job(
+    name: str, access: str, options: RunOptions, run: Callable[..., Any], assignment: str | None = None, **more: Any
+) -> Job:
+    """EMOGI's program with an access, in the place of the product's; refused is what it does not have. With an assignment it is
+    BaM's where the graph lies on storage."""
     arguments.one_of("access", access, (*emogi.ACCESSES, emogi.UVM))
-    given = {"--gpu-budget": options.gpu_budget is not None, "--placement storage": options.placement == "storage"}
+    stored = assignment is not None and options.placement == "storage"
+    given = {
+        "--gpu-budget": options.gpu_budget is not None and not stored,
+        "--placement storage": options.placement == "storage" and not stored,
+    }
     for option in (option for option, is_given in given.items() if is_given):
         raise typer.BadParameter(f"EMOGI's programs do not have {option}; leave it out", param_hint=option.split()[0])
+    if stored and access != "aligned":
+        raise typer.BadParameter("BaM's programs read lines: leave it out", param_hint="--access")
     (record,) = named([name])
 
-    def call(graph: Graph, *, gpu_budget: None = None, stats: bool = True, **given: Any) -> Any:
-        return run(graph, access=access, **given)
+    def call(graph: Graph, *, gpu_budget: int | str | None = None, stats: bool = True, **given: Any) -> Any:
+        if assignment is None:
+            return run(graph, access=access, **given)
+        if not stored:
+            return run(graph, access=access, assignment=assignment, **given)
+        edges = StoredEdges.of(graph, given.get("device"), parse_bytes(gpu_budget or _CACHE))
+        try:
+            return run(graph, access=access, assignment=assignment, edges=edges, **given)
+        finally:
+            edges.store.close()
 
     def found(run: Mapping[str, Any]) -> str:
         return f"{record.found(run)} (bytes are of lists, whatever the access)"
@@ -95,7 +132,8 @@ def _job(name: str, access: str, options: RunOptions, run: Callable[..., Any], *
 
 
 def _bfs(graph: Graph, source: int, **given: Any) -> EmogiResult:
-    found = emogi.bfs(graph, source, **given)
+    edges = given.get("edges")
+    found = emogi.bfs(graph, source, **given) if edges is None else bam.bfs(graph, source, edges, given["assignment"])
     return dataclasses.replace(found, stats=_report(graph, found, int((found.values >= 0).sum()), **given))
 
 
@@ -106,7 +144,8 @@ def _sssp(graph: Graph, source: int, **given: Any) -> graphs.SsspResult:
 
 
 def _cc(graph: Graph, **given: Any) -> graphs.ComponentsResult:
-    found = emogi.cc(graph, **given)
+    edges = given.get("edges")
+    found = emogi.cc(graph, **given) if edges is None else bam.cc(graph, edges, given["assignment"])
     count = int((found.values == torch.arange(len(found.values), device=found.values.device)).sum())
     return graphs.ComponentsResult(found.values, count, _report(graph, found, graph.num_vertices, **given))
 
@@ -130,12 +169,14 @@ def _pagerank(graph: Graph, damping: float = 0.85, tolerance: float = 1e-4, **gi
     return graphs.PagerankResult(found.values / total, found.stats["launches"], error, True, report)
 
 
-def _report(graph: Graph, found: EmogiResult, reached: int, access: str, **_: Any) -> dict[str, Any]:
+def _report(
+    graph: Graph, found: EmogiResult, reached: int, access: str, edges: StoredEdges | None = None, **_: Any
+) -> dict[str, Any]:
     """The stats that commands print. Bytes are those of the lists, whatever the access asks of the link for them: ``counted``
-    says so. Of ``"uvm"`` no rate is given, since its pages may be on the GPU already."""
+    says so. Of ``"uvm"`` no rate is given, since its pages may be on the GPU already, and of storage none of the link."""
     stats, seconds = found.stats, found.stats["seconds"]
     link = None
-    if stats["device"] != "cpu" and access != emogi.UVM and not graph.neighbor_lists.on_gpu:
+    if stats["device"] != "cpu" and access != emogi.UVM and edges is None and not graph.neighbor_lists.on_gpu:
         bandwidth = stats["bytes"] / seconds if seconds > 0 else 0.0
         link = {"bytes": stats["bytes"], "bandwidth": bandwidth, "ceiling": None, "share": None}
     return {
@@ -145,7 +186,7 @@ def _report(graph: Graph, found: EmogiResult, reached: int, access: str, **_: An
         "levels": stats["launches"],
         "reached": reached,
         "link": link,
-        "storage": None,
+        "storage": None if edges is None else edges.store.stats().report(),
     }
 
 

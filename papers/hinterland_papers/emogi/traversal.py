@@ -289,15 +289,20 @@ class Traversal:
                 graph, come_home = migrating(graph)
                 come_home()
         self.graph, self.algorithm = graph, algorithm
-        offsets, edges = graph.array("indptr", self.device), graph.array("indices", self.device)
-        assert offsets is not None and edges is not None
+        offsets, self.edges = graph.array("indptr", self.device), self._edge_array(graph)
+        assert offsets is not None
         on_host = self.device.type == "cuda" and not graph.indptr.is_cuda
-        self.offsets, self.edges = copied(offsets, self.device) if on_host else offsets, edges
+        self.offsets = copied(offsets, self.device) if on_host else offsets
         self.weights = graph.array("weights", self.device) if algorithm == "sssp" else None
         self.division = self._division(assignment, access, size)
         self._report = torch.tensor([0, NO_VERTEX], device=self.device)
         if self.device.type == "cuda":
             self._compile()  # before any clock runs
+
+    def _edge_array(self, graph: Graph) -> torch.Tensor:
+        edges = graph.array("indices", self.device)
+        assert edges is not None
+        return edges
 
     @contextmanager
     def timed(self) -> Iterator[None]:

@@ -201,7 +201,7 @@ class Kernel(Repr):
             before[1].close()
 
     def _facts(self) -> dict[str, Any]:
-        return {"kernel": self.signature.text}
+        return {"kernel": self.signature.text} | ({"cache": self._store[1]} if self._store is not None else {})
 
 
 def kernel(source: str, name: str | None = None, *, cache: int | str = "256MiB") -> Kernel:

@@ -56,8 +56,16 @@ def register(address: int, nbytes: int, writable: bool = True) -> None:
         raise DeviceError("this system maps pinned memory at another address for its GPUs, which is not supported")
 
 
+def register_registers(address: int, nbytes: int) -> int:
+    """Maps a device's registers for every GPU: their address there. The CPU must have touched their pages before."""
+    driver = _started()
+    flags = driver.CU_MEMHOSTREGISTER_PORTABLE | driver.CU_MEMHOSTREGISTER_DEVICEMAP | driver.CU_MEMHOSTREGISTER_IOMEMORY
+    checked(driver.cuMemHostRegister(address, nbytes, flags), "map a device's registers for GPUs")
+    return int(checked(driver.cuMemHostGetDevicePointer(address, 0), "map a device's registers for GPUs"))
+
+
 def unregister(address: int) -> None:
-    """Undoes ``register``, once the GPUs are done with the memory."""
+    """Undoes ``register`` and ``register_registers``, once the GPUs are done with the memory."""
     driver = _started()
     wait_for_gpus()
     checked(driver.cuMemHostUnregister(address), "unregister host memory")

@@ -27,6 +27,7 @@ from ..runtime.thresholds import CONTROLLER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
 from .cache import StorageStats
+from .driven import DrivenDevice, drivable
 from .layout import Volume
 from .volume import MODES
 
@@ -35,8 +36,10 @@ _Channel, _Queue, _Blocks = struct("storage::Channel"), struct("storage::QueuePa
 _Control, _Array, _Flush = struct("storage::StoreControl"), struct("memory::ArrayWords"), struct("storage::FlushParams")
 _WAYS = 8  # slots of a set: include/hinterland/storage/cache.hpp
 _MOST_STAGING = 1 << 30  # of host memory that is registered at once
-_BUSY, _VALID, _DIRTY, _FAILED = 1 << 17, 1 << 18, 1 << 19, 1 << 21  # of a slot's word: include/hinterland/storage/line.hpp
+# Of a slot's word: include/hinterland/storage/line.hpp.
+_BUSY, _VALID, _DIRTY, _WRITING, _FAILED = (1 << bit for bit in range(17, 22))
 _PAGE_SHIFT, _LEAST_PAGE_BITS = 23, 17  # of the page in it, and of its number; what is above them counts turns
+_STAGE, _GIVEN_UP = 7, 3  # of a command's state: include/hinterland/storage/queue.hpp
 _OF_WRITE = _core.STATUS_OF_WRITE
 _NOT_ANSWERED, _OUT_OF_RANGE = 0x371, 0x080  # statuses: include/hinterland/storage/nvme.hpp
 _LONGEST_LINE = 65536  # of which backings have whole ones
@@ -149,6 +152,9 @@ class Controller(Repr):
         StorageError: a file cannot be opened, or is open for writing elsewhere.
     """
 
+    block_bytes, namespace_id = _core.CONTROLLER_BLOCK_BYTES, _core.CONTROLLER_NAMESPACE
+    most_channels = most_entries = 65536
+
     def __init__(self, backing: Backing | Sequence[Backing], threads: int = 4, mode: str = "r") -> None:
         self.backings = [backing] if isinstance(backing, Backing) else list(backing)
         self.threads, self.mode = threads, arguments.one_of("mode", mode, MODES)
@@ -156,7 +162,7 @@ class Controller(Repr):
         each = [one.blocks(mode == "r+", self._copies) for one in self.backings]
         row = _core.blocks_in_a_row(each)
         self._blocks = each[0] if len(each) == 1 else row
-        self.blocks = int(self._blocks.blocks)  # of _core.CONTROLLER_BLOCK_BYTES
+        self.blocks = int(self._blocks.blocks)
         self.begins: list[int] = row.begins
         self._queues: list[tuple[int, int, int, int]] = []
         self._regions: list[tuple[int, int]] = []
@@ -166,8 +172,11 @@ class Controller(Repr):
         self._stores = self._failed_reads = 0
         self._starting = threading.Lock()
 
-    def join(self, memory: Buffer, queues: tuple[int, int, int, int], region: tuple[int, int]) -> None:
+    def join(
+        self, memory: Buffer, queues: tuple[int, int, int, int], region: tuple[int, int], _gpu: torch.device
+    ) -> tuple[int, list[dict[str, int]]]:
         """Serves a store's queues, too: where they lie in ``memory`` (``_core.Controller``), and what their commands may name.
+        Returns where the memory begins for the threads, and no doorbells but those beside the rings.
 
         Raises:
             ConfigError: a store was live already: a device's queues are there before its threads. Or this one would be a second
@@ -184,6 +193,7 @@ class Controller(Repr):
             self._memory.append(memory)
             self._queues.append(queues)
             self._regions.append(region)
+            return memory.address, []
 
     def leave(self) -> None:
         """A store is closed. With the last the threads end, and files are closed."""
@@ -248,7 +258,8 @@ class DeviceStore(Repr):
     """A cache on a device, and the queues behind it, which the threads of a controller serve.
 
     Args:
-        backing: what is read, and written, also several; or a controller that serves other stores as well.
+        backing: what is read, and written, also several; or a controller that serves other stores as well. A bare device
+            alone serves the queues itself (driven.py), if its commands are as long as a line, and it ends with a whole one.
         device: a GPU; or the CPU, where the same code runs for tests.
         budget: bytes of the device's memory for lines and what finds them.
         line_bytes: a power of two from 512 to 65536.
@@ -271,7 +282,7 @@ class DeviceStore(Repr):
 
     def __init__(
         self,
-        backing: Backing | Sequence[Backing] | Controller,
+        backing: Backing | Sequence[Backing] | Controller | DrivenDevice,
         device: torch.device,
         budget: int | str = "256MiB",
         line_bytes: int = 4096,
@@ -284,7 +295,6 @@ class DeviceStore(Repr):
         gives_up: bool = False,
         hole: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
-        self.mode = arguments.one_of("mode", backing.mode if isinstance(backing, Controller) else mode, MODES)
         self.device, self.line_bytes, self.budget = device, line_bytes, parse_bytes(budget)
         bits = (
             min(-(-(hole[2] - hole[1]) // line_bytes // 32), self.budget // 64) * 4
@@ -296,19 +306,26 @@ class DeviceStore(Repr):
         if channels * depth * line_bytes > _MOST_STAGING:
             raise ConfigError(f"{channels} queues of {depth} lines of {line_bytes} bytes are more than a gibibyte; give fewer")
         # With more than half of the lines on their way, those that have come would give way before who wants them comes by.
-        channels = min(channels, max(self.num_slots // 8, 1))
-        depth = min(depth, 1 << max((self.num_slots // (2 * channels)).bit_length() - 1, 2))
+        self.controller = _controller(backing, threads, mode, line_bytes)
+        self.mode = self.controller.mode
+        channels = min(channels, max(self.num_slots // 8, 1), self.controller.most_channels)
+        depth = min(depth, 1 << max((self.num_slots // (2 * channels)).bit_length() - 1, 2), self.controller.most_entries)
         staging = channels * depth * line_bytes
         layout = _core.queue_layout(channels, depth, depth)
         lists = channels * depth * _core.PRP_LIST_BYTES if line_bytes > _LONG_LINE else 0
-        self._shared = _pinned(layout["bytes"] + staging + lists, device)  # rings and doorbells, lines, lists of PRPs
+        nbytes = -(-(layout["bytes"] + staging + lists) // _ALIGNED) * _ALIGNED
+        self._shared = _pinned(nbytes, device)  # rings and doorbells, lines, lists of PRPs
         base = self._shared.address
         self._shared.tensor(torch.uint8, torch.Size([self._shared.nbytes])).zero_()
         self.held: list[torch.Tensor] = []
         self._control = self._zeros(_size(_Control))
-        channel_words = self._channels(layout["queues"], depth, base, base + layout["bytes"], bool(lists))
-        self.controller = backing if isinstance(backing, Controller) else Controller(backing, threads, self.mode)
-        per_line = line_bytes // _core.CONTROLLER_BLOCK_BYTES
+        region = (base + layout["bytes"], staging + lists)
+        there, doorbells = self.controller.join(self._shared, (base, channels, depth, depth), region, device)
+        queues = [{name: base + offset for name, offset in at.items()} for at in layout["queues"]]
+        for at, own in zip(queues, doorbells, strict=False):
+            at.update(own)
+        channel_words = self._channels(queues, depth, region[0], there - base, bool(lists))
+        per_line = line_bytes // self.controller.block_bytes
         self._pages = (1 << max((self.controller.blocks // per_line).bit_length(), _LEAST_PAGE_BITS)) - 1
         frames = self._memory(self.num_slots * line_bytes)
         lines = self.num_slots + 1  # and a word that says how a flush goes
@@ -324,8 +341,8 @@ class DeviceStore(Repr):
             pages=self._pages,
         )
         blocks = _Blocks(
-            namespace_id=_core.CONTROLLER_NAMESPACE,
-            block_bytes=_core.CONTROLLER_BLOCK_BYTES,
+            namespace_id=self.controller.namespace_id,
+            block_bytes=self.controller.block_bytes,
             blocks=self.controller.blocks // per_line * per_line,
         )
         store = _Store(
@@ -338,7 +355,6 @@ class DeviceStore(Repr):
             **self._hole(hole, bits),
         )
         self.words = store.on(device)
-        self.controller.join(self._shared, (base, channels, depth, depth), (base + layout["bytes"], staging + lists))
         self._running, self._runs, self._has_failed, self._failed_commands = threading.Lock(), 0, False, 0
         self._beside: tuple[int, int] | None = None
         self._open, self._gives_up, self._process = True, gives_up, os.getpid()
@@ -353,16 +369,16 @@ class DeviceStore(Repr):
         end = min((begin + end) // self.line_bytes, first + 8 * bits)
         return {"hole_first": first, "hole_end": end, "hole_met": self._zeros(bits).data_ptr()} if first < end else {}
 
-    def _channels(self, queues: list[dict[str, int]], depth: int, base: int, lines: int, lists: bool) -> torch.Tensor:
-        """The words of all channels, in memory of the device."""
+    def _channels(self, queues: list[dict[str, int]], depth: int, lines: int, shift: int, lists: bool) -> torch.Tensor:
+        """The words of all channels, in memory of the device. ``shift``: from addresses of this process to those of who serves
+        them."""
         staged, words = depth * self.line_bytes, b""
         first_list = lines + len(queues) * staged
         sizes = _parts(depth)
         here = torch.zeros(len(queues) * sum(sizes), dtype=torch.uint8)
         there = self._memory(len(here))
-        for number, at in enumerate(queues):
+        for number, rings in enumerate(queues):
             list_at = first_list + number * depth * _core.PRP_LIST_BYTES if lists else 0
-            rings = {name: base + offset for name, offset in at.items()}
             own = ("control", "marks", "free_identifiers", "commands")
 
             def channel(memory: torch.Tensor) -> Params:
@@ -370,12 +386,13 @@ class DeviceStore(Repr):
                 parts = {name: memory[first + sum(sizes[:i]) :].data_ptr() for i, name in enumerate(own)}  # noqa: B023
                 queue = _Queue(**rings, **parts, submission_size=depth, completion_size=depth)  # noqa: B023
                 line = lines + number * staged  # noqa: B023
-                return _Channel(queue=queue, lines=line, address=line, lists=list_at, lists_address=list_at)  # noqa: B023
+                seen = {"address": line + shift, "lists_address": list_at + shift}  # noqa: B023
+                return _Channel(queue=queue, lines=line, lists=list_at, **seen)  # noqa: B023
 
             prepared = channel(here)
             _core.prepare_channel(_core.address_of(prepared), self.line_bytes)  # it has a field called address
             words += bytes(channel(there))
-        there.copy_(here)
+        self._queues = there.copy_(here), here, sizes
         held = torch.frombuffer(bytearray(words), dtype=torch.uint8).to(self.device)
         self.held.append(held)
         return held
@@ -435,12 +452,30 @@ class DeviceStore(Repr):
         """What has failed is read anew by the next run that begins alone: of several nobody knows whose it was."""
         with self._running:
             if self._runs == 0 and self._has_failed:
+                self._settle()
                 self._control[:8].zero_()
                 lines = self.line_words
                 lines[(lines & (_BUSY | _VALID | _FAILED)) == _FAILED] = 0
                 self._wait()
                 self._has_failed = False
             self._runs += 1
+
+    def _settle(self) -> None:
+        """What a device that is driven from here was given up on keeps its line and its identifier as long as it may answer: it
+        is told to end that, and the queues are empty then."""
+        there, prepared, sizes = self._queues
+        if not isinstance(self.controller, DrivenDevice):
+            return
+        commands = there.view(-1, sum(sizes))[:, sum(sizes[:3]) :].contiguous().view(torch.int64)
+        states = commands[:, :: _core.COMMAND_BYTES // 8] & _STAGE
+        if not (self.controller.lost or bool((states == _GIVEN_UP).any())):
+            return
+        self.controller.reopen()
+        there.copy_(prepared)
+        lines = self._slots
+        lines[lines & _BUSY != 0] &= ~(_BUSY | _FAILED)
+        unwritten = lines & _WRITING != 0
+        lines[unwritten] = lines[unwritten] & ~_WRITING | _DIRTY
 
     def _wait(self) -> None:
         if self.device.type == "cuda":
@@ -479,7 +514,9 @@ class DeviceStore(Repr):
             self._beside = control.beside - 1, control.beside_at
             self._control[_Control.beside.offset :][:8].zero_()
         failed = sum(one["failed"] for one in self.controller.served())
-        self._has_failed |= failed != self._failed_commands  # of what was asked for ahead, perhaps, and nobody wanted it
+        uncounted = isinstance(self.controller, DrivenDevice)
+        # Of what was asked for ahead, perhaps, and nobody wanted it.
+        self._has_failed |= uncounted or failed != self._failed_commands
         self._failed_commands = failed
         status = control.status
         if status == 0:
@@ -561,7 +598,7 @@ class DeviceStore(Repr):
             self._stop()
 
     def _facts(self) -> dict[str, Any]:
-        return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "slots": self.num_slots}
+        return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "served_by": self.controller}
 
 
 def hole_of(path: str, begin: int) -> tuple[int, int]:
@@ -580,6 +617,17 @@ def hole_of(path: str, begin: int) -> tuple[int, int]:
             return first, os.lseek(file.fileno(), first, os.SEEK_DATA)
         except OSError:  # there is none
             return first, -(-size // _LONGEST_LINE) * _LONGEST_LINE
+
+
+def _controller(
+    backing: Backing | Sequence[Backing] | Controller | DrivenDevice, threads: int, mode: str, line_bytes: int
+) -> Controller | DrivenDevice:
+    """Who serves a store's queues: a bare device by itself, if it can."""
+    if isinstance(backing, Controller | DrivenDevice):
+        return backing
+    backings = [backing] if isinstance(backing, Backing) else list(backing)
+    device = drivable(backings[0].path, line_bytes) if len(backings) == 1 else None
+    return Controller(backings, threads, mode) if device is None else DrivenDevice(backings[0], device, mode)
 
 
 def _pinned(nbytes: int, device: torch.device) -> Buffer:

@@ -121,7 +121,7 @@ class Shared {
  public:
   explicit Shared(uint32_t entries)
       : queue_(device_, entries, controller_.doorbells(1)), data_(device_, kThreads * kOwn), lists_(device_, 4096) {
-    controller_.create_queue(1, queue_);
+    controller_.create_queue(1, queue_.rings());
   }
 
   void run(uint64_t commands) {
@@ -154,7 +154,7 @@ class Shared {
     entry.namespace_id = 1;
     entry.opcode = 0x7f;
     CHECK(code_of(run(0, entry)) == kInvalidOpcode, "a command there is not");
-    CHECK_SAYS(controller_.create_queue(1, queue_), "does not make a completion queue", "status");
+    CHECK_SAYS(controller_.create_queue(1, queue_.rings()), "does not make a completion queue", "status");
   }
 
  private:

@@ -1,0 +1,61 @@
+// Queue pairs of a bare NVMe device that a GPU's threads drive by themselves, or a CPU's with their code
+// (include/hinterland/storage/queue.hpp). They write entries, ring doorbells and read completions; the host makes the queues,
+// and deletes them. Rings, and what commands name, lie in memory that all three reach.
+//
+// Who drives them writes the device's registers. Or, where those cannot be mapped for a GPU, words beside the rings, which a
+// thread of the host forwards: then a processor is part of each doorbell, and of nothing else.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "storage/doorbell_thread.hpp"
+#include "storage/nvme_device.hpp"
+#include "storage/queue_memory.hpp"
+
+namespace hinterland::native {
+
+class DrivenQueues {
+ public:
+  // Rings lie at the beginning of `memory`, whole pages, as `layout` says; the device reaches all of it from now on.
+  // StorageError where it has no such queues, or may not have the memory.
+  DrivenQueues(std::shared_ptr<NvmeDevice> device, std::span<char> memory, QueueLayout layout, bool forwards);
+  // Not before those who drive them have ended.
+  ~DrivenQueues();
+  DrivenQueues(const DrivenQueues&) = delete;
+  DrivenQueues& operator=(const DrivenQueues&) = delete;
+
+  // Of the memory, for the device.
+  [[nodiscard]] uint64_t address() const { return address_; }
+  // Of each queue: the registers, whoever writes them.
+  [[nodiscard]] const std::vector<Doorbells>& doorbells() const { return doorbells_; }
+  // The device was switched off and on meanwhile: these queues are gone.
+  [[nodiscard]] bool lost() const { return device_->restarts() != opened_; }
+  // Empty queues in their place, while nobody drives them. What was in flight has ended, or never will, and touches no memory
+  // any more. StorageError where the device does not come back.
+  void reopen();
+
+  // While somebody is live doorbells are forwarded.
+  void acquire();
+  void release();
+  [[nodiscard]] int64_t cpu_ns();  // of the thread that forwards
+
+ private:
+  void open();
+  void delete_all();
+  void close();
+  void take_numbers();
+
+  const std::shared_ptr<NvmeDevice> device_;
+  const std::span<char> memory_;
+  const QueueLayout layout_;
+  const uint64_t address_;
+  std::vector<uint16_t> numbers_;
+  std::vector<Doorbells> doorbells_;
+  size_t created_ = 0;   // of them
+  unsigned opened_ = 0;  // after so many restarts of the device
+  std::optional<DoorbellThread> forwards_;
+};
+
+}  // namespace hinterland::native
