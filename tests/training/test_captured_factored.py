@@ -303,7 +303,7 @@ def test_train_where_steps_are_not_captured(dataset, device, monkeypatch):
     plain = train(dataset, **OPTIONS, devices=[device] * 2, capture=False)
     monkeypatch.setattr(sys.modules[capture.__module__], "captured", captured_without_room)
     with pytest.warns(UserWarning, match="steps are not captured.*no room for it"):
-        found = train(dataset, **OPTIONS, devices=[device] * 2)
+        found = train(dataset, **OPTIONS, devices=[device] * 2, capture=True)
     for one, other in zip(found.history, plain.history, strict=True):
         assert one["replayed"] == 0
         for name in ("seeds", "vertices", "edges", "bytes", "batches"):

@@ -139,7 +139,8 @@ def train(
             ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, with ``devices`` of each as Factored has them,
             and change none: a run may go on with others. So is ``timeout``: seconds without a batch, or an answer of another
             rank, after which the run ends with an error.
-            ``capture`` replays steps (docs/captured.md): "auto", by default, where each rank can; True refuses where it cannot.
+            ``capture`` replays steps (docs/captured.md): "auto", by default, where each rank can, and not over several
+            ``devices``; True refuses where it cannot.
             ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
     Raises:
@@ -155,7 +156,8 @@ def train(
     def checked() -> tuple[Settings, dict[str, Any]]:
         arguments.function("on_epoch", on_epoch)
         split = split_options(model, fanouts, options)
-        split[1]["capture"] = capture_choice(capture)
+        chosen = capture_choice(capture)
+        split[1]["capture"] = False if several and chosen == "auto" else chosen
         check_checkpoint(checkpoint, checkpoint_every, resume, trace)
         (wanted_on_devices if several else wanted)(split[1].get("cache"), split[1].get("gpu_budget"))
         check_dataset(dataset)
