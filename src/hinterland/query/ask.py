@@ -16,6 +16,7 @@ from ..runtime.warned import warn_once
 from . import expression
 from .bounds import ColumnKind, kind_of, real, scaled
 from .by_engine import ByEngine
+from .calculated import calculated
 from .files import named_type, sentences
 from .on_gpu import OnGpu
 from .pinned_columns import PinnedTable
@@ -121,8 +122,8 @@ def _answer(asked: Query, table: FileTable, aggregates: list[tuple[str, Any]]) -
     if twice := {*asked.keys} & {text for text, _ in aggregates}:
         raise ConfigError(f"a key and an aggregate are both called {min(twice)!r}; write the aggregate with a space more")
     leaves = [leaf for _, what in aggregates for leaf in _leaves(what)]
-    names = [*_compared(predicate), *asked.keys, *(name for leaf in leaves for name in leaf.columns)]
-    kinds = {name: _kind(table, name) for name in dict.fromkeys(names)}
+    names = [*_compared(predicate), *map(expression.Name, asked.keys), *(name for leaf in leaves for name in leaf.columns)]
+    kinds, terms = _kinds(table, names)
     for name in asked.keys:
         if kinds[name].family == "float":
             raise ConfigError(
@@ -133,7 +134,7 @@ def _answer(asked: Query, table: FileTable, aggregates: list[tuple[str, Any]]) -
     for _, what in aggregates:
         _check_arithmetic(what, kinds)
     measures = list(dict.fromkeys(_measured(leaf, kinds) for leaf in leaves)) or [ColumnMeasure(None)]
-    run = _run(asked, table, kinds, Program(predicate, kinds) if predicate is not None else None, measures)
+    run = _run(asked, table, kinds, terms, Program(predicate, kinds) if predicate is not None else None, measures)
     answer = run.answer()
     by_measure = dict(zip(measures, answer.found, strict=True))
     names = [*asked.keys, *(text for text, _ in aggregates)]
@@ -150,17 +151,20 @@ def _run(
     asked: Query,
     table: FileTable,
     kinds: dict[str, ColumnKind],
+    terms: dict[str, Any],
     program: Program | None,
     measures: list[ColumnMeasure],
 ) -> QueryRun:
     """On the GPU that was asked for, where it can be."""
-    if asked.held.device.type == "cpu":
-        return ByEngine(table, kinds, program, asked.keys, measures)
-    on_gpu = OnGpu(table, kinds, program, asked.keys, measures, asked.held)
-    if refusal := on_gpu.refusal():
+    refusal = ""
+    if asked.held.device.type != "cpu":
+        refusal = f"{min(terms)!r} is calculated row by row" if terms else ""
+        if not refusal:
+            on_gpu = OnGpu(table, kinds, program, asked.keys, measures, asked.held)
+            if not (refusal := on_gpu.refusal()):
+                return on_gpu
         warn_once(f"query {refusal}", f"{asked.path}: answered by the CPU: {refusal}")
-        return ByEngine(table, kinds, program, asked.keys, measures)
-    return on_gpu
+    return ByEngine(table, kinds, program, asked.keys, measures, terms=terms, refusal=refusal)
 
 
 def _added(sizes: Iterable[int | None]) -> int | None:
@@ -169,24 +173,47 @@ def _added(sizes: Iterable[int | None]) -> int | None:
     return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
 
 
-def _kind(table: FileTable, name: str) -> ColumnKind:
-    arrow = named_type(table, name)
+def _kinds(table: FileTable, names: Iterable[expression.Name]) -> tuple[dict[str, ColumnKind], dict[str, Any]]:
+    """The kinds of columns, also of those that others are calculated from, and the terms of the calculated ones."""
+    kinds: dict[str, ColumnKind] = {}
+    terms = {}
+    for name in names:
+        for source in name.sources:
+            if source.name not in kinds:
+                kinds[source.name] = _kind(table, source)
+        if name.term is not None:
+            if name.name in table.schema.names:
+                raise ConfigError(
+                    f"{table.path} has a column {name.name!r}, which is calculated here as well; write it otherwise"
+                )
+            terms[name.name] = name.term
+    names_there = dict.fromkeys(kinds, "")
+    return kinds | {name: calculated(term, kinds, names_there).kind for name, term in terms.items()}, terms
+
+
+def _kind(table: FileTable, name: expression.Name) -> ColumnKind:
+    try:
+        arrow = named_type(table, name.name)
+    except ConfigError as error:
+        if not name.doubled or name.name in table.schema.names:
+            raise
+        raise ConfigError(f"{error}; or write the text between single quotes: {arguments.repr_of(name.name)}") from None
     found = kind_of(arrow)
     if found is None:
         raise ConfigError(
-            f"the column {name!r} is {arrow}, which queries do not take; use numbers, decimals of at most 18 digits "
+            f"the column {name.name!r} is {arrow}, which queries do not take; use numbers, decimals of at most 18 digits "
             "(decimal128, of a scale from 0 on), truth values, dates, timestamps or texts"
         )
     return found
 
 
-def _compared(what: Any) -> list[str]:
+def _compared(what: Any) -> list[expression.Name]:
     if isinstance(what, expression.Junction):
         return [name for part in what.parts for name in _compared(part)]
     if isinstance(what, expression.IsNull):
-        return [what.column.name]
+        return [what.column]
     if isinstance(what, expression.Compare):
-        return [what.column.name, *([what.other.name] if isinstance(what.other, expression.Name) else [])]
+        return [what.column, *([what.other] if isinstance(what.other, expression.Name) else [])]
     return []
 
 
@@ -198,7 +225,7 @@ def _leaves(what: Any) -> list[expression.Aggregate]:
 
 def _check(leaf: expression.Aggregate, kinds: dict[str, ColumnKind]) -> None:
     """Refuses aggregates of what has none."""
-    for name in leaf.columns:
+    for name in (one.name for one in leaf.columns):
         kind = kinds[name]
         numbers = kind.is_number or (kind.family == "bool" and leaf.function != "mean_ratio")
         ordered = numbers or kind.family == "time"
@@ -211,16 +238,18 @@ def _check(leaf: expression.Aggregate, kinds: dict[str, ColumnKind]) -> None:
 def _check_arithmetic(what: Any, kinds: dict[str, ColumnKind]) -> None:
     if isinstance(what, expression.Arithmetic):
         for leaf in _leaves(what):
-            if leaf.function in ("min", "max") and not kinds[leaf.columns[0]].is_number:
-                raise ConfigError(f"{leaf.function}({leaf.columns[0]}) is no number to calculate with; ask for it by itself")
+            if leaf.function in ("min", "max") and not kinds[leaf.columns[0].name].is_number:
+                raise ConfigError(
+                    f"{leaf.function}({leaf.columns[0].name}) is no number to calculate with; ask for it by itself"
+                )
 
 
 def _measured(leaf: expression.Aggregate, kinds: dict[str, ColumnKind]) -> ColumnMeasure:
     if not leaf.columns:
         return ColumnMeasure(None)
     if leaf.function == "mean_ratio":
-        return ColumnMeasure(leaf.columns[0], leaf.columns[1], adds=True)
-    return ColumnMeasure(leaf.columns[0], adds=leaf.function in ("sum", "mean"), bounds=leaf.function in ("min", "max"))
+        return ColumnMeasure(leaf.columns[0].name, leaf.columns[1].name, adds=True)
+    return ColumnMeasure(leaf.columns[0].name, adds=leaf.function in ("sum", "mean"), bounds=leaf.function in ("min", "max"))
 
 
 def _column(what: Any, found: dict[ColumnMeasure, GroupMeasure], kinds: dict[str, ColumnKind]) -> list[Any]:
@@ -240,7 +269,7 @@ def _values(what: Any, found: dict[ColumnMeasure, GroupMeasure], kinds: dict[str
     total = found[_measured(what, kinds)]
     if what.function == "count":
         return total.count
-    kind = None if what.function == "mean_ratio" else kinds[what.columns[0]]
+    kind = None if what.function == "mean_ratio" else kinds[what.columns[0].name]
     if what.function in ("min", "max"):
         assert kind is not None
         # No bounds: all of the group is null. Unknown ones: all of it is NaN.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..runtime.errors import ConfigError
@@ -18,17 +19,24 @@ from .table import RowRange
 MOST_GROUPS = 1 << 16
 
 
+@dataclass(eq=False)
 class ByEngine(QueryRun):
-    """One query to one table."""
+    """One query to one table.
+
+    Attributes:
+        refusal: why no GPU answers, which was asked; empty where none was.
+    """
+
+    refusal: str = field(default="", kw_only=True)
 
     def answer(self) -> Answer:
         """What was asked."""
         said = None if self.program is not None or self.keys else [self._values_said(one) for one in self.measures]
         if said is not None and None not in said:
-            plans = [ColumnPlan(name, "not read", "the file says how many values it has", None, None) for name in self.kinds]
+            plans = [ColumnPlan(name, "not read", "the file says how many values it has", None, None) for name in self._read]
             return Answer([], [GroupMeasure([count or 0], [0], [0.0], [None]) for count in said], self.table.rows, plans)
         parts = self.table.parts(self.program)
-        columns = Columns(self.kinds)
+        columns = Columns(self.kinds, self.terms)
         keys = [columns.name(name) for name in self.keys]
         asked = [*keys, "count(*)", *(part for one in self.measures for part in columns.measures(one))]
         sql = f"select {', '.join(asked)} from {engine.ROWS}"
@@ -49,22 +57,28 @@ class ByEngine(QueryRun):
         """How many values of all its rows the file says that there are; None where more is asked, or it does not say."""
         if one.column is None:
             return self.table.rows
-        return None if one.adds or one.bounds or one.divisor is not None else self.table.values_of(one.column)
+        more = one.adds or one.bounds or one.divisor is not None or one.column in self.terms
+        return None if more else self.table.values_of(one.column)
+
+    @property
+    def _read(self) -> dict[str, ColumnKind]:
+        """The columns of the file."""
+        return {name: kind for name, kind in self.kinds.items() if name not in self.terms}
 
     def _schema(self) -> Any:
         import pyarrow
 
-        types = [type_of(self.table.schema.field(name).type, kind) for name, kind in self.kinds.items()]
+        types = [type_of(self.table.schema.field(name).type, kind) for name, kind in self._read.items()]
         return pyarrow.schema([(f"c{number}", type_) for number, type_ in enumerate(types)])
 
     def _batches(self, parts: list[RowRange]) -> Iterator[Any]:
         import pyarrow
 
         schema = self._schema()
-        for _, batch in self.table.batches(list(self.kinds), parts):
+        for _, batch in self.table.batches(list(self._read), parts):
             arrays = [
                 taken(f"{self.table.path}: the column {name!r}", array, kind)
-                for (name, kind), array in zip(self.kinds.items(), batch.columns, strict=True)
+                for (name, kind), array in zip(self._read.items(), batch.columns, strict=True)
             ]
             made = pyarrow.record_batch(arrays, schema=schema)
             yield from (made.slice(begin, ENGINE_ROWS) for begin in range(0, max(made.num_rows, 1), ENGINE_ROWS))
@@ -73,7 +87,9 @@ class ByEngine(QueryRun):
         why = "pyarrow reads it, and DuckDB answers"
         if left_out := self.table.groups - len(parts):
             why += f", but for {left_out:,} of {self.table.groups:,} row groups that statistics leave out"
-        return [ColumnPlan(name, "streamed" if parts else "not read", why, None, None) for name in self.kinds]
+        if self.refusal:
+            why += f"; no GPU does, for {self.refusal}"
+        return [ColumnPlan(name, "streamed" if parts else "not read", why, None, None) for name in self._read]
 
 
 def _values(kind: ColumnKind, stored: Sequence[Any]) -> list[Any]:

@@ -45,7 +45,7 @@ def ask(path: str, sql: str, values: Sequence[str], schema: Any, batches: Iterat
         batches: what they raise comes out as it is.
 
     Raises:
-        ConfigError: DuckDB is missing.
+        ConfigError: DuckDB is missing, or whole numbers overflow.
         MemoryError: there is not enough.
     """
     try:
@@ -87,6 +87,9 @@ def ask(path: str, sql: str, values: Sequence[str], schema: Any, batches: Iterat
             raise raised[0] from None
         if isinstance(error, duckdb.OutOfMemoryException):
             raise MemoryError(str(error).partition("\n")[0]) from error
+        if isinstance(error, duckdb.OutOfRangeException | duckdb.ConversionException):
+            reason = " ".join(str(error).partition("\n")[0].split())
+            raise ConfigError(f"{path}: {reason}; divide a number by 1: quotients are floats, which do not overflow") from error
         raise
     finally:
         cursor.close()
