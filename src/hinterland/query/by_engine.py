@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from ..runtime.errors import ConfigError
 from ..runtime.thresholds import ENGINE_ROWS
 from . import engine
@@ -17,6 +19,7 @@ from .sql import Columns
 from .table import RowRange
 
 MOST_GROUPS = 1 << 16
+_NUMBER = "row_number"
 
 
 @dataclass(eq=False)
@@ -53,6 +56,16 @@ class ByEngine(QueryRun):
         measures = [_found(found[at + 6 * number :][:6]) for number in range(len(self.measures))]
         return Answer(shown, measures, sum(found[len(keys)]), self._plans(parts))
 
+    def row_numbers(self, most: int | None) -> np.ndarray[Any, Any]:
+        """Of rows for which the filter is true, in their order, the first ``most``; int64."""
+        columns, limit = Columns(self.kinds, self.terms), "" if most is None else f" limit {most}"
+        if self.program is None:
+            return np.arange(self.table.rows if most is None else min(most, self.table.rows))
+        sql = f"select {_NUMBER} from {engine.ROWS} where {columns.condition(self.program)}{limit}"
+        batches = self._batches(self.table.parts(self.program), numbered=True)
+        found = engine.ask(self.table.path, sql, columns.values, self._schema(numbered=True), batches, "fetchnumpy")
+        return np.asarray(found[_NUMBER], np.int64)
+
     def _values_said(self, one: ColumnMeasure) -> int | None:
         """How many values of all its rows the file says that there are; None where more is asked, or it does not say."""
         if one.column is None:
@@ -65,21 +78,25 @@ class ByEngine(QueryRun):
         """The columns of the file."""
         return {name: kind for name, kind in self.kinds.items() if name not in self.terms}
 
-    def _schema(self) -> Any:
+    def _schema(self, numbered: bool = False) -> Any:
         import pyarrow
 
         types = [type_of(self.table.schema.field(name).type, kind) for name, kind in self._read.items()]
-        return pyarrow.schema([(f"c{number}", type_) for number, type_ in enumerate(types)])
+        fields = [(f"c{number}", type_) for number, type_ in enumerate(types)]
+        return pyarrow.schema([*fields, *([(_NUMBER, pyarrow.int64())] if numbered else [])])
 
-    def _batches(self, parts: list[RowRange]) -> Iterator[Any]:
+    def _batches(self, parts: list[RowRange], numbered: bool = False) -> Iterator[Any]:
+        """Of the file's columns; ``numbered``: and the number of each row."""
         import pyarrow
 
-        schema = self._schema()
-        for _, batch in self.table.batches(list(self._read), parts):
+        schema = self._schema(numbered)
+        for first, batch in self.table.batches(list(self._read), parts):
             arrays = [
                 taken(f"{self.table.path}: the column {name!r}", array, kind)
                 for (name, kind), array in zip(self._read.items(), batch.columns, strict=True)
             ]
+            if numbered:
+                arrays.append(pyarrow.array(np.arange(first, first + batch.num_rows)))
             made = pyarrow.record_batch(arrays, schema=schema)
             yield from (made.slice(begin, ENGINE_ROWS) for begin in range(0, max(made.num_rows, 1), ENGINE_ROWS))
 

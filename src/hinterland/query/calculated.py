@@ -28,6 +28,11 @@ class Calculated(NamedTuple):
     family: str
     units: int = 1
 
+    def in_units(self, units: int) -> str:
+        """In SQL, a whole number of these."""
+        scale = units // self.units
+        return f"{self.sql}::bigint * {scale}::bigint" if scale > 1 else f"{self.sql}::bigint"
+
     @property
     def as_float(self) -> str:
         """In SQL."""
@@ -64,7 +69,7 @@ def calculated(term: Any, kinds: Mapping[str, ColumnKind], names: Mapping[str, s
     kind = kinds[term.name]
     if not kind.is_number:
         raise ConfigError(f"the column {term.name!r} is {kind.arrow}, with which nothing is calculated; use numbers")
-    return Calculated(f"{names[term.name]}::{'double' if kind.family == 'float' else 'bigint'}", kind.family, kind.units)
+    return Calculated(names[term.name], kind.family, kind.units)
 
 
 def _literal(value: Fraction, whole: bool) -> Calculated:
@@ -72,7 +77,7 @@ def _literal(value: Fraction, whole: bool) -> Calculated:
     units = next((10**digits for digits in range(MOST_DIGITS + 1) if 10**digits % value.denominator == 0), None)
     if units is None or not -(2**63) < value * units < 2**63:
         return Calculated(f"'{real(value)!r}'::double", "float")
-    return Calculated(f"({value * units})::bigint", "integer" if whole else "literal", units)
+    return Calculated(f"({value * units})", "integer" if whole else "literal", units)
 
 
 def _joined(sign: str, left: Calculated, right: Calculated) -> Calculated:
@@ -84,7 +89,5 @@ def _joined(sign: str, left: Calculated, right: Calculated) -> Calculated:
         raise ConfigError(
             f"decimals with more than {MOST_DIGITS} digits after the point; divide one by 1: quotients are floats"
         )
-    sides = [
-        one.sql if sign == "*" or one.units == units else f"({one.sql} * {units // one.units}::bigint)" for one in (left, right)
-    ]
-    return Calculated(f"({sides[0]} {sign} {sides[1]})", "decimal" if "decimal" in families else "integer", units)
+    first, second = (one.in_units(one.units if sign == "*" else units) for one in (left, right))
+    return Calculated(f"({first} {sign} {second})", "decimal" if "decimal" in families else "integer", units)
