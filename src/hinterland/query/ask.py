@@ -25,7 +25,7 @@ from .on_gpu import OnGpu
 from .pinned_columns import PinnedTable
 from .program import Program
 from .result import QueryResult
-from .rows import arrow_rows, tensors_of
+from .rows import arrow_rows, taken_columns, tensors_of
 from .run import ColumnMeasure, GroupMeasure, QueryRun
 from .table import FileTable
 
@@ -115,7 +115,8 @@ class Query(Repr):
             return torch.from_numpy(_row_numbers(self, table)).to(self.held.device)
 
     def to_arrow(self, *columns: str) -> Any:
-        """The rows that match, a ``pyarrow.Table`` of some columns, or of all that can be read, in types as the file has them.
+        """The rows that match, a ``pyarrow.Table`` of some columns, in types as the file has them; or of all, but for
+        those that pyarrow does not read, and lists and structs.
 
         Raises:
             ConfigError: as for :meth:`rows`, or a column cannot be read.
@@ -123,10 +124,7 @@ class Query(Repr):
             StorageError: it cannot be read.
         """
         with self._open() as table:
-            names = columns or [name for name in table.schema.names if name not in table.unread]
-            for name in names:
-                named_type(table, name)
-            return arrow_rows(table, names, _row_numbers(self, table))
+            return arrow_rows(table, taken_columns(table, columns), _row_numbers(self, table))
 
     def to_pandas(self, *columns: str) -> Any:
         """The same as a ``pandas.DataFrame``."""
