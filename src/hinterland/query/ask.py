@@ -281,9 +281,7 @@ def _kinds(table: FileTable, names: Iterable[expression.Name]) -> tuple[dict[str
                 kinds[source.name] = _kind(table, source)
         if name.term is not None:
             if name.name in table.schema.names:
-                raise ConfigError(
-                    f"{table.path} has a column {name.name!r}, which is calculated here as well; write it otherwise"
-                )
+                raise ConfigError(f"{table.path} has a column {name.name!r}, and it is calculated as well; write it otherwise")
             terms[name.name] = name.term
     names_there = dict.fromkeys(kinds, "")
     return kinds | {name: calculated(term, kinds, names_there).kind for name, term in terms.items()}, terms
