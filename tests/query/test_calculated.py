@@ -172,7 +172,9 @@ TEXTS = st.text(st.sampled_from("ab%_\\\n.*é日") | st.characters(codec="utf-8"
 @given(st.lists(st.none() | TEXTS, min_size=1, max_size=6), TEXTS)
 def test_like_is_duckdbs_on_both_processors(tmp_path_factory, texts, pattern):
     path = write(pa.table({"t": pa.array(texts, pa.string())}), tmp_path_factory.mktemp("t") / "t", "arrow", 3)
-    wanted = [None if text is None else DATABASE.execute("select $1 like $2", [text, pattern]).fetchall()[0][0] for text in texts]
+    wanted = [
+        None if text is None else DATABASE.execute("select $1 like $2", [text, pattern]).fetchall()[0][0] for text in texts
+    ]
     quoted = pattern.replace("'", "''")
     assert hl.query(path).filter(f"t like '{quoted}'").rows().tolist() == [at for at, is_like in enumerate(wanted) if is_like]
     assert hl.query(path).filter(f"t not like '{quoted}'").rows().tolist() == [
