@@ -59,9 +59,8 @@ class Query(Repr):
         return list(self.schema.names)
 
     def _facts(self) -> dict[str, Any]:
-        facts = {"path": self.path, "device": self.held.device, "filter": " and ".join(self.predicates)}
-        facts |= {"group_by": self.keys, "limit": self.most}
-        return {name: fact for name, fact in facts.items() if fact not in ("", (), None)}
+        facts = {"path": self.path, "device": self.held.device, "filter": self.predicates, "group_by": self.keys}
+        return {name: fact for name, fact in (facts | {"limit": self.most}).items() if fact not in ((), None)}
 
     def filter(self, predicate: str) -> Query:
         """Only rows for which ``predicate`` is true, and all earlier ones are.
