@@ -6,6 +6,7 @@ import math
 from decimal import Decimal
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,10 @@ pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
 
 import hinterland as hl  # noqa: E402
+from hinterland.query import Query  # noqa: E402
+from hinterland.query.pinned_columns import PinnedTable  # noqa: E402
 from hinterland.query.texts import TextCodes  # noqa: E402
+from hinterland.runtime import warned  # noqa: E402
 from hinterland.runtime.errors import ConfigError  # noqa: E402
 
 from .tables import write  # noqa: E402
@@ -163,6 +167,18 @@ def test_statistics_know_nothing_of_what_is_calculated(tmp_path):
     found = hl.query(path).filter("x >= 9000 and x + y > 9999").agg("sum(x * y)")
     assert found.rows == [{"sum(x * y)": 9999}] and found.matched == 1
     assert "9 of 10 row groups that statistics leave out" in found.explain()
+
+
+@pytest.mark.parametrize("ask", [
+    lambda query: query.agg("sum(x * y)"), lambda query: query.filter("x * y > 0").group_by("x").agg("sum(x * y)"),
+])  # fmt: skip
+def test_what_is_calculated_is_the_cpus_also_where_a_gpu_was_asked_for(tmp_path, monkeypatch, ask):
+    monkeypatch.setattr(warned, "_told", set())
+    file = write(pa.table({"x": [1, 2, 3], "y": [0.5, None, 2.0]}), tmp_path / "t", "arrow", 2)
+    with pytest.warns(UserWarning, match=r"answered by the CPU: 'x \* y' is calculated row by row"):
+        found = ask(Query(PinnedTable(str(file), torch.device("cuda"))))  # no GPU is needed for that
+    assert found.rows == ask(hl.query(file)).rows and found.bytes is None
+    assert "DuckDB answers; no GPU does, for 'x * y' is calculated row by row" in found.explain()
 
 
 TEXTS = st.text(st.sampled_from("ab%_\\\n.*é日") | st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)

@@ -10,8 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
+from ..runtime.errors import ConfigError
 from .output import emit, print_table
 from .parameters import Json, named_path
+
+_COUNT = "count()"
 
 
 def query(
@@ -27,7 +30,7 @@ def query(
         str,
         typer.Argument(metavar="[FILTER]", help="Only rows for which it is true, as \"distance >= 10 and color == 'green'\"."),
     ] = "",
-    select: Annotated[str, typer.Option(metavar="LIST", help="Aggregates, as 'mean(total), sum(fare), count()'.")] = "count()",
+    select: Annotated[str, typer.Option(metavar="LIST", help="Aggregates, as 'mean(total), sum(fare + tip)'.")] = _COUNT,
     group_by: Annotated[
         str,
         typer.Option(
@@ -45,6 +48,10 @@ def query(
     from ..query.expression import columns as listed
     from ..query.result import read_of
 
+    if predicate and Path(predicate).is_file():
+        raise ConfigError(f"the filter {predicate!r} is a file; write a pattern between quotes, as 'trips/*.parquet'")
+    if columns and (group_by or select != _COUNT):
+        raise ConfigError("--columns shows rows, and --select and --group-by add them up; ask for one of both")
     begun = time.perf_counter()
     question = asked(file)
     if predicate:

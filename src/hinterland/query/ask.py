@@ -199,8 +199,8 @@ def _answer(asked: Query, table: FileTable, aggregates: list[tuple[str, Any]]) -
     if twice := {*asked.keys} & {text for text, _ in aggregates}:
         raise ConfigError(f"a key and an aggregate are both called {min(twice)!r}; write the aggregate with a space more")
     leaves = [leaf for _, what in aggregates for leaf in _leaves(what)]
-    names = [*_compared(predicate), *map(expression.Name, asked.keys), *(name for leaf in leaves for name in leaf.columns)]
-    kinds, terms = _kinds(table, names)
+    taken = [*_compared(predicate), *map(expression.Name, asked.keys), *(name for leaf in leaves for name in leaf.columns)]
+    kinds, terms = _kinds(table, taken)
     for name in asked.keys:
         if kinds[name].family == "float":
             raise ConfigError(

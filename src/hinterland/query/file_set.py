@@ -89,15 +89,13 @@ class FileSet:
         self._begins = [0, *accumulate(table.rows for table in tables)]
         self.rows, self.groups = self._begins[-1], sum(table.groups for table in tables)
         self.unread: dict[str, str] = {}
-        fields = {}
-        for table in tables:
-            for name in table.schema.names:
-                fields.setdefault(name, None)
-        types = {name: self._common_type(name) for name in fields}
+        types = {
+            name: self._common_type(name) for name in dict.fromkeys(name for table in tables for name in table.schema.names)
+        }
         self._partitions = {
             name: _values([one.get(name) for one in said])
             for name in dict.fromkeys(name for one in said for name in one)
-            if name not in fields
+            if name not in types
         }
         for name in self._partitions:
             if lacking := [table for table, one in zip(tables, said, strict=True) if name not in one]:
