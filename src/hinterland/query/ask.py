@@ -21,11 +21,11 @@ from .bounds import ColumnKind, kind_of, real, scaled
 from .by_engine import ByEngine
 from .calculated import calculated
 from .files import named_type, sentences
+from .matching_rows import arrow_rows, taken_columns, tensors_of
 from .on_gpu import OnGpu
 from .pinned_columns import PinnedTable
 from .program import Program
 from .result import QueryResult
-from .rows import arrow_rows, taken_columns, tensors_of
 from .run import ColumnMeasure, GroupMeasure, QueryRun
 from .table import FileTable
 
