@@ -26,8 +26,10 @@ _WORD = re.compile(
 _FOREIGN = re.compile(r"\s*(&&?|\|\|?|!(?!=)|~=?|===|=[<>]|\*\*|//|[%^:;@?#])")
 _MEANT = {"&": "and", "&&": "and", "|": "or", "||": "or", "!": "not", "~": "not", "===": "==", "=>": ">=", "=<": "<="}
 _OPERATORS = "== != < <= > >= + - * / and, or, not, in, between, like, is null"
-_SQL = {"select": "agg()", "from": "hl.query()", "where": "filter()", "group": "group_by()", "limit": "limit()", "order": "",
-        "having": ""}  # fmt: skip
+_SQL = {
+    "select": "write agg() instead", "from": "write hl.query() instead", "where": "write filter() instead",
+    "group": "write group_by() instead", "limit": "write limit() instead", "order": "answers are sorted by their groups",
+}  # fmt: skip
 _LISTED = re.compile(r"""\s*(?:(?P<quoted>`[^`]*`|"[^"]*")|(?P<plain>[^,`"\s][^,]*?|))\s*(?P<end>,|\Z)""")
 _RESERVED = {"and", "or", "not", "in", "between", "is", "null", "true", "false"}
 _COMPARISONS = {"==": "==", "=": "==", "!=": "!=", "<>": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -172,9 +174,7 @@ class _Words:
     def unexpected(self, why: str) -> ConfigError:
         kind, word, place = self.words[self.at]
         if kind == "name" and self.at and word.lower() in _SQL:
-            other = _SQL[word.lower()]
-            why = f"{word!r} is of SQL; " + (f"write {other} instead" if other else "answers are sorted by their groups")
-            return self.wrong(place, why)
+            return self.wrong(place, f"{word!r} is of SQL; {_SQL[word.lower()]}")
         return self.wrong(place, f"{why}, where the text ends" if kind == "end" else f"{why}, before {arguments.repr_of(word)}")
 
     def deeper(self, by: int) -> None:
@@ -346,7 +346,7 @@ def _calculated(sign: str, left: Any, right: Any) -> Any:
         return Arithmetic(sign, left, right)
     a, b = Fraction(left.value), Fraction(right.value)
     if sign == "/" and not b:
-        raise ConfigError(f"{float(a):g} / 0 is no number; divide by another")
+        raise ConfigError("a literal is divided by 0, which is no number; divide by another")
     found = a / b if sign == "/" else a * b if sign == "*" else a - b if sign == "-" else a + b
     return Literal(found, left.whole and right.whole and sign != "/")
 
