@@ -144,6 +144,25 @@ def test_parts_without_a_row_are_not_read(tmp_path):
         hl.query(path).filter("x >= 5").to_arrow("y")
 
 
+def test_answers_are_tables_as_well(tmp_path):
+    columns = {
+        "key": ["a", None, "a"], "x": pa.array([2**64 - 1, 1, 5], "uint64"), "y": [0.5, None, 1.0],
+        "money": pa.array([Decimal("1.10"), Decimal("2.20"), None], pa.decimal128(5, 2)),
+        "ns": pa.array([5, None, 7], pa.timestamp("ns")), "day": pa.array([1, None, 2], pa.date32()),
+    }  # fmt: skip
+    query = hl.query(write(pa.table(columns), tmp_path / "t", "arrow", 2)).group_by("key")
+    found = query.agg("sum(x), max(x), min(x), mean(y), sum(money), max(ns), max(day), count()")
+    table = found.to_arrow()
+    types = [str(type_) for type_ in table.schema.types]
+    assert types[1:] == ["decimal128(20, 0)", "decimal128(20, 0)", "int64", "double", "decimal128(3, 2)",
+                         "timestamp[ns]", "date32[day]", "int64"]  # fmt: skip
+    assert table["sum(x)"].to_pylist() == [row["sum(x)"] for row in found.rows] == [2**64 + 4, 1]
+    assert table["sum(money)"].to_pylist() == [Decimal("1.10"), Decimal("2.20")]
+    frame = found.to_pandas()
+    assert frame["key"].tolist()[0] == "a" and frame["count()"].tolist() == [2, 1]
+    assert query.filter("x < 0").agg("count()").to_arrow().shape == (0, 0)
+
+
 def test_columns_and_types_are_known_before_a_question(file):
     query = hl.query(file)
     assert query.columns == TABLE.schema.names
