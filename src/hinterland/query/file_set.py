@@ -8,7 +8,8 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import accumulate
+from functools import partial
+from itertools import accumulate, groupby
 from typing import Any
 from urllib.parse import unquote
 
@@ -18,9 +19,11 @@ from ..runtime.errors import ConfigError
 from ..runtime.thresholds import ENGINE_ROWS
 from .bounds import ColumnKind, kind_of
 from .files import ENDINGS, open_table, sentences
+from .parquet import ParquetFile
 from .program import Outcomes, Program, may_hold, outcomes_of
 from .statistics import Statistics
 from .table import FileTable, RowRange
+from .threads import ahead
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # Hive's name of a folder for rows without a value
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -154,23 +157,36 @@ class FileSet:
         return None if None in found else sum(one for one in found if one is not None)
 
     def batches(self, names: Sequence[str], parts: Sequence[RowRange]) -> Iterator[tuple[int, Any]]:
-        """The first row of each record batch of some parts, in their order, and the batch."""
+        """The first row of each record batch of some parts, in their order, and the batch. Files of which one row group is left
+        are read side by side; others do so with their own parts."""
+        files = [(number, list(own)) for number, own in groupby(parts, lambda part: part.file)]
+        for side_by_side, some in groupby(
+            files, lambda one: len(one[1]) == 1 and isinstance(self._tables[one[0]], ParquetFile)
+        ):
+            if side_by_side:
+                for found in ahead(partial(list, self._batches_of(names, *one)) for one in some):
+                    yield from found
+            else:
+                for one in some:
+                    yield from self._batches_of(names, *one)
+
+    def _batches_of(self, names: Sequence[str], number: int, parts: list[RowRange]) -> Iterator[tuple[int, Any]]:
+        """The same of one file."""
         import pyarrow
 
         schema = pyarrow.schema([self.schema.field(name) for name in names])
-        for number in dict.fromkeys(part.file for part in parts):
-            table, first = self._tables[number], self._begins[number]
-            own = [part._replace(begin=part.begin - first, end=part.end - first) for part in parts if part.file == number]
-            stored = [name for name in names if name not in self._partitions]
-            with sentences(table.path):
-                for begin, rows, columns in _columns(table, stored, own):
-                    arrays = [
-                        _repeated(self._partitions[name], number, rows)
-                        if name in self._partitions
-                        else _as(next(columns), self.schema.field(name).type)
-                        for name in names
-                    ]
-                    yield first + begin, pyarrow.record_batch(arrays, schema=schema)
+        table, first = self._tables[number], self._begins[number]
+        own = [part._replace(begin=part.begin - first, end=part.end - first) for part in parts]
+        stored = [name for name in names if name not in self._partitions]
+        with sentences(table.path):
+            for begin, rows, columns in _columns(table, stored, own):
+                arrays = [
+                    _repeated(self._partitions[name], number, rows)
+                    if name in self._partitions
+                    else _as(next(columns), self.schema.field(name).type)
+                    for name in names
+                ]
+                yield first + begin, pyarrow.record_batch(arrays, schema=schema)
 
 
 def _columns(table: FileTable, names: list[str], parts: list[RowRange]) -> Iterator[tuple[int, int, Iterator[Any]]]:
