@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from decimal import Decimal
 
@@ -122,6 +123,13 @@ def test_columns_of_types_that_filters_do_not_take(tmp_path):
         assert query.to_arrow().to_pylist() == [{name: row[name] for name in names} for row in wanted]
         with pytest.raises(ConfigError, match="'list' is list<.*name columns without parts"):
             query.to_arrow("list")
+
+
+def test_where_pandas_is_missing(file, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    for ask in (hl.query(file).limit(1).to_pandas, hl.query(file).agg("count()").to_pandas):
+        with pytest.raises(ConfigError, match="pip install pandas"):
+            ask()
 
 
 def test_codes_that_a_dictionary_does_not_have(tmp_path):

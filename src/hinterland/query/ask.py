@@ -25,7 +25,7 @@ from .matching_rows import arrow_rows, taken_columns, tensors_of
 from .on_gpu import OnGpu
 from .pinned_columns import PinnedTable
 from .program import Program
-from .result import QueryResult
+from .result import QueryResult, frame_of
 from .run import ColumnMeasure, GroupMeasure, QueryRun
 from .table import FileTable
 
@@ -126,8 +126,12 @@ class Query(Repr):
             return arrow_rows(table, taken_columns(table, columns), _row_numbers(self, table))
 
     def to_pandas(self, *columns: str) -> Any:
-        """The same as a ``pandas.DataFrame``."""
-        return self.to_arrow(*columns).to_pandas()
+        """The same as a ``pandas.DataFrame``.
+
+        Raises:
+            ConfigError: as for :meth:`to_arrow`, or pandas is missing.
+        """
+        return frame_of(self.to_arrow(*columns))
 
     def to_tensors(self, *columns: str) -> dict[str, torch.Tensor]:
         """The same as tensors, each [matches], of the columns' own types, on the query's device.

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from ..runtime import arguments
+from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import format_bytes
 
@@ -66,8 +67,25 @@ class QueryResult(Repr):
         return pyarrow.table({name: pyarrow.array(_fitting([row[name] for row in self.rows])) for name in names})
 
     def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``."""
-        return self.to_arrow().to_pandas()
+        """The same as a ``pandas.DataFrame``.
+
+        Raises:
+            ConfigError: pandas is missing.
+        """
+        return frame_of(self.to_arrow())
+
+
+def frame_of(table: Any) -> Any:
+    """A table of Arrow's as a ``pandas.DataFrame``.
+
+    Raises:
+        ConfigError: pandas is missing.
+    """
+    try:
+        import pandas  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("a DataFrame needs pandas: pip install pandas; or take the rows by to_arrow()") from error
+    return table.to_pandas()
 
 
 def _fitting(values: list[Any]) -> list[Any]:
