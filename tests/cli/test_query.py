@@ -59,6 +59,14 @@ def test_the_first_groups(query):
     assert status == 0 and json.loads(out)["rows"] == [{"year": 2023, "count()": 3}]
 
 
+def test_a_year_that_python_does_not_know(query):
+    parquet.write_table(pa.table({"day": pa.array([2**30], pa.date32()), "x": [1]}), "far.parquet")
+    assert query("far.parquet", "--columns", "day")[2].startswith(
+        "hinterland: far.parquet: a row has a value that is not shown"
+    )
+    assert query("far.parquet", "--columns", "x", "--json")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -63,7 +63,11 @@ def query(
     if columns:
         rows = question.to_arrow(*([] if columns == "*" else listed(columns)))
         seconds = time.perf_counter() - begun
-        _emit(file, rows.to_pylist(), rows.schema.names, {"seconds": seconds}, f"{len(rows):,} rows; {seconds:.3g} s", json)
+        try:
+            shown = rows.to_pylist()
+        except (OverflowError, ValueError) as error:  # of years that Python does not know
+            raise ConfigError(f"{file}: a row has a value that is not shown: {error}; name other columns") from error
+        _emit(file, shown, rows.schema.names, {"seconds": seconds}, f"{len(rows):,} rows; {seconds:.3g} s", json)
         return
     found = question.agg(select)
     seconds = time.perf_counter() - begun
