@@ -257,6 +257,30 @@ def test_groups_beyond_the_gpus_are_the_cpus(tmp_path, capfd):
     assert len(found.rows) == MOST_GROUPS + 5
 
 
+def test_rows_are_found_by_the_cpu(tmp_path, monkeypatch):
+    monkeypatch.setattr(warned, "_told", set())
+    file = write(pa.table({"x": [1, 2, 3]}), tmp_path / "t.arrow", "arrow", 2)
+    with pytest.warns(UserWarning, match="the CPU finds the rows"):
+        found = hl.query(file, device="cuda").filter("x > 1").rows()
+    assert found.is_cuda and found.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("pattern", ["%a%", "c_sh", "", "%", "é"])
+def test_patterns_of_texts(file, on_gpu, pattern):
+    for predicate in (f"text like '{pattern}'", f"plain not like '{pattern}'"):
+        wanted, found = (query.filter(predicate).agg("count()", "sum(int64)") for query in (hl.query(file), on_gpu))
+        assert found.rows == wanted.rows and found.bytes is not None
+
+
+def test_several_files_are_one_table(tmp_path):
+    for number in range(3):
+        write(made(5000, seed=number), tmp_path / f"{number}.parquet", "parquet", 3000)
+    for predicate in ("int8 >= 0", "text == 'cash' and float64 < 1"):
+        cpu, gpu = (hl.query(tmp_path, device).filter(predicate).group_by("text") for device in (None, "cuda"))
+        wanted, found = (query.agg("count()", "sum(int64)", "max(moment)") for query in (cpu, gpu))
+        assert found.rows == wanted.rows and found.bytes is not None
+
+
 def test_keys_that_lie_far_apart(tmp_path):
     """Groups go by codes where a key has them: 900 numbers of all 64 bits."""
     rng = random.Random(11)

@@ -261,7 +261,29 @@ def test_statistics_leave_row_groups_out(tmp_path):
         ("(" * 200 + "int8 > 1" + ")" * 200, "count()", "levels deep"),
         ("not " * 5000 + "flag", "count()", "levels deep"),
         ("int8 > 1 int8", "count()", "'and' or 'or' is missing"),
-        ("int8 ; 1", "count()", "character 6"),
+        ("int8 ; 1", "count()", "character 6: unknown operator ';'; there are == !="),
+        ("int8 % 2 == 1", "count()", "character 6: unknown operator '%'"),
+        ("int8 > 1 && flag", "count()", "unknown operator '&&'; write 'and'"),
+        ("!flag", "count()", "unknown operator '!'; write 'not'"),
+        ("int8 => 1", "count()", "unknown operator '=>'; write '>='"),
+        ("text ilike 'a%'", "count()", "character 6: unknown operator 'ilike'"),
+        ("flag", "sum(int8 // 2)", "unknown operator '//'"),
+        ('text == "cash"', "count()", "no column 'cash'; it has .*or write the text between single quotes: 'cash'"),
+        ("select count(*) from t where int8 > 1", "count()", "this is SQL, and the filter is less"),
+        ("SELECT * FROM t", "count()", "this is SQL"),
+        ("where int8 > 1", "count()", "this is SQL"),
+        ("int8 > 1 group by text", "count()", "'group' is of SQL; write group_by() instead"),
+        ("int8 > 1 LIMIT 5", "count()", "'LIMIT' is of SQL; write limit() instead"),
+        ("int8 > 1 order by int8", "count()", "answers are sorted by their groups"),
+        ("flag", "select sum(int8) from t", "this is SQL, and the aggregate is less"),
+        ("int8 like '1'", "count()", "like is between a column of texts and a text"),
+        ("text like int8", "count()", "a text between single quotes"),
+        ("text not 'a'", "count()", "'in', 'between' or 'like' is missing"),
+        ("1 < 2", "count()", "one side of a comparison is a column"),
+        ("int8 + text > 1", "count()", "'text' is dictionary|'text' is string"),
+        ("flag", "sum(day + 1)", "with which nothing is calculated"),
+        ("flag", "sum(1)", "a column's name is missing"),
+        ("flag", "sum(*)", "a column (odd names"),
         ("flag", "median(int8)", "use one of sum"),
         ("flag", "sum(text)", "use count(text)"),
         ("flag", "min(day) + 1", "no number to calculate with"),
@@ -269,7 +291,7 @@ def test_statistics_leave_row_groups_out(tmp_path):
     ],
 )
 def test_what_cannot_be_asked_gets_a_sentence(files, predicate, aggregate, said):
-    with pytest.raises(ConfigError, match=said.replace("(", r"\(").replace(")", r"\)")):
+    with pytest.raises(ConfigError, match=said.replace("(", r"\(").replace(")", r"\)").replace("count(*", r"count(\*")):
         hl.query(files["arrow"]).filter(predicate).agg(aggregate)
 
 
@@ -425,3 +447,18 @@ def test_lists_of_many_numbers(tmp_path, kind):
     assert found.rows == [{"count()": 0}] and (kind == "arrow" or "13 of 14 row groups" in found.explain())
     with pytest.raises(ConfigError, match="does not compare"):
         hl.query(path).filter(f"int64 in ({nowhere}, 'x')").agg("count()")
+
+
+def test_columns_may_be_called_as_sql_has_words(tmp_path):
+    words = ["select", "from", "where", "like", "limit", "group"]
+    path = write(pa.table({word: [1, 2] for word in words}), tmp_path / "t", "arrow", 1)
+    for word in words:
+        for predicate in (f"{word} > 1", f"{word} in (2, 3)", f"{word} * 2 > 2", f"1 < {word}"):
+            assert hl.query(path).filter(predicate).agg(f"sum({word})").rows == [{f"sum({word})": 2}]
+
+
+def test_a_column_beside_one_between_double_quotes(tmp_path):
+    path = write(pa.table({"a": ["x", "y"], "b": ["x", "z"]}), tmp_path / "t", "arrow", 1)
+    with pytest.raises(ConfigError) as found:
+        hl.query(path).filter('a == "b"').agg("count()")  # b is there
+    assert "single quotes: " not in str(found.value)

@@ -26,7 +26,7 @@ from ..runtime.errors import ConfigError
 from .expression import Literal
 
 _SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_MOST_DIGITS = 18  # of decimals: they fit 64 bits
+MOST_DIGITS = 18  # of decimals: they fit 64 bits
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(\.\d{1,18})?)?\s*(Z|[+-]\d\d:?\d\d)?)?")
 
 
@@ -105,7 +105,7 @@ def kind_of(arrow: Any) -> ColumnKind | None:
         return ColumnKind(arrow, "float64", "float", 1, 64)
     if types.is_floating(arrow):
         return ColumnKind(arrow, f"float{arrow.bit_width}", "float", 1, arrow.bit_width)
-    if types.is_decimal128(arrow) and arrow.precision <= _MOST_DIGITS and 0 <= arrow.scale <= _MOST_DIGITS:
+    if types.is_decimal128(arrow) and arrow.precision <= MOST_DIGITS and 0 <= arrow.scale <= MOST_DIGITS:
         return ColumnKind(arrow, "decimal", "decimal", 10**arrow.scale, 128)
     if types.is_date32(arrow):
         return ColumnKind(arrow, "int32", "time", 1, 32)

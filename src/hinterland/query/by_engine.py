@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from ..runtime.errors import ConfigError
 from ..runtime.thresholds import ENGINE_ROWS
@@ -16,19 +19,27 @@ from .sql import Columns
 from .table import RowRange
 
 MOST_GROUPS = 1 << 16
+_NUMBER = "row_number"
 
 
+@dataclass(eq=False)
 class ByEngine(QueryRun):
-    """One query to one table."""
+    """One query to one table.
+
+    Attributes:
+        refusal: why no GPU answers, which was asked; empty where none was.
+    """
+
+    refusal: str = field(default="", kw_only=True)
 
     def answer(self) -> Answer:
         """What was asked."""
         said = None if self.program is not None or self.keys else [self._values_said(one) for one in self.measures]
         if said is not None and None not in said:
-            plans = [ColumnPlan(name, "not read", "the file says how many values it has", None, None) for name in self.kinds]
+            plans = [ColumnPlan(name, "not read", "the file says how many values it has", None, None) for name in self._read]
             return Answer([], [GroupMeasure([count or 0], [0], [0.0], [None]) for count in said], self.table.rows, plans)
         parts = self.table.parts(self.program)
-        columns = Columns(self.kinds)
+        columns = Columns(self.kinds, self.terms)
         keys = [columns.name(name) for name in self.keys]
         asked = [*keys, "count(*)", *(part for one in self.measures for part in columns.measures(one))]
         sql = f"select {', '.join(asked)} from {engine.ROWS}"
@@ -45,27 +56,47 @@ class ByEngine(QueryRun):
         measures = [_found(found[at + 6 * number :][:6]) for number in range(len(self.measures))]
         return Answer(shown, measures, sum(found[len(keys)]), self._plans(parts))
 
+    def row_numbers(self, most: int | None) -> np.ndarray[Any, Any]:
+        """Of rows for which the filter is true, in their order, the first ``most``; int64."""
+        columns, limit = Columns(self.kinds, self.terms), "" if most is None else f" limit {most}"
+        if self.program is None:
+            return np.arange(self.table.rows if most is None else min(most, self.table.rows))
+        sql = f"select {_NUMBER} from {engine.ROWS} where {columns.condition(self.program)}{limit}"
+        batches = self._batches(self.table.parts(self.program), numbered=True)
+        found = engine.ask(self.table.path, sql, columns.values, self._schema(numbered=True), batches, "fetchnumpy")
+        return np.asarray(found[_NUMBER], np.int64)
+
     def _values_said(self, one: ColumnMeasure) -> int | None:
         """How many values of all its rows the file says that there are; None where more is asked, or it does not say."""
         if one.column is None:
             return self.table.rows
-        return None if one.adds or one.bounds or one.divisor is not None else self.table.values_of(one.column)
+        more = one.adds or one.bounds or one.divisor is not None or one.column in self.terms
+        return None if more else self.table.values_of(one.column)
 
-    def _schema(self) -> Any:
+    @property
+    def _read(self) -> dict[str, ColumnKind]:
+        """The columns of the file."""
+        return {name: kind for name, kind in self.kinds.items() if name not in self.terms}
+
+    def _schema(self, numbered: bool = False) -> Any:
         import pyarrow
 
-        types = [type_of(self.table.schema.field(name).type, kind) for name, kind in self.kinds.items()]
-        return pyarrow.schema([(f"c{number}", type_) for number, type_ in enumerate(types)])
+        types = [type_of(self.table.schema.field(name).type, kind) for name, kind in self._read.items()]
+        fields = [(f"c{number}", type_) for number, type_ in enumerate(types)]
+        return pyarrow.schema([*fields, *([(_NUMBER, pyarrow.int64())] if numbered else [])])
 
-    def _batches(self, parts: list[RowRange]) -> Iterator[Any]:
+    def _batches(self, parts: list[RowRange], numbered: bool = False) -> Iterator[Any]:
+        """Of the file's columns; ``numbered``: and the number of each row."""
         import pyarrow
 
-        schema = self._schema()
-        for _, batch in self.table.batches(list(self.kinds), parts):
+        schema = self._schema(numbered)
+        for first, batch in self.table.batches(list(self._read), parts):
             arrays = [
                 taken(f"{self.table.path}: the column {name!r}", array, kind)
-                for (name, kind), array in zip(self.kinds.items(), batch.columns, strict=True)
+                for (name, kind), array in zip(self._read.items(), batch.columns, strict=True)
             ]
+            if numbered:
+                arrays.append(pyarrow.array(np.arange(first, first + batch.num_rows)))
             made = pyarrow.record_batch(arrays, schema=schema)
             yield from (made.slice(begin, ENGINE_ROWS) for begin in range(0, max(made.num_rows, 1), ENGINE_ROWS))
 
@@ -73,7 +104,9 @@ class ByEngine(QueryRun):
         why = "pyarrow reads it, and DuckDB answers"
         if left_out := self.table.groups - len(parts):
             why += f", but for {left_out:,} of {self.table.groups:,} row groups that statistics leave out"
-        return [ColumnPlan(name, "streamed" if parts else "not read", why, None, None) for name in self.kinds]
+        if self.refusal:
+            why += f"; no GPU does, for {self.refusal}"
+        return [ColumnPlan(name, "streamed" if parts else "not read", why, None, None) for name in self._read]
 
 
 def _values(kind: ColumnKind, stored: Sequence[Any]) -> list[Any]:

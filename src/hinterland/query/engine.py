@@ -18,6 +18,7 @@ _CONFIG = {
     "autoload_known_extensions": "false",
     "python_enable_replacements": "false",  # names in SQL are never variables of Python's
     "temp_directory": "",
+    "preserve_insertion_order": "true",  # rows come in the order of the file
     "allocator_background_threads": "true",  # gives back what many groups took
 }
 _lock = threading.Lock()
@@ -34,7 +35,7 @@ def _anew_in_child() -> None:
 os.register_at_fork(after_in_child=_anew_in_child)
 
 
-def ask(path: str, sql: str, values: Sequence[str], schema: Any, batches: Iterator[Any]) -> list[tuple[Any, ...]]:
+def ask(path: str, sql: str, values: Sequence[str], schema: Any, batches: Iterator[Any], fetch: str = "fetchall") -> Any:
     """The rows that SQL finds in batches of pyarrow's, which it calls ``ROWS``; by as many threads as ``_core`` takes.
 
     Args:
@@ -43,9 +44,10 @@ def ask(path: str, sql: str, values: Sequence[str], schema: Any, batches: Iterat
         values: of its parameters.
         schema: of the batches.
         batches: what they raise comes out as it is.
+        fetch: the method of DuckDB's that gives the rows.
 
     Raises:
-        ConfigError: DuckDB is missing.
+        ConfigError: DuckDB is missing, or whole numbers overflow.
         MemoryError: there is not enough.
     """
     try:
@@ -64,11 +66,10 @@ def ask(path: str, sql: str, values: Sequence[str], schema: Any, batches: Iterat
             raised.append(error)
             raise
 
-    def answer() -> list[tuple[Any, ...]]:
+    def answer() -> Any:
         cursor.execute(f"set threads = {threads}")
         cursor.register(ROWS, pyarrow.RecordBatchReader.from_batches(schema, taken()))
-        found: list[tuple[Any, ...]] = cursor.execute(sql, list(values)).fetchall()
-        return found
+        return getattr(cursor.execute(sql, list(values)), fetch)()
 
     cursor, threads = _cursor(duckdb), _core.num_threads()
     try:
@@ -87,6 +88,9 @@ def ask(path: str, sql: str, values: Sequence[str], schema: Any, batches: Iterat
             raise raised[0] from None
         if isinstance(error, duckdb.OutOfMemoryException):
             raise MemoryError(str(error).partition("\n")[0]) from error
+        if isinstance(error, duckdb.OutOfRangeException | duckdb.ConversionException):
+            reason = " ".join(str(error).partition("\n")[0].split())
+            raise ConfigError(f"{path}: {reason}; divide a number by 1: quotients are floats, which do not overflow") from error
         raise
     finally:
         cursor.close()

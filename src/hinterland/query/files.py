@@ -26,6 +26,7 @@ _MAGICS = {
 }  # fmt: skip
 _STREAM = b"\xff\xff\xff\xff"
 _CSV = (".csv", ".csv.gz", ".csv.bz2", ".csv.zst", ".csv.lz4")
+ENDINGS = (".parquet", ".arrow", ".feather", ".orc", *_CSV)  # of files that are tables, in a folder
 
 
 @contextmanager

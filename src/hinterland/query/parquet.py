@@ -18,7 +18,7 @@ from . import int96
 from .bounds import ColumnKind, kind_of
 from .footer import chunk_statistics, footer_of, null_counts
 from .page_cache import MappedFile
-from .program import Program, may_hold, outcomes_of
+from .program import Outcomes, Program, may_hold, outcomes_of
 from .schema import metadata_of, without_int96
 from .statistics import Statistics
 from .table import RowRange
@@ -71,7 +71,12 @@ class ParquetFile:
         """The row groups that their statistics leave."""
         left = np.diff(self._cuts) > 0
         if program is not None:
-            outcomes = [outcomes_of(test, *self._statistics(test.column), len(left)) for test in program.tests]
+            outcomes = [
+                outcomes_of(test, *self._statistics(test.column), len(left))
+                if test.column in self._leaves
+                else Outcomes.any_of(len(left))  # of what is calculated, or a folder's name says
+                for test in program.tests
+            ]
             left &= may_hold(program, outcomes)
         cuts = self._cuts.tolist()
         return [RowRange(cuts[group], cuts[group + 1], group) for group in np.flatnonzero(left).tolist()]

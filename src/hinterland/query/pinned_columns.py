@@ -22,7 +22,7 @@ from ..table import UnifiedTensor
 from .arrays import taken, without_damage
 from .bounds import ColumnKind
 from .coded import NumberCopy
-from .files import open_table
+from .file_set import files_of, open_files
 from .table import FileTable
 from .texts import TextCodes
 
@@ -91,35 +91,35 @@ class PinnedTable:
     """The table in a file, which stays open.
 
     Args:
-        path: of the file.
+        paths: of the file, or of several, as ``files_of`` takes them.
         device: whose columns it holds: of a GPU; the CPU reads the file.
     """
 
-    def __init__(self, path: str, device: torch.device) -> None:
-        self.path, self.device = path, device
+    def __init__(self, paths: str | tuple[str, ...], device: torch.device) -> None:
+        self._paths, self.device = (paths,) if isinstance(paths, str) else paths, device
+        self.path = self._paths[0] if len(self._paths) == 1 else f"{self._paths[0]} and {len(self._paths) - 1} more"
         self.one_at_a_time = threading.RLock()  # who asks it
-        self._opened: tuple[tuple[int, ...], FileTable] | None = None
+        self._opened: tuple[tuple[Any, ...], FileTable] | None = None
         self._columns: dict[str, PinnedColumn] = {}
         _made.add(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The same file, to be opened, and its columns copied, where they are asked for."""
-        return PinnedTable, (self.path, self.device)
+        return PinnedTable, (self._paths, self.device)
 
     def table(self) -> FileTable:
-        """The file, opened again where it has changed.
+        """The table, opened again where files have changed.
 
         Raises:
             ConfigError: it is no table.
             FormatError: it is damaged.
             StorageError: it cannot be read.
         """
-        with opening(self.path, "read"):
-            found = os.stat(self.path)
-        stamp = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
-        if self._opened is None or self._opened[0] != stamp:
+        files = files_of(self._paths)
+        stamps = tuple(map(_stamp_of, files))
+        if self._opened is None or self._opened[0] != stamps:
             self._opened, self._columns = None, {}
-            self._opened = stamp, open_table(self.path)
+            self._opened = stamps, open_files(files, self.path)
         return self._opened[1]
 
     def columns(self, kinds: dict[str, ColumnKind]) -> dict[str, PinnedColumn]:
@@ -137,6 +137,13 @@ class PinnedTable:
                     copy.add(f"{self.path}: the column {name!r}", array, begin)
         self._columns.update({name: copy.done() for name, copy in missing.items()})
         return {name: self._columns[name] for name in kinds}
+
+
+def _stamp_of(file: str) -> tuple[Any, ...]:
+    """What differs once a file has changed."""
+    with opening(file, "read"):
+        found = os.stat(file)
+    return file, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class _Copy:

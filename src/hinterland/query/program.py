@@ -102,7 +102,8 @@ def test_of(what: Compare | IsNull, kinds: dict[str, ColumnKind]) -> Test:
     if isinstance(what.other, Name):
         other = kinds[what.other.name]
         zoned = [getattr(one.arrow, "tz", None) is not None for one in (kind, other)]
-        same = (kind.family, kind.units, kind.element, zoned[0]) == (other.family, other.units, other.element, zoned[1])
+        stored = [one.element if one.family == "time" else "" for one in (kind, other)]
+        same = (kind.family, kind.units, stored[0], zoned[0]) == (other.family, other.units, stored[1], zoned[1])
         if not (same and kind.family != "text") and not {kind.family, other.family} <= {"integer", "float"}:
             raise ConfigError(
                 f"the columns {name!r} ({kind.arrow}) and {what.other.name!r} ({other.arrow}) do not compare; "
@@ -111,6 +112,8 @@ def test_of(what: Compare | IsNull, kinds: dict[str, ColumnKind]) -> Test:
         orders, negated = _PAIRS[what.order]
         return Test("pair", name, what.other.name, orders=orders, negated=negated)
     described = f"the column {name!r}"
+    if what.order == "like" and not (kind.family == "text" and isinstance(what.other.value, str)):
+        raise ConfigError(f"{described} ({kind.arrow}): like is between a column of texts and a text between single quotes")
     if kind.family != "text":
         found = range_of(described, kind, what.order, what.other)
         return Test("range", name, range=found, negated=found.negated)

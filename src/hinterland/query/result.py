@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from ..runtime import arguments
+from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import format_bytes
 
@@ -56,6 +58,40 @@ class QueryResult(Repr):
             f"{arguments.one_line(plan.name)}: {plan.how}{read_of(plan.bytes, plan.least_bytes)}: {plan.why}"
             for plan in self.plans
         )
+
+    def to_arrow(self) -> Any:
+        """The rows, a ``pyarrow.Table``, of no columns where there is none; whole numbers beyond int64 are decimals."""
+        import pyarrow
+
+        names = self.rows[0] if self.rows else ()
+        return pyarrow.table({name: pyarrow.array(_fitting([row[name] for row in self.rows])) for name in names})
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``.
+
+        Raises:
+            ConfigError: pandas is missing.
+        """
+        return frame_of(self.to_arrow())
+
+
+def frame_of(table: Any) -> Any:
+    """A table of Arrow's as a ``pandas.DataFrame``.
+
+    Raises:
+        ConfigError: pandas is missing.
+    """
+    try:
+        import pandas  # type: ignore[import-untyped]  # noqa: F401
+    except ImportError as error:
+        raise ConfigError("a DataFrame needs pandas: pip install pandas; or take the rows by to_arrow()") from error
+    return table.to_pandas()
+
+
+def _fitting(values: list[Any]) -> list[Any]:
+    """Values of which pyarrow makes an array: of whole numbers beyond int64 it makes none."""
+    beyond = any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in values)
+    return [None if one is None else Decimal(one) for one in values] if beyond else values
 
 
 def read_of(read: int | None, least: int | None) -> str:

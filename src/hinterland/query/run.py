@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from .bounds import ColumnKind
@@ -67,6 +67,7 @@ class QueryRun(ABC):
         program: the filter; None where there is none.
         keys: columns that rows are grouped by.
         measures: what is asked of each group.
+        terms: of columns that are calculated.
     """
 
     table: FileTable
@@ -74,6 +75,7 @@ class QueryRun(ABC):
     program: Program | None
     keys: tuple[str, ...]
     measures: list[ColumnMeasure]
+    terms: dict[str, Any] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
     def answer(self) -> Answer:

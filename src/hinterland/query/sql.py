@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 import struct
+from typing import Any
 
 from .. import _core
 from .bounds import ColumnKind
+from .calculated import calculated
 from .program import Program, Test
 from .run import ColumnMeasure
 
@@ -30,13 +32,16 @@ class Columns:
 
     Args:
         kinds: of the columns, by their names.
+        terms: of those that are calculated.
 
     Attributes:
         values: of the parameters ``$1``, ``$2``, ...
     """
 
-    def __init__(self, kinds: dict[str, ColumnKind]) -> None:
-        self._kinds, self._names = kinds, {name: f"c{number}" for number, name in enumerate(kinds)}
+    def __init__(self, kinds: dict[str, ColumnKind], terms: dict[str, Any]) -> None:
+        read = [name for name in kinds if name not in terms]
+        self._kinds, self._names = kinds, {name: f"c{number}" for number, name in enumerate(read)}
+        self._names |= {name: calculated(term, kinds, self._names).sql for name, term in terms.items()}
         self.values: list[str] = []
 
     def name(self, column: str) -> str:

@@ -9,11 +9,12 @@ from .program import Program
 
 
 class RowRange(NamedTuple):
-    """Rows [begin, end) of a file; ``group``: the row group that holds them."""
+    """Rows [begin, end) of a table; ``group``: the row group that holds them, ``file``: the number of its file of several."""
 
     begin: int
     end: int
     group: int
+    file: int = 0
 
 
 class FileTable(Protocol):

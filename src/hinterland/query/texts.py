@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,9 @@ class TextCodes:
         texts = self._texts()
         if order == "==":
             found = compute.is_in(texts, value_set=pyarrow.array(literals, texts.type))
+        elif order == "like":  # as SQL has it: pyarrow's own takes a backslash for more than itself
+            pattern = "".join({"%": ".*", "_": "."}.get(one, re.escape(one)) for one in literals[0])
+            found = compute.match_substring_regex(texts, rf"(?s)\A{pattern}\z")
         else:
             found = getattr(compute, _ORDERS[order])(texts, pyarrow.scalar(literals[0], texts.type))
         return found.to_numpy(zero_copy_only=False)
