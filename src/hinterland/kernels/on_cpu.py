@@ -192,9 +192,12 @@ def _read_once(opening: str, compiler: tuple[str, ...]) -> str:
     told = _told_once(compiler)
 
     def look() -> tuple[dict[str, str], bytes, str]:
-        _, *files = shlex.split(_asked("a kernel", opening, (*compiler, "-M", "-")).decode())
+        with tempfile.TemporaryDirectory() as folder:
+            listed = Path(folder) / "files"
+            read = _read("a kernel", opening, (*compiler, "-MD", "-MF", str(listed)), told)
+            _, *files = shlex.split(listed.read_text())
         states = {name: _state(name) for name in files if name.strip("-\n")}
-        return states, _read("a kernel", opening, compiler, told).encode(), ""
+        return states, read.encode(), ""
 
     about = hashlib.sha256("\0".join((opening, *compiler, told)).encode())
     entry = jit.cache_dir() / f"headers-cpu-{about.hexdigest()[:32]}"
