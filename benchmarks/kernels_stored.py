@@ -89,6 +89,51 @@ __global__ void sums(array<const double> x, array<double> out) {
   out[i] = sum;
 }
 """
+_HITS = 16  # elements of a lane that are under way at once: a line of 4 KiB for a warp
+# What is there already, in order: by a warp's reference, by a thread's, by the array, and by a pointer. A turn of a warp reads
+# 16 elements a lane, of a thread as many that follow each other.
+_HIT_KERNELS = {
+    "a warp's reference": """
+__global__ void hits(array<const double> x, double* out, int64_t turns, int64_t rounds) {
+  warp_ref ref(&x);
+  const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / ref.kWidth;
+  const int64_t warps = int64_t{gridDim.x} * blockDim.x / ref.kWidth;
+  double own[16], sum = 0;
+  for (int64_t round = 0; round < rounds; ++round)
+  for (int64_t i = warp; i < turns / ref.kWidth; i += warps) {
+    ref.read(i * 16 * ref.kWidth, own);
+    for (const double each : own) sum += each;
+  }
+  out[int64_t{blockIdx.x} * blockDim.x + threadIdx.x] = sum;
+}""",
+    "a thread's reference": """
+__global__ void hits(array<const double> x, double* out, int64_t turns, int64_t rounds) {
+  array_ref ref(&x);
+  const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, threads = int64_t{gridDim.x} * blockDim.x;
+  double sum = 0;
+  for (int64_t round = 0; round < rounds; ++round)
+  for (int64_t i = thread; i < turns; i += threads)
+    for (int64_t k = 0; k < 16; ++k) sum += ref[16 * i + k];
+  out[thread] = sum;
+}""",
+    "an array": """
+__global__ void hits(array<const double> x, double* out, int64_t turns, int64_t rounds) {
+  const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, threads = int64_t{gridDim.x} * blockDim.x;
+  double sum = 0;
+  for (int64_t round = 0; round < rounds; ++round)
+  for (int64_t i = thread; i < 16 * turns; i += threads) sum += x[i];
+  out[thread] = sum;
+}""",
+    "a pointer": """
+__global__ void hits(const double* x, double* out, int64_t turns, int64_t rounds) {
+  const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, threads = int64_t{gridDim.x} * blockDim.x;
+  double sum = 0;
+  for (int64_t round = 0; round < rounds; ++round)
+  for (int64_t i = thread; i < 16 * turns; i += 16 * threads)
+    for (int64_t k = 0; k < 16; ++k) sum += x[i + k * threads];
+  out[thread] = sum;
+}""",
+}
 # Lines that a kernel has asked for ahead, of all that it reads together: deep enough for a disk, and well below the places that
 # its queues give to such (three quarters of 1,024), beyond which what is asked for ahead is refused and comes late. And a part
 # of the cache's, in which it must still be when it is wanted.
@@ -121,7 +166,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="hinterland-bench-") as name:
         files = _Files(Path(name), nbytes)
         added = _added(files, device, cache, lines, pairs)
-        return {"added": added, "reduced": _reduced(files, device, cache, lines, pairs), "fio": _fio(files, lines)}
+        hits = _hits(files, device, pairs)
+        return {
+            "added": added,
+            "hits": hits,
+            "reduced": _reduced(files, device, cache, lines, pairs),
+            "fio": _fio(files, lines),
+        }
 
 
 class _Files:
@@ -278,6 +329,34 @@ def _reduced(files: _Files, device: torch.device, cache: int, lines: list[int], 
     best, found = min(medians["native", line] for line in lines), Rows()
     for (name, line), seconds in medians.items():
         found.append({"sums": name, "line": line, "GB/s": files.nbytes / seconds / 1e9, "of native": best / seconds})
+    return found
+
+
+def _hits(files: _Files, device: torch.device, pairs: int) -> list[dict[str, Any]]:
+    """Sums of what lies in a cache with twice the room, by lines of 4 KiB, which the first call fills; beside a tensor's."""
+    blocks = 4 * (devices.sm_count(device) if device.type == "cuda" else torch.get_num_threads())
+    threads = blocks * 256
+    rounds = 16 if device.type == "cuda" else 1  # of a call, whose beginning and end take as long as a round
+    turns = min(files.nbytes, 1 << 30) // 8 // _HITS // threads * threads
+    near = torch.arange(turns * _HITS, dtype=torch.float64, device=device)
+    out, took = torch.empty(threads, dtype=torch.float64, device=device), _Took()
+    with files.array(0, 4096, elements=turns * _HITS) as x:
+        calls = {name: hl.kernel(text, cache=2 * near.nbytes + (64 << 20)) for name, text in _HIT_KERNELS.items()}
+
+        def call(name: str) -> float:
+            of = near if name == "a pointer" else x
+            return _seconds(lambda: calls[name](of, out, turns, rounds, grid=blocks, block=256, device=device), device)
+
+        for name in calls:
+            call(name)
+            assert torch.isclose(out.sum(), rounds * near.sum(), rtol=1e-12), f"{name} gives a wrong sum"
+        for _ in range(pairs):
+            for name in calls:
+                took.add(name, 4096, call(name))
+    found, raw = Rows(), statistics.median(took["a pointer", 4096])
+    for (name, line), seconds in took.items():
+        median = statistics.median(seconds)
+        found.append({"hits by": name, "line": line, "GB/s": rounds * near.nbytes / median / 1e9, "of a pointer": raw / median})
     return found
 
 

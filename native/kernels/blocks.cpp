@@ -6,7 +6,7 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(kernels::ArgumentWords, home, size, kind, finds, row_elements, reciprocal);
+HINTERLAND_STRUCT(kernels::ArgumentWords, home, size, kind, number, store, tiers, row_elements, reciprocal);
 
 namespace {
 
@@ -27,11 +27,26 @@ void run_blocks(uintptr_t function, uintptr_t arguments, int64_t grid, int64_t b
       1);
 }
 
+constexpr storage::StoredCalls kStoredCalls{
+    [](const void* store, uint64_t at, uint64_t bits, int size, bool writes) {
+      return storage::DeviceLines{store}.access(at, bits, size, writes);
+    },
+    [](const void* store, uint64_t begin, uint64_t end) { storage::DeviceLines{store}.prefetch(begin, end); },
+    [](const void* store, uint64_t at) { return storage::DeviceLines{store}.keep(at); },
+    [](const void* store, int64_t slot, bool wrote) { storage::DeviceLines{store}.let_go(slot, wrote); },
+    [](const void* store, int64_t array, int64_t at, storage::Beside how) {
+      return storage::DeviceLines{store}.leave_out(array, at, how);
+    },
+};
+
 }  // namespace
 
 const Binding kernels([](nanobind::module_& m) {
   m.def("run_blocks", &run_blocks, nanobind::arg("function"), nanobind::arg("arguments"), nanobind::arg("grid"),
         nanobind::arg("block"), "Runs a kernel that was compiled for the CPU.");
+  m.def(
+      "stored_calls", [] { return reinterpret_cast<uintptr_t>(&kStoredCalls); },
+      "The address of what such a kernel does with arrays on storage.");
 });
 
 }  // namespace hinterland::native

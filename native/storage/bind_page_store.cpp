@@ -17,7 +17,8 @@ HINTERLAND_STRUCT(storage::BlockRange, namespace_id, block_bytes, base, blocks);
 HINTERLAND_STRUCT(storage::Cache<storage::ClockPolicy>, words, statuses, sets, frames, num_sets, line_bytes, pages);
 HINTERLAND_STRUCT(storage::DeviceStore, cache, blocks, channels, num_channels, control, timeout_ns, hole_first, hole_end,
                   hole_met);
-HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, beside, beside_at, padding2);
+HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, beside, beside_at, nowhere,
+                  padding2);
 HINTERLAND_STRUCT(storage::FlushParams, store);
 
 namespace {

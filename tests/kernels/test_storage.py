@@ -239,42 +239,126 @@ def test_beside_an_array_nothing_is_written(at: int, device: torch.device, tmp_p
     assert np.array_equal(np.fromfile(tmp_path / "x.bin", dtype=np.int32), wanted)
 
 
-@pytest.mark.parametrize("at", (20_000, 2**40, -(2**40), 2**62, -(2**62), 2**62 + 7, 2**63 - 1))
-@pytest.mark.parametrize("how", ("x[at]", "x.reader(0, x.size())[at]", "x.reader(at, at)[at]"))
-def test_what_is_read_behind_a_file(at: int, how: str, device: torch.device, tmp_path: Path) -> None:
-    get = hl.kernel(f"__global__ void get(array<const int> x, int* to, int64_t at) {{ *to = {how}; }}")
+@pytest.mark.parametrize("at", (3000, -1, 20_000, 2**40, -(2**40), 2**62, -(2**62), 2**63 - 1))
+@pytest.mark.parametrize(
+    "how", ("x[at]", "x.reader(0, x.size())[at]", "x.reader(at, at)[at]", "ref[at]", "y[at] + z[0]", "(z[at] = 5)")
+)
+def test_what_lies_outside_is_not_read(at: int, how: str, device: torch.device, tmp_path: Path) -> None:
+    """Of any array of a call that has one on storage: it reads as zero, and the first is named by kernel, array and number."""
+    get = hl.kernel(
+        f"""
+        __global__ void get(array<const int> x, array<const int> y, array<int> z, int* to, int64_t at) {{
+          array_ref ref(&x);
+          *to = ref[5] - 5 + {how};
+        }}""",
+        cache=SMALL,
+    )
     to = torch.zeros(1, dtype=torch.int32, device=device)
+    y = torch.arange(3000, dtype=torch.int32, device=device)
+    z = torch.zeros(3000, dtype=torch.int32, device=device)
+    name = next(one for one in how if one in "xyzr").replace("r", "x")
+    which = r"x .*x\.npy.*" if name == "x" else name
     with opened(saved(tmp_path / "x.npy", np.arange(3000, dtype=np.int32)), "r") as x:
         for _ in range(2):
-            with pytest.raises(IndexOutOfRange, match=r"before or behind .*x\.npy"):
-                get(x, to, at, grid=1, block=1)
-            get(x, to, 2999, grid=1, block=1)
-            assert to.item() == 2999
+            with pytest.raises(IndexOutOfRange, match=rf"get (reads|uses) {name}\[{at}\], and {which} has 3000 elements"):
+                get(x, y, z, to, at, grid=1, block=1)
+            assert to.item() == (5 if name == "z" else 0)
+            get(x, y, z, to, 2999, grid=1, block=1)
+            assert to.item() == (5 if name == "z" else 2999)
+            z.zero_()
+
+
+@pytest.mark.parametrize("at", (31, -1, 2**40))
+def test_outside_of_memory_nothing_is_written(at: int, device: torch.device, tmp_path: Path) -> None:
+    """Nor where an array of the call is written on storage, and elements are no places."""
+    whole = torch.zeros(100, dtype=torch.float64, device=device)
+    with opened(saved(tmp_path / "c.npy", np.zeros(1000))) as c:
+        put = hl.kernel(
+            "__global__ void put(array<double> c, array<double> x, int64_t at) { c[7] = 1; x[at] = 3; x[2] += 4; }", cache=SMALL
+        )
+        with pytest.raises(IndexOutOfRange, match=rf"put writes x\[{at}\], and x has 31 elements"):
+            put(c, whole[40:71], at, grid=1, block=1)
+        assert c[torch.tensor([7])].item() == 1
+    assert whole.cpu().nonzero().tolist() == [[42]]
+
+
+LISTING = """
+__global__ void kernel(bam::array<float> data,
+    size_t n, bam::array<float> out, unsigned* randidx) {
+    bam::array_ref ref(&data);
+    size_t tid = blockIdx.x * blockDim.x + threadIdx.x;
+    for(; tid < n; tid += (blockIdx.x * blockDim.x))
+        *output += ref[randidx[tid]];
+};
+"""
+
+
+@pytest.mark.parametrize("stored", (True, False))
+def test_listing_of_the_dissertation(stored: bool, device: torch.device, tmp_path: Path) -> None:
+    """Listing 5.3 compiles as it stands, once what it calls ``output`` is declared; it runs with that being its ``out``, and
+    with steps of ``gridDim.x``, for its own are 0 in the first block."""
+    x = np.random.default_rng(0).integers(0, 100, 5000).astype(np.float32)
+    at = torch.randint(0, 5000, (300,), dtype=torch.int32, device=device)
+    out = torch.zeros(1, device=device)
+    with opened(saved(tmp_path / "x.npy", x)) as table:
+        data = table if stored else torch.from_numpy(x).to(device)
+        hl.kernel("__device__ float *output;\n" + LISTING, cache=SMALL)(data, 0, out, at, grid=1, block=1)
+        runs = LISTING.replace("*output", "*out").replace("(blockIdx.x * blockDim.x))", "(gridDim.x * blockDim.x))")
+        hl.kernel(runs, cache=SMALL)(data, len(at), out, at, grid=1, block=1)
+    assert out.item() == x[at.cpu().numpy()].sum()
+
+
+@pytest.mark.parametrize("dtype", (np.int8, np.float64))
+def test_references(dtype: type, device: torch.device, tmp_path: Path) -> None:
+    """A thread's reads one array and changes another, a warp's reads runs that begin anywhere, behind the end as well."""
+    name = {np.int8: "signed char", np.float64: "double"}[dtype]
+    text = f"""
+        __global__ void threads(array<const {name}> x, array<{name}> y, int64_t run) {{
+          array_ref from(&x);
+          array_ref to(&y);
+          const int64_t begin = (int64_t{{blockIdx.x}} * blockDim.x + threadIdx.x) * run;
+          for (int64_t i = begin; i < begin + run && i < x.size(); ++i) to[i] = from[i] + 1, to[i] += 2;
+        }}
+        __global__ void warps(array<const {name}> x, array<double> sums, int64_t run) {{
+          warp_ref ref(x);
+          const int64_t warp = (int64_t{{blockIdx.x}} * blockDim.x + threadIdx.x) / ref.kWidth;
+          {name} own[3];
+          double sum = 0;
+          for (int64_t i = warp * run * ref.kWidth; i < (warp + 1) * run * ref.kWidth; i += 3 * ref.kWidth) {{
+            ref.read(i, own);
+            for (const auto each : own) sum += each;
+          }}
+          sums[warp * ref.kWidth + ref.lane()] = sum;
+        }}"""
+    x = np.random.default_rng(3).integers(0, 50, 70_001).astype(dtype)
+    with (
+        opened(saved(tmp_path / "x.npy", x), "r") as table,
+        hl.StorageArray.create(tmp_path / "y.npy", x.shape, torch.from_numpy(x).dtype, host_budget="1MiB") as y,
+    ):
+        hl.kernel(text, "threads", cache=SMALL)(table, y, 999, device=device, grid=3, block=32)
+        assert np.array_equal(np.load(tmp_path / "y.npy"), x + dtype(3))
+        sums = torch.zeros(25 * 32, dtype=torch.float64, device=device)
+        hl.kernel(text, "warps", cache=SMALL)(table, sums, 2817, grid=1, block=25 * 32)  # 3 x 939 elements a lane
+    assert sums.sum().item() == x.sum(dtype=np.float64)
 
 
 @pytest.mark.parametrize("block", (1, 32, 5))
-def test_what_lies_beside_an_array_is_read(block: int, device: torch.device, tmp_path: Path) -> None:
-    """As by a pointer, also of the number -1; a run that ends beyond is read, and asking ahead asks for nothing there."""
-    whole = np.arange(10, 3010, dtype=np.int32)
-    whole.tofile(tmp_path / "x.bin")
-    get = hl.kernel(
+def test_asking_ahead_outside_asks_for_nothing(block: int, device: torch.device, tmp_path: Path) -> None:
+    ask = hl.kernel(
         """
-        __global__ void get(array<const int> x, array<int> to, int64_t far) {
-          const int64_t at[] = {-1, -1000, x.size(), x.size() + 999};
+        __global__ void ask(array<const int> x, array<int> to, int64_t far) {
           x.prefetch(far, 10);
           x.prefetch(-far, far);
           x.prefetch(5, far);
           auto run = x.reader(-far, far);
-          for (int k = 0; k < 4; ++k) to[8 * threadIdx.x + k] = x[at[k]], to[8 * threadIdx.x + 4 + k] = run[at[k]];
+          to[threadIdx.x] = run[x.size() - 1] - run[0];
         }""",
         cache=SMALL,
     )
-    to = torch.zeros(8 * block, dtype=torch.int32, device=device)
-    with hl.StorageArray.open(
-        tmp_path / "x.bin", dtype=torch.int32, shape=(1000,), offset=4000, cache=hl.StorageCache("1MiB")
-    ) as x:
-        get(x, to, 2**62, grid=1, block=block)
-    assert to.tolist() == [1009, 10, 2010, 3009] * 2 * block
+    to = torch.zeros(block, dtype=torch.int32, device=device)
+    with opened(saved(tmp_path / "x.npy", np.arange(10, 1010, dtype=np.int32)), "r") as x:
+        ask(x, to, 2**62, grid=1, block=block)
+    assert to.tolist() == [999] * block
 
 
 def test_a_full_disk(device: torch.device, small_disk: Path) -> None:

@@ -166,6 +166,8 @@ HINTERLAND_FN T atomic_load_passing(const T& place) {
 
 // What this thread reads from now on is not older than what it has read by atomic_load().
 HINTERLAND_FN void atomic_fence_acquire() { asm volatile("fence.acq_rel.gpu;" ::: "memory"); }
+// Of two threads that change a word each, and look at the other's behind this, one sees the other's change.
+HINTERLAND_FN void atomic_fence() { asm volatile("fence.sc.gpu;" ::: "memory"); }
 
 #undef HINTERLAND_ADDRESS
 #undef HINTERLAND_ATOMIC_ACCESS
@@ -290,6 +292,7 @@ HINTERLAND_FN T atomic_load_passing(const T& place) {
 }
 
 HINTERLAND_FN void atomic_fence_acquire() { std::atomic_thread_fence(std::memory_order_acquire); }
+HINTERLAND_FN void atomic_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 
 #endif
 

@@ -14,12 +14,12 @@
 //   a.write(i, x)              what a[i] = x does
 //   a.prefetch(first, count)   has these elements read, as far as there is room for them now, and waits for nothing. Every lane
 //                              for its own; of memory, nothing
-//   a.reader(begin, end)       for a lane that reads all of a run in order: reader[i] copies a few elements at once, and asks
-// for the
-//                              next lines of the run before they are wanted (BaM's array_ref)
+//   a.reader(begin, end)       for a lane that reads all of a run in order: an array_ref (array_ref.hpp) that asks for the next
+//                              lines of the run before they are wanted
 //
 // HINTERLAND_ARRAY_KINDS says which kinds there may be, as a sum; the host knows before it compiles. Where all are near, a[i]
-// is what it is of a pointer, to the instruction. Of all arrays on storage that a kernel takes the store is one.
+// is what it is of a pointer, to the instruction. Of all arrays on storage that a kernel takes the store is one, and where a
+// call has a store it hears of the first element that is asked for and that its array, in whatever memory, does not have.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -36,9 +36,10 @@
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
 #include "hinterland/memory/placement.hpp"
 #endif
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+#if defined(HINTERLAND_STORED_CALLS)
+#include "hinterland/storage/calls.hpp"
+#elif HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
 #include "hinterland/storage/coalesced.hpp"
-#include "hinterland/storage/page_store.hpp"
 #endif
 
 namespace hinterland::kernels {
@@ -47,10 +48,33 @@ namespace hinterland::kernels {
 struct ArgumentWords {
   void* home;    // where its elements lie; of an array on storage, their position in what its store reads
   int64_t size;  // elements
-  int64_t kind;
-  const void* finds;     // of tiers, the memory::Tiers; of storage, the storage::DeviceStore
-  int64_t row_elements;  // of a row of a table in tiers
-  int64_t reciprocal;    // of that (memory::divided_by)
+  int32_t kind;
+  int32_t number;        // of the parameter
+  const void* store;     // the storage::DeviceStore of a call that has one
+  const void* tiers;     // the memory::Tiers of an array in tiers
+  int64_t row_elements;  // of a row of a table in tiers; of a line of storage
+  int64_t reciprocal;    // of a row's (memory::divided_by)
+};
+
+template <class T>
+class run_reader;
+
+// An element of what may be no place in memory, as what its type is computed with. `Of` reads and writes it by its number.
+template <class Of, class Value>
+class Assigned : public Changes<Assigned<Of, Value>, Value> {
+ public:
+  HINTERLAND_FN Assigned(Of& of, int64_t at) : of_(of), at_(at) {}
+  Assigned(const Assigned&) = default;
+  HINTERLAND_FN operator Value() const { return of_.read(at_); }
+  HINTERLAND_FN Assigned& operator=(Value value) {
+    of_.write(at_, value);
+    return *this;
+  }
+  HINTERLAND_FN Assigned& operator=(const Assigned& other) { return *this = static_cast<Value>(other); }
+
+ private:
+  Of& of_;
+  int64_t at_;
 };
 
 template <class T>
@@ -62,63 +86,30 @@ class array {
       kIsConst ? HINTERLAND_ARRAY_KINDS == HINTERLAND_NEAR : (HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN) == 0;
 
  public:
-  // An element of an array that may lie on storage, as what its type is computed with.
-  class Reference : public Changes<Reference, Computed<Element>> {
-   public:
-    HINTERLAND_FN Reference(const array& of, int64_t at) : of_(of), at_(at) {}
-    Reference(const Reference&) = default;
-    HINTERLAND_FN operator Computed<Element>() const { return of_.read(at_); }
-    HINTERLAND_FN Reference& operator=(Computed<Element> value) {
-      of_.write(at_, value);
-      return *this;
-    }
-    HINTERLAND_FN Reference& operator=(const Reference& other) { return *this = static_cast<Computed<Element>>(other); }
-
-   private:
-    const array& of_;
-    int64_t at_;
-  };
-  class Reader;
-
   HINTERLAND_FN array(T* elements, int64_t size)
-      : words_{const_cast<Element*>(elements), size, HINTERLAND_NEAR, nullptr, 0, 0} {}
+      : words_{const_cast<Element*>(elements), size, HINTERLAND_NEAR, 0, nullptr, nullptr, 0, 0} {}
 
   HINTERLAND_FN int64_t size() const { return words_.size; }
+  HINTERLAND_FN const ArgumentWords& words() const { return words_; }
+  HINTERLAND_FN bool has(int64_t at) const { return static_cast<uint64_t>(at) < static_cast<uint64_t>(words_.size); }
 
   HINTERLAND_FN decltype(auto) operator[](int64_t at) const {
     if constexpr (kIsPlace)
-      return static_cast<T*>(words_.home)[at];
+      return *place(at);
     else if constexpr (kIsConst)
       return read(at);
     else
-      return Reference(*this, at);
+      return Assigned<const array, Computed<Element>>(*this, at);
   }
+  HINTERLAND_FN decltype(auto) operator*() const { return (*this)[0]; }
 
-  HINTERLAND_FN void write(int64_t at, Element value) const {
-    static_assert(!kIsConst, "an array of const elements is only read");
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN
-    if (words_.kind == HINTERLAND_STORED) return write_stored(words_, at, value);
-#endif
-    static_cast<Element*>(words_.home)[at] = value;
-  }
-
-  HINTERLAND_FN void prefetch([[maybe_unused]] int64_t first, [[maybe_unused]] int64_t count) const {
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-    if (words_.kind == HINTERLAND_STORED)
-      prefetch_stored(words_, max_of(first, int64_t{0}), first + min_of(count, words_.size - first));
-#endif
-  }
-
-  HINTERLAND_FN Reader reader(int64_t begin, int64_t end) const { return {*this, begin, end}; }
-
- private:
   HINTERLAND_FN Element read(int64_t at) const {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-    if (words_.kind == HINTERLAND_STORED) {
-      if (has(words_, at)) [[likely]]
-        return read_stored(words_, at);
-      return read_beside(words_, at);
+    if (is_beside(at)) [[unlikely]] {
+      lines().leave_out(words_.number, at, storage::Beside::kRead);
+      return Element{};
     }
+    if (words_.kind == HINTERLAND_STORED) return of_bits(lines().access(position(at), 0, sizeof(T), false));
 #endif
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
     if (words_.kind == HINTERLAND_TIERED) return read_tiered(at);
@@ -126,9 +117,45 @@ class array {
     return static_cast<const Element*>(words_.home)[at];
   }
 
+  HINTERLAND_FN void write(int64_t at, Element value) const {
+    static_assert(!kIsConst, "an array of const elements is only read");
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN
+    if (is_beside(at)) [[unlikely]] {
+      lines().leave_out(words_.number, at, storage::Beside::kWritten);
+      return;
+    }
+    if (words_.kind == HINTERLAND_STORED) {
+      lines().access(position(at), stdlib::bit_cast<Bits>(value), sizeof(T), true);
+      return;
+    }
+#endif
+    *place(at) = value;
+  }
+
+  HINTERLAND_FN void prefetch([[maybe_unused]] int64_t first, [[maybe_unused]] int64_t count) const {
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+    const int64_t begin = max_of(first, int64_t{0}), end = first + min_of(count, words_.size - first);
+    if (words_.kind == HINTERLAND_STORED) lines().prefetch(position(begin), begin < end ? position(end) : position(begin));
+#endif
+  }
+
+  HINTERLAND_FN run_reader<T> reader(int64_t begin, int64_t end) const { return {*this, begin, end}; }
+
+ private:
+  using Bits = stdlib::conditional_t<sizeof(T) <= 2, stdlib::conditional_t<sizeof(T) == 1, uint8_t, uint16_t>,
+                                     stdlib::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>>;
+
+  HINTERLAND_FN T* place(int64_t at) const {
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+    if (is_beside(at)) [[unlikely]]
+      return static_cast<T*>(lines().leave_out(words_.number, at, storage::Beside::kEither));
+#endif
+    return static_cast<T*>(words_.home) + at;
+  }
+
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
   HINTERLAND_FN Element read_tiered(int64_t at) const {
-    const auto& tiers = *static_cast<const memory::Tiers*>(words_.finds);
+    const auto& tiers = *static_cast<const memory::Tiers*>(words_.tiers);
     const int64_t row = words_.row_elements == 1 ? at : memory::divided_by(words_.reciprocal, at);
     int64_t place[] = {row};
     tiers.locate(place);
@@ -138,69 +165,27 @@ class array {
 #endif
 
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-  using Store = storage::DeviceStore;
-
-  HINTERLAND_FN static storage::Positions<Element> positions(const ArgumentWords& words) {
-    return storage::Positions<Element>({words.home, nullptr, nullptr, nullptr});
+#if defined(HINTERLAND_STORED_CALLS)
+  using Lines = storage::LibraryLines;
+#else
+  using Lines = storage::DeviceLines;
+#endif
+  HINTERLAND_FN Lines lines() const { return {words_.store}; }
+  // In bytes.
+  HINTERLAND_FN uint64_t position(int64_t at) const {
+    return reinterpret_cast<uintptr_t>(words_.home) + static_cast<uint64_t>(at) * sizeof(T);
   }
-  HINTERLAND_FN static storage::Coalesced<Element, Store> stored(const ArgumentWords& words) {
-    return {positions(words), *static_cast<const Store*>(words.finds)};
-  }
-
-  // Apart: what they keep would push out of registers what the kernel keeps.
-  HINTERLAND_APART static Element read_stored(ArgumentWords words, int64_t at) { return stored(words).read(at); }
-  // What lies beside an array is read from there, by the number 0: its own might say that nothing is asked for (kNowhere).
-  HINTERLAND_APART static Element read_beside(ArgumentWords words, int64_t at) {
-    words.home = reinterpret_cast<void*>(positions(words).position(storage::within_reach(at)));
-    return stored(words).read(0);
-  }
-  HINTERLAND_FN static bool has(const ArgumentWords& words, int64_t at) {
-    return static_cast<uint64_t>(at) < static_cast<uint64_t>(words.size);
-  }
-  HINTERLAND_APART static void prefetch_stored(ArgumentWords words, int64_t begin, int64_t end) {
-    stored(words).prefetch(begin, end);
-  }
+  HINTERLAND_FN static Element of_bits(uint64_t bits) { return stdlib::bit_cast<Element>(static_cast<Bits>(bits)); }
+  // Of arrays that the kernel has made itself nobody is told.
+  HINTERLAND_FN bool is_beside(int64_t at) const { return !has(at) && words_.store != nullptr; }
 #endif
 
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN
-  // What lies beside the array is not its kernel's, and nobody would see that it was overwritten.
-  HINTERLAND_APART static void write_stored(ArgumentWords words, int64_t at, Element value) {
-    const auto array = stored(words);
-    if (has(words, at))
-      array.write(at, value);
-    else
-      array.leave_out(at);
-  }
-#endif
+  template <class, class>
+  friend class array_ref;
 
   ArgumentWords words_;
 };
 
-template <class T>
-class array<T>::Reader {
- public:
-  HINTERLAND_FN Reader(const array& of, [[maybe_unused]] int64_t begin, [[maybe_unused]] int64_t end)
-      : of_(of)
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-        ,
-        run_(positions(of.words_), static_cast<const Store*>(of.words_.finds), storage::within_reach(begin),
-             storage::within_reach(end))
-#endif
-  {
-  }
-
-  HINTERLAND_FN Element operator[](int64_t at) {
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-    if (of_.words_.kind == HINTERLAND_STORED) return run_.read_alone(at);
-#endif
-    return of_.read(at);
-  }
-
- private:
-  array of_;
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
-  storage::RunReader<Element, Store> run_;
-#endif
-};
-
 }  // namespace hinterland::kernels
+
+#include "hinterland/kernels/array_ref.hpp"

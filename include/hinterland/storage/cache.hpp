@@ -164,6 +164,19 @@ struct Cache : Replacement {
 
   HINTERLAND_FN void release(int64_t slot) const { storage::release(words[slot]); }
 
+  // Whether who has counted himself in may hold the slot while he waits for others: of those who do, in a set, the last has seen
+  // the others, so half of each set is always there for who holds nothing. (Nor may all of a GPU's lanes be counted in.)
+  HINTERLAND_FN bool may_keep(int64_t slot) const {
+    atomic_fence();
+    int held = 0;
+    bool crowded = false;
+    look_at(slot / kWays, [&](int64_t at, Line line) {
+      held += line.holders() != 0;
+      crowded |= at == slot && line.holders() > Line::kHolders / 2;
+    });
+    return held <= kWays / 2 && !crowded;
+  }
+
   HINTERLAND_FN void wrote(int64_t slot) const { storage::wrote(words[slot]); }
 
   // Of several slots; -1: none.

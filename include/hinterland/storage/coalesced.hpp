@@ -1,93 +1,203 @@
-// Elements of an array on storage that lanes read and write as they come, in code that knows nothing of warps: each for itself,
+// Elements of arrays on storage that lanes read and write as they come, in code that knows nothing of warps: each for itself,
 // in branches that others do not take. Those of a warp that come together and want the same line hold it once (BaM's warp
 // coalescing, Mailthody 2022, listing 5.1 and section 5.3.3).
 //
 // Where all lanes of a warp have come, they read as a warp does (source.hpp): whoever waits helps with the others' lines. Where
 // some have, each group of lanes that want one line has a leader, who asks for it alone, and the others of the group wait for
 // him. No leader waits for a line in one round while another holds his: lanes may be made to go on together after a branch.
+//
+// An element is known by its position, in bytes, and its size. So all types, and reads and writes, are one piece of code, and a
+// kernel is compiled in half the time.
 #pragma once
 
+#include "hinterland/storage/calls.hpp"
 #include "hinterland/storage/written.hpp"
 
 namespace hinterland::storage {
 
-template <class T, class Store>
-class Coalesced : Stored<T, Store> {
-  using Base = Stored<T, Store>;
-
+template <class Store>
+class Coalesced {
  public:
-  using Base::Base;
+  HINTERLAND_FN explicit Coalesced(const Store& store) : store_(store), lines_(store.lines()) {}
 
-  HINTERLAND_FN T read(int64_t at) const { return access<Reads>(at, T{}); }
-  HINTERLAND_FN void write(int64_t at, T value) const { access<Writes>(at, value); }
-  // In place of a write of an element that the array does not have.
-  HINTERLAND_FN void leave_out(int64_t at) const { this->store->leave_out(this->home, at); }
+  // The bits of an element of `size` bytes, 1, 2, 4 or 8, at a multiple of them; what was there is overwritten, if `writes`.
+  HINTERLAND_FN uint64_t access(uint64_t at, uint64_t bits, int size, bool writes) const {
+    Element own{bits, size, writes};
+    const uint32_t here = Warp::active();
+    if (here != Warp::kAll) {
+      access_in_group(here, at, own);
+      return own.bits;
+    }
+    const bool met =
+        try_access(at, own, true, [&](bool asks, Page page) { return lines_.template try_acquire<Warp>(asks, page); });
+    if (Warp::any(!met)) own = wait(*this, at, own, !met);
+    return own.bits;
+  }
 
-  // Has the lines of a lane's run read, as far as there is room for them now.
-  HINTERLAND_FN void prefetch(int64_t begin, int64_t end) const {
+  // Has the lines of a lane's run of bytes read, as far as there is room for them now.
+  HINTERLAND_FN void prefetch(uint64_t begin, uint64_t end) const {
     const bool asks = begin < end;
-    Page page = asks ? this->page_of(begin) : 0;
-    const Page past = asks ? this->page_of(end - 1) + 1 : 0;
+    Page page = asks ? page_of(begin) : 0;
+    const Page past = asks ? page_of(end - 1) + 1 : 0;
     const uint32_t here = Warp::active();
     const auto leads = [&](uint32_t group) { return stdlib::countr_zero(group) == Warp::lane(); };
     if (here == Warp::kAll) {
       for (; Warp::any(page < past); ++page) {
-        const bool own = leads(Warp::same(page < past ? page : Base::kNoPage));
-        this->store->template prefetch<Warp>(page < past && own, page);
+        const bool own = leads(Warp::same(page < past ? page : kNoPage));
+        store_.template prefetch<Warp>(page < past && own, page);
       }
       return;
     }
-    if (!leads(Warp::same(here, asks ? page : Base::kNoPage))) ++page;  // the leader asks for it
-    for (; page < past; ++page) this->store->template prefetch<Alone>(true, page);
+    if (!leads(Warp::same(here, asks ? page : kNoPage))) ++page;  // the leader asks for it
+    for (; page < past; ++page) store_.template prefetch<Alone>(true, page);
+  }
+
+  // The line of a byte, which the caller holds since now and may keep while he waits for others; none if it is not there, or
+  // too much of its set is held.
+  HINTERLAND_FN HeldLine keep(uint64_t at) const {
+    const Page page = page_of(at);
+    const CacheLookup found = store_.try_acquire(page);
+    if (found.outcome != Try::kHeld) return {};
+    if (lines_.may_keep(found.slot))
+      return {lines_.frame(found.slot), page << lines_.line_shift(), lines_.line_bytes, found.slot};
+    lines_.release(found.slot);
+    return {};
+  }
+  HINTERLAND_FN void let_go(int64_t slot, bool wrote) const {
+    if (wrote) lines_.wrote(slot);
+    lines_.release(slot);
   }
 
  private:
+  static constexpr Page kNoPage = ~Page{0};
   static constexpr int32_t kWaits = -1, kGivenUp = -2;
 
-  template <class Access>
-  HINTERLAND_FN T access(int64_t at, T own) const {
-    const uint32_t here = Warp::active();
-    if (here != Warp::kAll) return access_in_group<Access>(here, at, own);
-    typename Base::template Rest<1> rest{0, {at}, {own}};
-    rest.missing = Base::template try_access<Warp, Access>(rest.at, rest.to);
-    if (Warp::any(rest.missing != 0)) rest = Base::template wait<Warp, Access>(*this, rest);
-    return rest.to[0];
+  struct Element {
+    uint64_t bits;
+    int size;
+    bool writes;
+
+    HINTERLAND_FN void meet(char* there) {
+      if (size == 8) return meet_as<uint64_t>(there);
+      if (size == 4) return meet_as<uint32_t>(there);
+      if (size == 2) return meet_as<uint16_t>(there);
+      meet_as<uint8_t>(there);
+    }
+
+   private:
+    template <class T>
+    HINTERLAND_FN void meet_as(char* there) {
+      T& element = *reinterpret_cast<T*>(there);
+      if (writes)
+        element = static_cast<T>(bits);
+      else
+        bits = element;
+    }
+  };
+
+  HINTERLAND_FN Page page_of(uint64_t at) const { return at >> lines_.line_shift(); }
+  HINTERLAND_FN char* within(int64_t slot, uint64_t at) const {
+    return lines_.frame(slot) + (at & (static_cast<uint64_t>(lines_.line_bytes) - 1));
   }
 
-  template <class Access>
-  HINTERLAND_FN T access_in_group(uint32_t here, int64_t at, T own) const {
-    const Store& store = *this->store;
-    const Page page = this->page_of(at);
-    const uint32_t group = Warp::same(here, page);
+  HINTERLAND_FN void leave(int32_t slot, bool wrote) const {
+    const int32_t held[] = {slot};
+    wrote ? Writes::leave(lines_, held) : Reads::leave(lines_, held);
+  }
+
+  // By all lanes of a warp, for those that ask: whether the element was met, since its line is there.
+  template <class TryAcquire>
+  HINTERLAND_FN bool try_access(uint64_t at, Element& own, bool asks, const TryAcquire& try_acquire) const {
+    const Page page = asks ? page_of(at) : kNoPage;
+    const int leader = stdlib::countr_zero(Warp::same(page << 1 | own.writes));
+    const CacheLookup found = try_acquire(asks && leader == Warp::lane(), page);
+    const int32_t held = found.outcome == Try::kHeld ? static_cast<int32_t>(found.slot) : -1;
+    const int32_t slot = Warp::broadcast(held, leader);
+    Warp::sync();  // who holds a line has seen that it is there
+    if (asks && slot >= 0) own.meet(within(slot, at));
+    Warp::sync();  // and all have been in it
+    leave(held, own.writes);
+    return asks && slot >= 0;
+  }
+
+  HINTERLAND_APART static Element wait(Coalesced lines, uint64_t at, Element own, bool waits) {
+    const Store& store = lines.store_;
+    const uint64_t until = store.until();
+    for (uint32_t round = 0;; ++round) {
+      waits &= !lines.try_access(at, own, waits, [&](bool asks, Page page) { return lines.template start<Warp>(asks, page); });
+      if (!Warp::any(waits) || Warp::any(store.failed())) return own;
+      if (waits && own.writes) Writes::waits_for(store, round, lines.page_of(at));
+      if (!store.template progress<Warp>(round, until) && waits) store.fail(lines.page_of(at), kAbortedByHost);
+    }
+  }
+
+  HINTERLAND_FN void access_in_group(uint32_t here, uint64_t at, Element& own) const {
+    const Page page = page_of(at);
+    const uint32_t group = Warp::same(here, page << 1 | own.writes);
     const int leader = stdlib::countr_zero(group);
     const bool leads = leader == Warp::lane();
-    const uint64_t until = store.until();
-    Access::begin(own);
+    const uint64_t until = store_.until();
     for (uint32_t round = 0;; ++round) {
       const int32_t slot = Warp::broadcast(group, leads ? try_hold_alone(page) : kWaits, leader);
-      if (slot == kGivenUp) return own;
+      if (slot == kGivenUp) return;
       if (slot >= 0) {
         Warp::sync(group);  // who holds the line has seen that it is there
-        Access::meet(own, reinterpret_cast<char*>(this->within(slot, at, this->lines.line_shift())));
+        own.meet(within(slot, at));
         Warp::sync(group);  // and all have been in it
-        const int32_t held[] = {slot};
-        if (leads) Access::leave(this->lines, held);
-        return own;
+        if (leads) leave(slot, own.writes);
+        return;
       }
       if (!leads) continue;
-      Access::waits_for(store, round, page);
-      if (!store.template progress<Alone>(round, until)) store.fail(page, kAbortedByHost);
+      if (own.writes) Writes::waits_for(store_, round, page);
+      if (!store_.template progress<Alone>(round, until)) store_.fail(page, kAbortedByHost);
     }
   }
 
   // The slot of a page that the caller holds since now, or why he does not.
   HINTERLAND_FN int32_t try_hold_alone(Page page) const {
-    CacheLookup found = this->lines.try_acquire(page);
+    CacheLookup found = store_.try_acquire(page);
     if (found.outcome != Try::kHeld) {
-      if (this->store->failed()) return kGivenUp;
-      found = this->template start<Alone>(true, page);
+      if (store_.failed()) return kGivenUp;
+      found = start<Alone>(true, page);
     }
     return found.outcome == Try::kHeld ? static_cast<int32_t>(found.slot) : kWaits;
+  }
+
+  // Has a page read if it is not there. If it cannot be read, that is an error of the store.
+  template <class Lanes>
+  HINTERLAND_FN CacheLookup start(bool asks, Page page) const {
+    const CacheLookup found = store_.template start<Lanes>(asks, page);
+    if (found.outcome == Try::kFailed) store_.fail(page, store_.status(found.slot));
+    return found;
+  }
+
+  const Store& store_;
+  typename Store::Lines lines_;
+};
+
+// Of the store at an address. Apart: what they keep would push out of registers what the kernel keeps.
+struct DeviceLines {
+  const void* store;
+
+  HINTERLAND_FN uint64_t access(uint64_t at, uint64_t bits, int size, bool writes) const {
+    return access_at(store, at, bits, size, writes);
+  }
+  HINTERLAND_FN void prefetch(uint64_t begin, uint64_t end) const { prefetch_at(store, begin, end); }
+  HINTERLAND_FN HeldLine keep(uint64_t at) const { return keep_at(store, at); }
+  HINTERLAND_FN void let_go(int64_t slot, bool wrote) const { of(store).let_go(slot, wrote); }
+  HINTERLAND_FN void* leave_out(int64_t array, int64_t at, Beside how) const { return leave_out_at(store, array, at, how); }
+
+ private:
+  using Lines = Coalesced<DeviceStore>;
+
+  HINTERLAND_FN static Lines of(const void* store) { return Lines(*static_cast<const DeviceStore*>(store)); }
+  HINTERLAND_APART static uint64_t access_at(const void* store, uint64_t at, uint64_t bits, int size, bool writes) {
+    return of(store).access(at, bits, size, writes);
+  }
+  HINTERLAND_APART static void prefetch_at(const void* store, uint64_t begin, uint64_t end) { of(store).prefetch(begin, end); }
+  HINTERLAND_APART static HeldLine keep_at(const void* store, uint64_t at) { return of(store).keep(at); }
+  HINTERLAND_APART static void* leave_out_at(const void* store, int64_t array, int64_t at, Beside how) {
+    return static_cast<const DeviceStore*>(store)->leave_out(array, at, how);
   }
 };
 

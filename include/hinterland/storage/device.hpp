@@ -48,7 +48,7 @@ struct Requests {
 // Copies a line for each lane that asks for it, line `of` of `from` to line `at` of `to`; all lanes copy together. Loads are
 // ordinary ones: what lies there changes while a kernel runs.
 template <class Lanes>
-HINTERLAND_FN void copy_lines(bool asks, int line_shift, const char* from, int64_t of, char* to, int64_t at) {
+HINTERLAND_APART void copy_lines(bool asks, int line_shift, const char* from, int32_t of, char* to, int32_t at) {
   struct alignas(16) Unit {
     uint64_t words[2];
   };
@@ -63,8 +63,8 @@ HINTERLAND_FN void copy_lines(bool asks, int line_shift, const char* from, int64
     for (int i = 0; i < kLoads; ++i) {
       const int64_t unit = first + i * Lanes::kWidth;
       const int lane = static_cast<int>(unit >> (line_shift - kUnitShift)) & (Lanes::kWidth - 1);
-      const int64_t source = Lanes::broadcast(of, lane) << (line_shift - kUnitShift) | (unit & within);
-      const int64_t place = Lanes::broadcast(at, lane) << (line_shift - kUnitShift) | (unit & within);
+      const int64_t source = int64_t{Lanes::broadcast(of, lane)} << (line_shift - kUnitShift) | (unit & within);
+      const int64_t place = int64_t{Lanes::broadcast(at, lane)} << (line_shift - kUnitShift) | (unit & within);
       const bool there = unit < units && (asking >> lane & 1u) != 0;
       target[i] = there ? reinterpret_cast<Unit*>(to) + place : nullptr;
       if (there) held[i] = reinterpret_cast<const Unit*>(from)[source];
@@ -152,7 +152,7 @@ struct PageDevice {
   }
 
   template <class Lanes = Alone>
-  HINTERLAND_FN uint32_t expire(uint64_t now) const {
+  HINTERLAND_APART uint32_t expire(uint64_t now) const {
     return channel.queue.template expire<Lanes>(now, hearing());
   }
 
@@ -208,9 +208,9 @@ struct PageDevice {
 
   // For the lanes that ask: false if the queue is full. What cannot be asked of the device at all fails at once.
   template <class Lanes>
-  HINTERLAND_FN bool submit(bool asks, Opcode opcode, Page page, int64_t slot) const {
+  HINTERLAND_APART bool submit(bool asks, Opcode opcode, Page page, int64_t slot) const {
     const bool writes = opcode == Opcode::kWrite;
-    const uint64_t each = line() / blocks.block_bytes;
+    const uint64_t each = static_cast<uint32_t>(line()) / blocks.block_bytes;
     SubmissionEntry entry{};
     const uint32_t error = !blocks.address(entry, opcode, page * each, each) ? kOutOfRange
                            : channel.queue.is_closed()                       ? kHostPathError

@@ -6,6 +6,7 @@
 // and in between each of the others in turn, since those who asked for a line need not be there any more when it comes.
 #pragma once
 
+#include "hinterland/storage/calls.hpp"
 #include "hinterland/storage/device.hpp"
 
 #if !HINTERLAND_ON_GPU
@@ -26,9 +27,10 @@ struct StoreControl {
   uint64_t expired;  // when deadlines were last looked at
   int64_t padding1[15];
   uint64_t reads, writes;  // lines that the device was told to read and write; what it was told again is not counted again
-  uint64_t beside;         // the first array that was written to where it has no element: its position + 1; 0 if none was
-  int64_t beside_at;       // and the element's number
-  int64_t padding2[12];
+  uint64_t beside;    // the first access to an element that its array does not have: the array's number << 2 | Beside; or 0
+  int64_t beside_at;  // and the element's number
+  uint64_t nowhere;   // where such an element is written, if a place is asked for
+  int64_t padding2[11];
 };
 
 // What the processor that runs this says, and does while it waits.
@@ -84,6 +86,9 @@ struct PageStore {
 
   HINTERLAND_FN Lines lines() const { return cache; }
 
+  // By a lane alone: holds a page that is there.
+  HINTERLAND_APART CacheLookup try_acquire(Page page) const { return cache.try_acquire(page); }
+
   template <class Lanes>
   HINTERLAND_FN CacheLookup start(bool asks, Page page) const {
     return ask<Lanes>(asks, page, true);
@@ -111,7 +116,8 @@ struct PageStore {
     bool ended = false, looked = true;
     HINTERLAND_ROLLED
     for (int64_t i = 0; i < (due ? num_channels : 1); ++i) {
-      const auto each = device((own + i) % num_channels, now + static_cast<uint64_t>(timeout_ns));
+      const auto each =
+          device(static_cast<uint32_t>(own + i) % static_cast<uint32_t>(num_channels), now + static_cast<uint64_t>(timeout_ns));
       bool saw_all;
       ended |= each.template poll<Lanes>(saw_all) != 0;
       looked &= saw_all;
@@ -140,9 +146,12 @@ struct PageStore {
   HINTERLAND_FN void fail(Page page, uint32_t status) const { atomic_cas(control->status, uint64_t{0}, page << 16 | status); }
   HINTERLAND_FN bool failed() const { return atomic_load(control->status) != 0; }
 
-  // A write of an element that the array at a position does not have is left out, and the host is told of the first.
-  HINTERLAND_FN void leave_out(uint64_t array, int64_t at) const {
-    if (atomic_cas(control->beside, uint64_t{0}, array + 1) == 0) control->beside_at = at;
+  // An element that an array does not have is neither read nor written, and the host is told of the first. Returns a place of
+  // eight bytes that nobody reads.
+  HINTERLAND_FN void* leave_out(int64_t array, int64_t at, Beside how) const {
+    const uint64_t which = static_cast<uint64_t>(array) << 2 | static_cast<uint64_t>(how);
+    if (atomic_cas(control->beside, uint64_t{0}, which) == 0) control->beside_at = at;
+    return &control->nowhere;
   }
 
   HINTERLAND_FN PageDevice<Pages> device(int64_t channel, uint64_t deadline) const {
@@ -178,7 +187,12 @@ struct PageStore {
   // The same for all lanes: this multiprocessor's own, and those after it.
   template <class Lanes>
   HINTERLAND_FN int64_t channel(int64_t after) const {
-    return (Lanes::broadcast(Here::number(), 0) + after) % num_channels;
+    return (Lanes::broadcast(Here::number(), 0) + static_cast<uint32_t>(after)) % static_cast<uint32_t>(num_channels);
+  }
+
+  // Apart: the same for a warp and for a lane alone.
+  HINTERLAND_APART CacheLookup lookup_or_issue(Page page, Requests& requests) const {
+    return cache.lookup_or_issue(page, requests);
   }
 
   // Asks the device for pages that are not there.
@@ -188,7 +202,7 @@ struct PageStore {
     asks &= !failed();
     if (asks && holds && page > cache.pages) fail(page, kOutOfRange);  // no line can have it
     asks &= page <= cache.pages;
-    if (asks) found = holds ? cache.try_acquire(page) : cache.look(page);
+    if (asks) found = holds ? try_acquire(page) : cache.look(page);
     bool misses = asks && found.slot < 0;
     for (int64_t i = 0; i < num_channels && Lanes::any(misses); ++i) {
       const QueuePair& queue = channels[channel<Lanes>(i)].queue;
@@ -198,7 +212,7 @@ struct PageStore {
       const bool has_place = queue.template reserve<Lanes>(misses, holds ? 0 : queue.submission_size / 4);
       if (!Lanes::any(has_place)) continue;
       Requests requests;
-      if (has_place) found = cache.lookup_or_issue(page, requests);
+      if (has_place) found = lookup_or_issue(page, requests);
       if (hole_first != hole_end && clear_in_hole<Lanes>(requests.reads, requests.read, requests.read_slot))
         requests.reads = false;
       found = begin<Lanes>(requests, found, i);

@@ -28,6 +28,7 @@ class CallArguments:
         values: of each parameter, as its struct takes it; of arrays on storage what is still missing of them.
         stored: those arrays, and where among the values they are.
         written: those of them that the kernel may write.
+        named: where the arrays are among the values, and what sentences call each.
         kinds: of all arrays, added up.
         longest: elements of the longest array or tensor.
         keeps: what the addresses among the values point to.
@@ -36,6 +37,7 @@ class CallArguments:
     values: list[Any] = field(default_factory=list)
     stored: list[tuple[int, StorageArray]] = field(default_factory=list)
     written: list[StorageArray] = field(default_factory=list)
+    named: list[tuple[int, str]] = field(default_factory=list)
     kinds: int = NEAR
     longest: int = 0
     keeps: list[Any] = field(default_factory=list)
@@ -91,8 +93,10 @@ class CallArguments:
         self.longest = max(self.longest, tensor.numel())
         self.keeps.append(value)
         where = tensor.data_ptr()
-        is_array = parameter.kind == "array"
-        self.values.append(_Array(home=where, size=tensor.numel(), kind=NEAR) if is_array else where)
+        if parameter.kind == "array":
+            self._add_array(_Array(home=where, size=tensor.numel(), kind=NEAR), parameter.name)
+        else:
+            self.values.append(where)
 
     def _add_table(self, what: str, parameter: Parameter, table: Table, device: torch.device) -> None:
         kind = type(table).__name__
@@ -113,11 +117,12 @@ class CallArguments:
                 )
         _require_type(what, parameter, table.dtype)
         row = math.prod(table.shape[1:])
-        words = _Array(size=len(table) * row, row_elements=row)
+        words, name = _Array(size=len(table) * row, row_elements=row), parameter.name
         self.longest = max(self.longest, words.size)
         self.keeps.append(table)
         if stored is not None:
-            words.kind = STORED
+            words.kind, words.row_elements = STORED, stored.line_bytes // stored.dtype.itemsize
+            name = f"{name} ({stored.path})"
             if words.size:  # of none there is nothing to be read, nor a place in the file
                 self.stored.append((len(self.values), stored))
                 self.kinds |= STORED
@@ -128,11 +133,16 @@ class CallArguments:
             tiers = table.reach(torch.empty(0, dtype=torch.int64, device=device))
             there = tiers.on(device) if device.type == "cuda" else None
             words.kind, words.reciprocal = TIERED, (1 << 63) // row + 1 if row > 1 else 0
-            words.finds = tiers.address if there is None else there.data_ptr()
+            words.tiers = tiers.address if there is None else there.data_ptr()
             self.keeps += [tiers, there]
             self.kinds |= TIERED
         else:
             raise ConfigError(f"{what}: kernels do not read rows of a {kind}; pass the StorageArray itself")
+        self._add_array(words, name)
+
+    def _add_array(self, words: Params, name: str) -> None:
+        words.number = len(self.values)
+        self.named.append((words.number, name))
         self.values.append(words)
 
 

@@ -71,8 +71,8 @@ class Kernel(Repr):
             passed: for each parameter, in order. ``array<T>`` takes a tensor, a UnifiedTensor or a StorageArray whose mode is
                 ``"r+"``; ``array<const T>`` any StorageArray, and also a TieredTensor or a CachedTensor, whose elements have
                 the numbers that they would have in a flat tensor; ``T*`` a tensor or a UnifiedTensor; and T a number. Elements
-                are of the type T, or of its size with another sign. Who indexes an array beyond its end reads or writes what is
-                there, as with a pointer; but nothing is written to a file beside the array.
+                are of the type T, or of its size with another sign. Where no array lies on storage, who indexes one beyond its
+                end reads or writes what is there, as with a pointer.
             grid: blocks; None is enough for a thread for each element of the longest array.
             block: threads of each, from 1 to 1024.
             device: where it runs, if no tensor says so; None is the current GPU, or the CPU without one.
@@ -81,7 +81,8 @@ class Kernel(Repr):
             ConfigError: too few arguments or too many, one of another type, on another device, not in one piece, or one that
                 the kernel may not write; or the text does not compile, which says where.
             DeviceError: the GPU refuses; or there is no GPU, and no C++ compiler either.
-            IndexOutOfRange: it wrote an element that an array on storage does not have. Everything else is written.
+            IndexOutOfRange: an array lies on storage, and the kernel asked for an element that this array, or another, does not
+                have. It reads as zero and is not written; everything else is.
             StorageError: what lies on storage could not be read or written. Otherwise what was written is in the files, on the
                 disk, when this returns. All that could be written is also where something could not be, which is lost.
         """
@@ -104,21 +105,17 @@ class Kernel(Repr):
             with self._cached(given, where) as store:
                 with store.live():
                     self._run(given, where, blocks, block)
-                self._require_within(given, store.take_beside())
+                if (beside := store.take_beside()) is not None:
+                    raise self._beside(given, *beside)
 
-    def _require_within(self, given: CallArguments, beside: tuple[int, int] | None) -> None:
-        """IndexOutOfRange where the kernel wrote an element that its array does not have (``DeviceStore.take_beside``)."""
-        if beside is None:
-            return
-        home, at = beside
-        for place, array in given.stored:
-            parameter, words = self.signature.parameters[place], given.values[place]
-            if parameter.writable and words.home == home and not 0 <= at < words.size:
-                raise IndexOutOfRange(
-                    f"{self.name} writes {parameter.name}[{at}], and {parameter.name} ({array.path}) has {words.size} "
-                    "elements: what lies outside was not written, and all else was; compare numbers with "
-                    f"{parameter.name}.size()"
-                )
+    def _beside(self, given: CallArguments, number: int, does: str, at: int) -> IndexOutOfRange:
+        """What is raised where the kernel asks for an element that its array does not have (``DeviceStore.take_beside``)."""
+        named = dict(given.named)[number]
+        name = self.signature.parameters[number].name
+        return IndexOutOfRange(
+            f"{self.name} {does} {name}[{at}], and {named} has {given.values[number].size} elements: what lies outside is not "
+            f"written and reads as zero, and all else was written; compare numbers with {name}.size()"
+        )
 
     def release(self) -> None:
         """Frees the cache of what was read from storage, which otherwise stays for the next call."""
@@ -159,8 +156,9 @@ class Kernel(Repr):
                 self._store = (device, arrays), self._made(given, volumes, device)
             store = self._store[1]
             for place, array in given.stored:
-                words, there = given.values[place], store.array(array.file_position, volumes.index(array.volume))
-                words.home, words.finds = there.home, store.address
+                given.values[place].home = store.array(array.file_position, volumes.index(array.volume)).home
+            for place, _ in given.named:
+                given.values[place].store = store.address
             try:
                 yield store
             finally:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from .. import _core
 from ..runtime import jit
 from ..runtime.errors import ConfigError, DeviceError
 from ..runtime.files import opening
@@ -24,6 +25,7 @@ from .source import Text
 
 _FLAGS = (
     *("-std=c++20", "-O3", "-march=native", "-fPIC", "-shared", "-ftls-model=initial-exec", "-w", "-x", "c++"),
+    "-DHINTERLAND_STORED_CALLS",  # what reads and writes files is in the native module, compiled
     *("-fno-math-errno", "-fno-trapping-math"),  # no result changes by these; loops with roots and choices become vectors
 )
 _VARIABLES = "CCC_OVERRIDE_OPTIONS COMPILER_PATH CPATH CPLUS_INCLUDE_PATH C_INCLUDE_PATH GCC_EXEC_PREFIX LIBRARY_PATH".split()
@@ -95,6 +97,7 @@ def _loaded(entry: Path) -> int:
     except OSError:
         os.close(handle)
         raise
+    ctypes.c_void_p.in_dll(loaded, "hinterland_stored_calls").value = _core.stored_calls()
     return ctypes.cast(loaded.hinterland_blocks, ctypes.c_void_p).value or 0
 
 
@@ -189,9 +192,12 @@ def _read_once(opening: str, compiler: tuple[str, ...]) -> str:
     told = _told_once(compiler)
 
     def look() -> tuple[dict[str, str], bytes, str]:
-        _, *files = shlex.split(_asked("a kernel", opening, (*compiler, "-M", "-")).decode())
+        with tempfile.TemporaryDirectory() as folder:
+            listed = Path(folder) / "files"
+            read = _read("a kernel", opening, (*compiler, "-MD", "-MF", str(listed)), told)
+            _, *files = shlex.split(listed.read_text())
         states = {name: _state(name) for name in files if name.strip("-\n")}
-        return states, _read("a kernel", opening, compiler, told).encode(), ""
+        return states, read.encode(), ""
 
     about = hashlib.sha256("\0".join((opening, *compiler, told)).encode())
     entry = jit.cache_dir() / f"headers-cpu-{about.hexdigest()[:32]}"

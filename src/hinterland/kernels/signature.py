@@ -61,7 +61,7 @@ _UNSIGNED = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL)
 _KERNEL = re.compile(r"__global__\b((?:\s|\bvoid\b|\bstatic\b|\binline\b|__launch_bounds__\s*\([^)]*\))*)(\w+)\s*\(")
 _TEMPLATE = re.compile(r"\btemplate\s*<[^;{}]*$")
-_ARRAY = re.compile(r"(?:const )?(?:hinterland::kernels::)?array<(const )?([\w ]+)>")
+_ARRAY = re.compile(r"(?:const )?(?:hinterland::kernels::|bam::)?array<(const )?([\w ]+)>")
 _POINTER = re.compile(r"(const )?([\w ]+)\*")
 
 

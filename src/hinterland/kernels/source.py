@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.jit import KernelSource
+from .arguments import STORED
 from .signature import Signature
 
 # Not between quotes, by which a folder of that name beside the user would be found first.
@@ -14,6 +16,9 @@ _PRELUDE = """#define HINTERLAND_ARRAY_KINDS {kinds}
 #include <hinterland/kernels/on_cpu.hpp>
 #include <hinterland/kernels/array.hpp>
 using hinterland::kernels::array;
+using hinterland::kernels::array_ref;
+using hinterland::kernels::warp_ref;
+namespace bam = hinterland::kernels;
 #if defined(__CUDACC_RTC__)
 using hinterland::int16_t;
 using hinterland::int32_t;
@@ -48,13 +53,22 @@ class Text(KernelSource):
     signature: Signature
     opening: str
     text: str
+    kinds: int
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """The compiler's. A kernel over a file is mostly functions that are called where a line is missed: ptxas takes half the
+        time where it compiles each by itself. They may spill registers, of which 64 let a block have 1024 threads."""
+        if not self.kinds & STORED:
+            return super().flags
+        return super().flags | {"ptxas_options": ["-v", "--Ofast-compile=min"], "max_register_count": 64}
 
     @classmethod
     def of(cls, signature: Signature, text: str, kinds: int) -> Text:
         """That of a kernel for these kinds of arrays."""
         halves = _HALVES if signature.has_halves and not _CUDA_HALVES.search(text) else ""
         opening = _PRELUDE.format(kinds=kinds) + halves
-        return cls(signature.name, (signature.name,), signature=signature, opening=opening, text=text)
+        return cls(signature.name, (signature.name,), signature=signature, opening=opening, text=text, kinds=kinds)
 
     def source(self) -> str:
         """Lines of the text keep their numbers."""

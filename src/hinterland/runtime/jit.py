@@ -70,6 +70,11 @@ class KernelSource(ABC):
     reads_here = True  # whether what is between quotes is looked for in the current folder first
 
     @property
+    def flags(self) -> dict[str, Any]:
+        """The compiler's, as cuda-core's ``ProgramOptions`` takes them."""
+        return _FLAGS
+
+    @property
     def include(self) -> tuple[Path, ...]:
         """The folders in which headers are looked for, one after the other."""
         return (INCLUDE_DIR,)
@@ -95,7 +100,7 @@ class KernelSource(ABC):
         text = self.source()
         digest = hashlib.sha256()
         read = headers(text, self.reads_here, self.include)
-        for part in (text, *read, *(unit or self.instances), repr(_FLAGS), arch, _toolchain()):
+        for part in (text, *read, *(unit or self.instances), repr(self.flags), arch, _toolchain()):
             digest.update(part.encode() + b"\0")
         return digest.hexdigest()[:32]
 
@@ -267,7 +272,7 @@ def translate(file: KernelSource, arch: str, unit: tuple[str, ...], target: str 
     _toolchain()  # or a sentence on what is missing
     core = devices.cuda_core()
     include = [str(folder) for folder in file.include]
-    options = core.ProgramOptions(arch=arch, include_path=include, no_source_include=not file.reads_here, **_FLAGS)
+    options = core.ProgramOptions(arch=arch, include_path=include, no_source_include=not file.reads_here, **file.flags)
     said = io.StringIO()
     try:
         program = core.Program(file.source(), "c++", options)

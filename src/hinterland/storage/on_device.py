@@ -356,7 +356,7 @@ class DeviceStore(Repr):
         )
         self.words = store.on(device)
         self._running, self._runs, self._has_failed, self._failed_commands = threading.Lock(), 0, False, 0
-        self._beside: tuple[int, int] | None = None
+        self._beside: tuple[int, str, int] | None = None
         self._open, self._gives_up, self._process = True, gives_up, os.getpid()
         if self.controller is not backing:
             self.controller.start()
@@ -501,9 +501,9 @@ class DeviceStore(Repr):
             launch(KERNELS, "write_back_kernel", self.device, blocks, block, params)
             launch(KERNELS, "flush_kernel", self.device, 1, 1, params)
 
-    def take_beside(self) -> tuple[int, int] | None:
-        """Of the first element that kernels wrote to an array that does not have it, the array's ``home`` and the element's
-        number, once; such writes are left out."""
+    def take_beside(self) -> tuple[int, str, int] | None:
+        """Of the first element that kernels asked for and that its array does not have, once: the array's number, whether it
+        ``reads``, ``writes`` or ``uses`` it, and the element's. It reads as zero and is not written."""
         beside, self._beside = self._beside, None
         return beside
 
@@ -511,7 +511,7 @@ class DeviceStore(Repr):
         """StorageError if a page could not be read or written since a run began alone."""
         control = _Control.read(self._control)
         if control.beside:
-            self._beside = control.beside - 1, control.beside_at
+            self._beside = control.beside >> 2, ("", "reads", "writes", "uses")[control.beside & 3], control.beside_at
             self._control[_Control.beside.offset :][:8].zero_()
         failed = sum(one["failed"] for one in self.controller.served())
         uncounted = isinstance(self.controller, DrivenDevice)

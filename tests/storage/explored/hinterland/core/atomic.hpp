@@ -59,6 +59,7 @@ void atomic_add_release(uint64_t* array, const int32_t (&at)[kCount], uint64_t v
   for (const int32_t one : at)
     if (one >= 0) atomic_add_release(array[one], value);
 }
+inline void atomic_fence() {}  // steps are in one order for all
 inline void atomic_load_pair(uint64_t* places, uint64_t (&values)[2]) {
   for (int i = 0; i < 2; ++i) values[i] = atomic_load(places[i]);
 }
