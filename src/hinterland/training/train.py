@@ -139,8 +139,7 @@ def train(
             ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, with ``devices`` of each as Factored has them,
             and change none: a run may go on with others. So is ``timeout``: seconds without a batch, or an answer of another
             rank, after which the run ends with an error.
-            ``capture`` replays steps (docs/captured.md): "auto", by default, where each rank can, and not over several
-            ``devices``; True refuses where it cannot.
+            ``capture`` replays steps (docs/captured.md): "auto", by default, where each rank can; True refuses where it cannot.
             ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
     Raises:
@@ -156,8 +155,7 @@ def train(
     def checked() -> tuple[Settings, dict[str, Any]]:
         arguments.function("on_epoch", on_epoch)
         split = split_options(model, fanouts, options)
-        chosen = capture_choice(capture)
-        split[1]["capture"] = False if several and chosen == "auto" else chosen
+        split[1]["capture"] = capture_choice(capture)
         check_checkpoint(checkpoint, checkpoint_every, resume, trace)
         (wanted_on_devices if several else wanted)(split[1].get("cache"), split[1].get("gpu_budget"))
         check_dataset(dataset)
@@ -238,7 +236,8 @@ class _Run(TrainingRun[GNN | HeteroGNN]):
         sampler, tester = _samplers(dataset, config, device)
         self.tester = None if tester is sampler else tester  # None: what the loader samples with, which a cache exchanges
         kept = {name: reading.pop(name, None) for name in ("cache", "gpu_budget")}  # of training alone
-        own: dict[str, Any] = {"capture": reading.pop("capture"), **({} if several else kept)}
+        capture = reading.pop("capture")  # over several devices where that is asked for, until it has been measured
+        own: dict[str, Any] = {"capture": capture is True} if several else {"capture": capture, **kept}
         self.reading = reading
         share = {"rank": ranks.rank, "world_size": ranks.world_size}
         layers = _layers(dataset, config)
