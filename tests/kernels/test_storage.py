@@ -208,8 +208,110 @@ def test_what_may_not_be_written(device: torch.device, tmp_path: Path) -> None:
 
 def test_a_cache_without_room(device: torch.device, tmp_path: Path) -> None:
     a = torch.zeros(1000, dtype=torch.float64, device=device)
-    with opened(saved(tmp_path / "c.npy", np.zeros(1000))) as c, pytest.raises(ConfigError, match="queues take .*; give more"):
-        hl.kernel(ADD, cache="1MiB")(a, a, c)
+    with (
+        opened(saved(tmp_path / "c.npy", np.zeros(1000))) as c,
+        pytest.raises(ConfigError, match="hold no set of 8 lines.*give more"),
+    ):
+        hl.kernel(ADD, cache="32KiB")(a, a, c)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(budget=st.integers(80 << 10, 12 << 20), line_bytes=st.sampled_from((512, 4096)))
+def test_a_small_budget_has_fewer_queues_and_holds(
+    budget: int, line_bytes: int, device: torch.device, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    x = np.arange(40_000.0)
+    cache = hl.StorageCache("4MiB", line_bytes, device_budget=budget)
+    with hl.StorageArray.open(saved(tmp_path_factory.mktemp("small") / "x.npy", x), cache=cache) as table:
+        b, c = (torch.ones(len(x), dtype=torch.float64, device=device) for _ in range(2))
+        with cache.on_devices.live(table, device) as store:
+            assert store.nbytes <= budget
+        hl.kernel(ADD)(table, b, c)
+        assert np.array_equal(c.cpu(), x + 1)
+
+
+def test_kernels_share_what_the_device_has_of_a_file(device: torch.device, tmp_path: Path) -> None:
+    """Each line is read once, whichever kernel and array of the file asks for it, until the file is written to."""
+    x = np.arange(100_000.0)
+    tables = [opened(saved(tmp_path / "x.npy", x), cache=hl.StorageCache("1MiB"))]
+    tables.append(opened(tmp_path / "x.npy", "r", cache=tables[0].cache))
+    out = torch.empty(len(x), dtype=torch.float64, device=device)
+    lines = -(-(tmp_path / "x.npy").stat().st_size // 4096)
+    assert tables[0].stats(device).reads == 0
+    for kernel in (hl.kernel(ADD), hl.kernel(ADD, cache="8MiB")):
+        for table in tables:
+            kernel(table, table, out)
+            assert np.array_equal(out.cpu(), 2 * x)
+            assert [one.stats(device).reads for one in tables] == [lines, lines]
+    tables[0][[5]] = torch.tensor([-1.0], dtype=torch.float64)
+    hl.kernel(ADD)(tables[1], tables[1], out)
+    assert out[5] == -2 and tables[1].stats(device).reads == 2 * lines
+    scale = hl.kernel("__global__ void scale(array<double> x) { x[threadIdx.x] *= 3; }")
+    scale(tables[0], device=device, grid=1, block=64)
+    assert tables[1].stats(device).reads == 2 * lines  # what a kernel wrote stays, too
+    assert tables[1][torch.arange(64)].tolist() == [-3.0 if i == 5 else 3.0 * i for i in range(64)]
+    tables[0].close()
+    assert tables[1].stats(device).reads == 2 * lines
+    tables[1].close()
+    with pytest.raises(StorageError, match="was closed"):
+        tables[1].stats(device)
+
+
+def test_lines_of_another_size_are_for_reading(device: torch.device, tmp_path: Path) -> None:
+    """And give what kernels have written through the first."""
+    x = np.arange(10_000.0)
+    out = torch.empty(len(x), dtype=torch.float64, device=device)
+    with opened(saved(tmp_path / "x.npy", x)) as table:
+        short = hl.StorageCache("1MiB", 512)
+        with pytest.raises(StorageError, match="open for writing already"):
+            opened(tmp_path / "x.npy", cache=short)
+        with opened(tmp_path / "x.npy", "r", cache=short) as read:
+            add = hl.kernel(ADD)
+            add(read, read, out)
+            assert np.array_equal(out.cpu(), 2 * x)
+            add(out, out, table)
+            add(read, read, out)
+            assert np.array_equal(out.cpu(), 8 * x)
+            table[[7]] = torch.tensor([1.0], dtype=torch.float64)
+            table.flush()
+            add(read, read, out)
+            assert out[7] == 2
+
+
+def test_an_array_is_closed_when_nobody_reads_it(device: torch.device, tmp_path: Path) -> None:
+    """Who closes it waits for the kernels that read its file, and another kernel is refused meanwhile."""
+    x = np.arange(10_000.0)
+    table, out = opened(saved(tmp_path / "x.npy", x), "r"), torch.zeros(len(x), dtype=torch.float64, device=device)
+    closed, add = threading.Event(), hl.kernel(ADD)
+
+    def close() -> None:
+        table.close()
+        closed.set()
+
+    with table.cache.on_devices.live(table, device) as store:
+        closing = threading.Thread(target=close)
+        closing.start()
+        while not table.closed:
+            pass
+        with pytest.raises(StorageError, match="was closed"):
+            add(table, table, out)
+        assert not closed.is_set() and store.controller.served()
+    closing.join()
+    with pytest.raises(StorageError, match="was closed"), store.live():
+        pass
+
+
+def test_of_two_devices_one_writes(tmp_path: Path) -> None:
+    """What the other has of the file is let go, and read anew (Mailthody 2022, section 8.3)."""
+    one, other = torch.device("cpu"), torch.device("cpu", 0)  # who keeps pages sees two
+    with opened(saved(tmp_path / "x.npy", np.arange(3000, dtype=np.int32))) as table:
+        pages = table.cache.on_devices
+        with pages.live(table, one) as mine, pages.live(table, other) as read:
+            assert mine is not read
+        with pages.live(table, one, writes=True) as again:
+            assert again is mine
+        with pages.live(table, other) as anew, pages.live(table, one) as again:
+            assert anew is not read and again is mine
 
 
 @pytest.mark.parametrize("at", (-1, 31, 2000, 2**40, -(2**40)))

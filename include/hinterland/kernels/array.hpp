@@ -28,9 +28,10 @@
 #define HINTERLAND_NEAR 1
 #define HINTERLAND_TIERED 2
 #define HINTERLAND_STORED 4
-#define HINTERLAND_WRITTEN 8  // beside HINTERLAND_STORED: an array<T> may be on storage, too
+#define HINTERLAND_WRITTEN 8   // beside HINTERLAND_STORED: an array<T> may be on storage, too
+#define HINTERLAND_SEVERAL 16  // beside HINTERLAND_STORED: in several files
 #if !defined(HINTERLAND_ARRAY_KINDS)
-#define HINTERLAND_ARRAY_KINDS (HINTERLAND_NEAR | HINTERLAND_TIERED | HINTERLAND_STORED)
+#define HINTERLAND_ARRAY_KINDS (HINTERLAND_NEAR | HINTERLAND_TIERED | HINTERLAND_STORED | HINTERLAND_SEVERAL)
 #endif
 
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
@@ -143,7 +144,8 @@ class array {
   HINTERLAND_FN static storage::Positions<Element> positions(const ArgumentWords& words) {
     return storage::Positions<Element>({words.home, nullptr, nullptr, nullptr});
   }
-  HINTERLAND_FN static storage::Coalesced<Element, Store> stored(const ArgumentWords& words) {
+  using Stored = storage::Coalesced<Element, Store, (HINTERLAND_ARRAY_KINDS & HINTERLAND_SEVERAL) != 0>;
+  HINTERLAND_FN static Stored stored(const ArgumentWords& words) {
     return {positions(words), *static_cast<const Store*>(words.finds)};
   }
 

@@ -5,13 +5,15 @@
 // Where all lanes of a warp have come, they read as a warp does (source.hpp): whoever waits helps with the others' lines. Where
 // some have, each group of lanes that want one line has a leader, who asks for it alone, and the others of the group wait for
 // him. No leader waits for a line in one round while another holds his: lanes may be made to go on together after a branch.
+//
+// kSeveral: lanes that come together may have arrays of several stores, as in (i % 2 ? a : b)[i]. Then each is for itself.
 #pragma once
 
 #include "hinterland/storage/written.hpp"
 
 namespace hinterland::storage {
 
-template <class T, class Store>
+template <class T, class Store, bool kSeveral = false>
 class Coalesced : Stored<T, Store> {
   using Base = Stored<T, Store>;
 
@@ -29,6 +31,10 @@ class Coalesced : Stored<T, Store> {
     Page page = asks ? this->page_of(begin) : 0;
     const Page past = asks ? this->page_of(end - 1) + 1 : 0;
     const uint32_t here = Warp::active();
+    if (!is_of_one_store(here)) {
+      for (; page < past; ++page) this->store->template prefetch<Alone>(true, page);
+      return;
+    }
     const auto leads = [&](uint32_t group) { return stdlib::countr_zero(group) == Warp::lane(); };
     if (here == Warp::kAll) {
       for (; Warp::any(page < past); ++page) {
@@ -47,10 +53,21 @@ class Coalesced : Stored<T, Store> {
   template <class Access>
   HINTERLAND_FN T access(int64_t at, T own) const {
     const uint32_t here = Warp::active();
-    if (here != Warp::kAll) return access_in_group<Access>(here, at, own);
+    if (!is_of_one_store(here)) return access_with<Alone, Access>(at, own);
+    return here == Warp::kAll ? access_with<Warp, Access>(at, own) : access_in_group<Access>(here, at, own);
+  }
+
+  // The same for all lanes that are here.
+  HINTERLAND_FN bool is_of_one_store(uint32_t here) const {
+    if constexpr (!kSeveral) return true;
+    return Warp::same(here, reinterpret_cast<uintptr_t>(this->store)) == here;
+  }
+
+  template <class Lanes, class Access>
+  HINTERLAND_FN T access_with(int64_t at, T own) const {
     typename Base::template Rest<1> rest{0, {at}, {own}};
-    rest.missing = Base::template try_access<Warp, Access>(rest.at, rest.to);
-    if (Warp::any(rest.missing != 0)) rest = Base::template wait<Warp, Access>(*this, rest);
+    rest.missing = Base::template try_access<Lanes, Access>(rest.at, rest.to);
+    if (Lanes::any(rest.missing != 0)) rest = Base::template wait<Lanes, Access>(*this, rest);
     return rest.to[0];
   }
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -17,8 +15,8 @@ from ..runtime.errors import ConfigError, IndexOutOfRange, StorageError
 from ..runtime.launch import launch_packed
 from ..runtime.repr import Repr
 from ..runtime.units import parse_bytes
-from ..storage.layout import is_bare
-from ..storage.on_device import Backing, DeviceStore, Queues, hole_of
+from ..storage.layout import Volume, is_bare
+from ..storage.on_device import DeviceStore
 from ..table import StorageArray
 from . import on_cpu, signature
 from .arguments import CallArguments, device_of, layout
@@ -26,22 +24,12 @@ from .source import Text
 
 _MOST_THREADS = 1024  # of a block
 _MOST_BLOCKS = 2**31 - 1
-_made: weakref.WeakSet[Kernel] = weakref.WeakSet()
-
-
-def _anew_in_child() -> None:
-    """A thread that called a kernel while the process was forked is not in the child, nor those that serve its cache."""
-    for kernel in _made:
-        kernel._one_at_a_time, kernel._store = threading.Lock(), None
-
-
-os.register_at_fork(after_in_child=_anew_in_child)
 
 
 class Kernel(Repr):
     """A kernel that can be called. :func:`kernel` makes one."""
 
-    def __init__(self, source: str, name: str | None, cache: int | str) -> None:
+    def __init__(self, source: str, name: str | None, cache: int | str | None) -> None:
         if not isinstance(source, str):
             raise ConfigError(f"a kernel is made of a text in CUDA C++, not of {arguments.repr_of(source)}")
         if name is not None:
@@ -49,12 +37,9 @@ class Kernel(Repr):
         self._source = source
         self.signature = signature.find(source, name)
         self._layout = layout(self.signature)
-        self.cache = parse_bytes(cache)
+        self.cache = None if cache is None else parse_bytes(cache)
         self._texts: dict[int, Text] = {}
         self._on_cpu: dict[int, int] = {}  # addresses of what was compiled for it
-        self._store: tuple[tuple[torch.device, list[StorageArray]], DeviceStore] | None = None
-        self._one_at_a_time = threading.Lock()
-        _made.add(self)
 
     @property
     def name(self) -> str:
@@ -101,29 +86,25 @@ class Kernel(Repr):
             if not given.stored:
                 self._run(given, where, blocks, block)
                 return
-            with self._cached(given, where) as store:
-                with store.live():
+            with ExitStack() as held:
+                for _, cache in sorted({id(array.cache): array.cache for array in given.written}.items()):
+                    held.enter_context(cache.writing)
+                with self._live(given, where) as stores:
                     self._run(given, where, blocks, block)
-                self._require_within(given, store.take_beside())
+                self._require_within(given, stores)
 
-    def _require_within(self, given: CallArguments, beside: tuple[int, int] | None) -> None:
+    def _require_within(self, given: CallArguments, stores: dict[int, DeviceStore]) -> None:
         """IndexOutOfRange where the kernel wrote an element that its array does not have (``DeviceStore.take_beside``)."""
-        if beside is None:
-            return
-        home, at = beside
+        beside = {address: store.take_beside() for address, store in stores.items()}
         for place, array in given.stored:
             parameter, words = self.signature.parameters[place], given.values[place]
+            home, at = beside.get(words.finds) or (0, 0)
             if parameter.writable and words.home == home and not 0 <= at < words.size:
                 raise IndexOutOfRange(
                     f"{self.name} writes {parameter.name}[{at}], and {parameter.name} ({array.path}) has {words.size} "
                     "elements: what lies outside was not written, and all else was; compare numbers with "
                     f"{parameter.name}.size()"
                 )
-
-    def release(self) -> None:
-        """Frees the cache of what was read from storage, which otherwise stays for the next call."""
-        with self._one_at_a_time:
-            self._close()
 
     def _run(self, given: CallArguments, device: torch.device, grid: int, block: int) -> None:
         kinds, text = given.kinds, self._text(given.kinds)
@@ -141,70 +122,36 @@ class Kernel(Repr):
         return self._texts[kinds]
 
     @contextmanager
-    def _cached(self, given: CallArguments, device: torch.device) -> Iterator[DeviceStore]:
-        """The cache through which the kernel reads and writes arrays on storage, and their words in it. It stays for the next
-        call with the same arrays; where they are open for writing it does not, since it would not see what is written."""
-        arrays = [array for _, array in given.stored]
-        for array in arrays:
-            array.cache.native.require_same_process()
-        volumes = list(dict.fromkeys(array.volume for array in arrays))
-        may_change = any(array.mode != "r" for array in arrays)
-        caches = {id(array.cache): array.cache for array in given.written}
-        with ExitStack() as held:
-            held.enter_context(self._one_at_a_time)  # another call might need the cache's memory for other arrays
-            for _, cache in sorted(caches.items()):
-                held.enter_context(cache.writing)
-            if self._store is None or not _same(self._store[0], (device, arrays)):
-                self._close()
-                self._store = (device, arrays), self._made(given, volumes, device)
-            store = self._store[1]
-            for place, array in given.stored:
-                words, there = given.values[place], store.array(array.file_position, volumes.index(array.volume))
-                words.home, words.finds = there.home, store.address
-            try:
-                yield store
-            finally:
-                try:
-                    if may_change:
-                        self._close()
-                finally:
-                    for array in given.written:
-                        array.was_written()
-
-    def _made(self, given: CallArguments, volumes: list[Any], device: torch.device) -> DeviceStore:
-        arrays = [array for _, array in given.stored]
-        for array in arrays:
+    def _live(self, given: CallArguments, device: torch.device) -> Iterator[dict[int, DeviceStore]]:
+        """A with-block in which arrays on storage are read and written through what the device keeps of their files, and their
+        words say so. It gives the stores of those that are written, by their addresses."""
+        files: dict[Volume, list[StorageArray]] = {}
+        for _, array in given.stored:
             _require_piece(self.name, array)
-            if array.mode != "r":
-                array.flush()
+            files.setdefault(array.volume, []).append(array)
         for array in given.written:
             if array.cache.stats().pinned:
                 raise ConfigError(f"{self.name} writes to {array.path}, in whose cache pages are pinned; unpin them first")
-        writers_first = sorted(arrays, key=lambda array: array.mode == "r")
-        backings = [Backing.of(next(array for array in writers_first if array.volume == volume)) for volume in volumes]
-        line_bytes = arrays[0].line_bytes
-        queues = Queues.within(min(array.cache.host_budget for array in arrays), line_bytes)
-        mode: Literal["r", "r+"] = "r+" if given.written else "r"
-        hole = max((_hole(volumes, array) for array in given.written), key=lambda one: one[2] - one[1], default=(0, 0, 0))
-        budget = self.cache - queues.device_bytes
-        if budget <= 0:
-            raise ConfigError(
-                f"{self.name}: of {self.cache} bytes queues take {queues.device_bytes}, and the cache has none; give more, as "
-                "cache='256MiB'"
-            )
-        # What is not written now is lost: kept for later it would overwrite what is written until then.
-        return DeviceStore(backings, device, budget, line_bytes, mode=mode, gives_up=True, hole=hole, **queues._asdict())
-
-    def _close(self) -> None:
-        before, self._store = self._store, None
-        if before is not None:
-            before[1].close()
+        writers = {id(array) for array in given.written}
+        # The writer's cache of a file serves those who only read it, too.
+        owners = [min(arrays, key=lambda one: (id(one) not in writers, one.mode == "r")) for arrays in files.values()]
+        budget = None if self.cache is None else self.cache // len(owners)
+        stores: dict[Volume, DeviceStore] = {}
+        with ExitStack() as runs:
+            # In an order of its own, so that no two calls wait for each other.
+            for array in sorted(owners, key=lambda one: (id(one.cache), one.origin)):
+                writes = id(array) in writers
+                stores[array.volume] = runs.enter_context(array.cache.on_devices.live(array, device, budget, writes))
+            for place, array in given.stored:
+                words, store = given.values[place], stores[array.volume]
+                words.home, words.finds = store.array(array.file_position).home, store.address
+            yield {stores[array.volume].address: stores[array.volume] for array in given.written}
 
     def _facts(self) -> dict[str, Any]:
         return {"kernel": self.signature.text}
 
 
-def kernel(source: str, name: str | None = None, *, cache: int | str = "256MiB") -> Kernel:
+def kernel(source: str, name: str | None = None, *, cache: int | str | None = None) -> Kernel:
     """A kernel of a text in CUDA C++, to be called with tensors and tables (BaM's array, Mailthody 2022, listing 5.3)::
 
         add = hl.kernel('''
@@ -224,25 +171,13 @@ def kernel(source: str, name: str | None = None, *, cache: int | str = "256MiB")
         source: the text. What it takes is found in it: ``array<T>``, ``T*`` and T, where T is float, double, half, bfloat16,
             bool or a whole number, and const where nothing is written.
         name: of the kernel, where the text has several.
-        cache: bytes of the device's memory for what it reads from storage and writes there, as ``"1GiB"``.
+        cache: bytes of the device's memory for pages of the files of a call, as ``"1GiB"``, to equal parts. A file of which the
+            device has pages already keeps the cache that it has. None is the ``device_budget`` of each file's StorageCache.
 
     Raises:
         ConfigError: a text without a kernel, or one that takes what cannot be passed.
     """
     return Kernel(source, name, cache)
-
-
-def _same(held: tuple[torch.device, list[StorageArray]], asked: tuple[torch.device, list[StorageArray]]) -> bool:
-    """Whether they are the same objects: arrays are compared by their elements otherwise."""
-    return held[0] == asked[0] and list(map(id, held[1])) == list(map(id, asked[1]))
-
-
-def _hole(volumes: list[Any], array: StorageArray) -> tuple[int, int, int]:
-    """What of an array was never written, so that kernels need not read it (``DeviceStore``)."""
-    paths, volume = array.open_paths, array.volume
-    if len(paths) > 1 or volume.stripe or is_bare(paths[0]):
-        return 0, 0, 0
-    return volumes.index(volume), *hole_of(paths[0], array.file_position)
 
 
 def _require_piece(name: str, array: StorageArray) -> None:
