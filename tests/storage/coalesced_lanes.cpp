@@ -97,6 +97,39 @@ void check_one_hold() {
   CHECK(storage.control().reads == kWarps, "%llu lines were read", static_cast<unsigned long long>(storage.control().reads));
 }
 
+// Lanes that come together with arrays of two stores, of which pages have the same numbers, each find and write their own.
+void check_two_stores(const Shape& shape) {
+  Storage storages[] = {{shape, Faults{.late = 4, .reorder = true}, 6}, {shape, Faults{.reorder = true}, 7}};
+  using OfSeveral = Coalesced<int64_t, DeviceStore, true>;
+  const auto of = [&](uint64_t which) {
+    return OfSeveral({reinterpret_cast<const void*>(0), nullptr, nullptr, &storages[which].store}, 0);
+  };
+  constexpr int64_t kTurns = 40;
+  const auto at = [](int64_t turn) { return (turn * kWarps + current_warp()) * Warp::kWidth + Warp::lane(); };
+  const auto own = [](int64_t turn) { return test::mixed(turn * Warp::kWidth + Warp::lane()) % 2; };
+  run_warps(6, [&](std::mt19937_64&) {
+    for (int64_t turn = 0; turn < kTurns; ++turn) {
+      const auto array = of(own(turn));
+      const auto asks = [&] { array.prefetch(at(turn), at(turn) + 70); };
+      branch(mask_of(test::mixed(turn)), asks, [] {});
+      array.write(at(turn), -1);
+    }
+  });
+  run_warps(7, [&](std::mt19937_64&) {
+    for (int64_t turn = 0; turn < kTurns; ++turn) {
+      const auto reads = [&] { CHECK(of(own(turn)).read(at(turn)) == -1, "the own"); };
+      const auto others = [&] {
+        CHECK(of(1 - own(turn)).read(at(turn)) == Storage::stored_at<int64_t>(at(turn) * 8), "the other");
+      };
+      branch(mask_of(test::mixed(turn)), reads, others);
+    }
+  });
+  for (Storage& storage : storages) {
+    CHECK(storage.status() == 0, "status %x", storage.status());
+    storage.stop();
+  }
+}
+
 // Pages of a hole are written, and found again, without being read before they were.
 void check_hole(const Shape& shape) {
   Storage storage(shape, Faults{.reorder = true}, 5);
@@ -160,6 +193,8 @@ int main() {
   check_one_hold();
   if (!kOnce) check_hole({.line = 512, .sets = 1});
   check_hole({.line = 4096, .sets = 30, .channels = 1});
+  check_two_stores({.line = 512, .sets = 2});
+  check_two_stores({.line = 4096, .sets = 20, .channels = 1});
   check_failure();
   return 0;
 }
