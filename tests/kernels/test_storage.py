@@ -257,6 +257,46 @@ def test_kernels_share_what_the_device_has_of_a_file(device: torch.device, tmp_p
         tables[1].stats(device)
 
 
+def test_what_is_said_of_a_kernel(device: torch.device, tmp_path: Path) -> None:
+    """Reads, bytes, hits and amplification by count: each line that holds an eighth element is read, once."""
+    x = np.arange(64 << 10, dtype=np.int32)
+    sparse = hl.kernel(
+        """
+        __global__ void sparse(array<const int> x, int* out, int64_t n, int64_t step) {
+          const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+          if (i < n) out[i] = x[i * step];
+        }"""
+    )
+    x.tofile(tmp_path / "x.bin")
+    with hl.StorageArray.open(tmp_path / "x.bin", dtype=torch.int32, shape=(len(x),), host_budget="1MiB") as table:
+        assert table.explain(device).endswith("x.bin: 0 B were read from the disk in 0 requests")
+        for turn, step in enumerate((1024, 1024, 2048)):
+            out = torch.zeros(len(x) // step, dtype=torch.int32, device=device)
+            sparse(table, out, len(out), step, grid=1, block=96)
+            assert np.array_equal(out.cpu(), x[::step])
+            found = table.stats(device)
+            assert (found.reads, found.bytes_read) == (64, 64 * 4096)
+            asked = (64, 128, 160)[turn]
+            assert found.wanted_bytes == 4 * asked and found.amplification == 64 * 4096 / (4 * asked)
+            assert (found.hits, found.waited) == (asked - 64, 64)
+            assert found.cpu_seconds > 0
+        assert table.explain(device).endswith(
+            "256.00 KiB were read from the disk in 64 requests, 409.60 times the 640 B that kernels asked for, of which "
+            "40.0% waited for the disk"
+        )
+        assert table.stats().reads == table.stats().wanted_bytes == 0
+        sums = hl.kernel(
+            """
+            __global__ void sums(array<const int> x, int* out) {
+              auto of = x.reader(100, 300);
+              for (int64_t i = 100; i < 300; ++i) *out += of[i];
+            }"""
+        )
+        sums(table, out.zero_(), grid=1, block=1)
+        assert out[0] == x[100:300].sum()
+        assert table.stats(device).wanted_bytes == found.wanted_bytes + 4 * 200
+
+
 def test_lines_of_another_size_are_for_reading(device: torch.device, tmp_path: Path) -> None:
     """And give what kernels have written through the first."""
     x = np.arange(10_000.0)

@@ -189,6 +189,11 @@ class array<T>::Reader {
              storage::within_reach(end))
 #endif
   {
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
+    const int64_t wanted = min_of(end, of.size()) - max_of(begin, int64_t{0});
+    if (of_.words_.kind == HINTERLAND_STORED && wanted > 0)
+      static_cast<const Store*>(of_.words_.finds)->template count_asked<Element>(static_cast<uint64_t>(wanted), 0);
+#endif
   }
 
   HINTERLAND_FN Element operator[](int64_t at) {

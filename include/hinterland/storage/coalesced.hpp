@@ -67,7 +67,10 @@ class Coalesced : Stored<T, Store> {
   HINTERLAND_FN T access_with(int64_t at, T own) const {
     typename Base::template Rest<1> rest{0, {at}, {own}};
     rest.missing = Base::template try_access<Lanes, Access>(rest.at, rest.to);
-    if (Lanes::any(rest.missing != 0)) rest = Base::template wait<Lanes, Access>(*this, rest);
+    const uint32_t missing = Lanes::ballot(rest.missing != 0);
+    if (Lanes::lane() == 0)
+      this->store->template count_asked<T>(Lanes::kWidth, static_cast<uint64_t>(stdlib::popcount(missing)));
+    if (missing != 0) rest = Base::template wait<Lanes, Access>(*this, rest);
     return rest.to[0];
   }
 
@@ -82,6 +85,10 @@ class Coalesced : Stored<T, Store> {
     Access::begin(own);
     for (uint32_t round = 0;; ++round) {
       const int32_t slot = Warp::broadcast(group, leads ? try_hold_alone(page) : kWaits, leader);
+      if (leads && round == 0) {
+        const auto elements = static_cast<uint64_t>(stdlib::popcount(group));
+        store.template count_asked<T>(elements, slot >= 0 ? 0 : elements);
+      }
       if (slot == kGivenUp) return own;
       if (slot >= 0) {
         Warp::sync(group);  // who holds the line has seen that it is there

@@ -19,6 +19,10 @@ namespace hinterland::storage {
 // Set in a status of 15 bits where it is that of a page that could not be written.
 inline constexpr uint32_t kOfWrite = 1 << 15;
 
+// Counters of a store for what kernels ask for, so that multiprocessors do not wait for each other's, and words of each, in a
+// cache line of its own.
+inline constexpr uint32_t kAskedCounters = 64, kAskedWords = 16;
+
 // What the threads of a store share; zero at first.
 struct StoreControl {
   uint64_t status;  // of the first error: its page << 16 | kOfWrite or 0 | the command's status; 0 if there was none
@@ -29,6 +33,7 @@ struct StoreControl {
   uint64_t beside;         // the first array that was written to where it has no element: its position + 1; 0 if none was
   int64_t beside_at;       // and the element's number
   int64_t padding2[12];
+  uint64_t asked[kAskedCounters * kAskedWords];  // see PageStore::count_asked()
 };
 
 // What the processor that runs this says, and does while it waits.
@@ -143,6 +148,17 @@ struct PageStore {
   // A write of an element that the array at a position does not have is left out, and the host is told of the first.
   HINTERLAND_FN void leave_out(uint64_t array, int64_t at) const {
     if (atomic_cas(control->beside, uint64_t{0}, array + 1) == 0) control->beside_at = at;
+  }
+
+  // That a thread has asked for so many elements of type T, of which `missed` were not in the cache: by a word for each size,
+  // 1 << i bytes in the i-th, and one for those missed after them.
+  template <class T>
+  HINTERLAND_FN void count_asked(uint64_t elements, uint64_t missed) const {
+    constexpr int kSize = stdlib::countr_zero(static_cast<uint32_t>(sizeof(T))), kMissed = 4;
+    static_assert(kSize < kMissed);
+    uint64_t* const own = control->asked + Here::number() % kAskedCounters * kAskedWords;
+    atomic_add(own[kSize], elements);
+    if (missed != 0) atomic_add(own[kMissed], missed);
   }
 
   HINTERLAND_FN PageDevice<Pages> device(int64_t channel, uint64_t deadline) const {

@@ -44,6 +44,7 @@ _LONG_LINE = 8192  # from which on a command needs a list of PRPs
 _ALIGNED = 4096  # frames begin at a page
 _ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for, if that is more
 _PARTS, _ALLOCATIONS = 8, 4  # of a store's memory, and those of them that may be so large
+_SIZES = 4  # of elements that are counted: include/hinterland/storage/page_store.hpp
 _SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
 
 KERNELS = KernelFile("storage/flush.cu", ("write_back_kernel", "flush_kernel"), separate_module=True)
@@ -532,13 +533,18 @@ class DeviceStore(Repr):
         return f"{where}: NVMe status {code & 0x7FF:#05x} (type {code >> 8 & 7}, code {code & 0xFF:#04x}){late}{kept}"
 
     def stats(self) -> StorageStats:
-        """What was moved since it was made: lines that kernels asked for, and, of all stores of the controller, the processor
-        time of its threads and the reads that copies failed. Hits are not counted (0)."""
+        """What was moved since it was made: lines, elements that kernels of the user's own asked for, and, of all stores of the
+        controller, the processor time of its threads and the reads that copies failed."""
         counts = self.counts()
         reads, writes = counts["reads"], counts["writes"]
+        begin = _Control.asked.offset
+        asked = self._control[begin : begin + _Control.asked.size].view(torch.int64).view(-1, _core.ASKED_WORDS).sum(0).tolist()
+        elements, waited = asked[:_SIZES], asked[_SIZES]
         cpu_seconds = sum(one["cpu_ns"] for one in self.controller.served()) / 1e9
-        moved = (reads, writes, reads * self.line_bytes, writes * self.line_bytes, 0, reads)
-        return StorageStats(*moved, cpu_seconds, self.controller.failed_reads())
+        moved = (reads, writes, reads * self.line_bytes, writes * self.line_bytes, sum(elements) - waited, reads)
+        wanted = sum(count << shift for shift, count in enumerate(elements))
+        failed = self.controller.failed_reads()
+        return StorageStats(*moved, cpu_seconds, failed, waited=waited, wanted_bytes=wanted)
 
     def counts(self) -> dict[str, int]:
         """Lines that were asked for since it was made, by ``reads`` and ``writes``."""

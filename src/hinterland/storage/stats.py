@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass, fields, replace
 
 from ..runtime.repr import Repr
+from ..runtime.units import format_bytes
 
 
 @dataclass(frozen=True, repr=False)
@@ -15,11 +16,14 @@ class StorageStats(Repr):
     Attributes:
         reads, writes: transfers between files and memory.
         bytes_read, bytes_written: what they moved.
-        hits, misses: pages that were in memory as rows were asked for, and that were not.
-        cpu_seconds: processor time of the threads that gathered, scattered and flushed, all together.
+        hits, misses: pages that were in memory as rows were asked for, and that were not. On a device hits are elements that
+            were there as kernels of the user's own asked for them (all, by a ``reader``), and misses are lines that were read.
+        cpu_seconds: processor time of the threads that gathered, scattered and flushed, or served a device, all together.
         failed_reads: of one copy of a file, so that another was read.
         pinned: pages that are pinned at present.
         expected_bytes: what is known of batches to come takes at present, beside the cache's budget.
+        waited: elements that were not on the device as kernels of the user's own asked for them.
+        wanted_bytes: of all elements that these kernels asked for; 0 where nobody counts.
     """
 
     reads: int
@@ -32,6 +36,8 @@ class StorageStats(Repr):
     failed_reads: int = 0
     pinned: int = 0
     expected_bytes: int = 0
+    waited: int = 0
+    wanted_bytes: int = 0
 
     def since(self, before: StorageStats) -> StorageStats:
         """What was moved since ``before`` was said, and what is pinned and expected now."""
@@ -48,6 +54,20 @@ class StorageStats(Repr):
             "cpu_seconds": self.cpu_seconds,
             "cpu_us_per_request": self.cpu_us_per_request,
         }
+
+    @property
+    def amplification(self) -> float:
+        """Bytes read for each byte that was asked for (I/O amplification, Mailthody 2022); 0 where nobody counts these."""
+        return self.bytes_read / self.wanted_bytes if self.wanted_bytes else 0.0
+
+    def explain(self) -> str:
+        """What the disk did for those who asked, in a sentence."""
+        said = f"{format_bytes(self.bytes_read)} were read from the disk in {self.reads:,} requests"
+        if not self.wanted_bytes:
+            return said
+        share = self.waited / (self.hits + self.waited)
+        wanted = f"{self.amplification:.2f} times the {format_bytes(self.wanted_bytes)} that kernels asked for"
+        return f"{said}, {wanted}, of which {share:.1%} waited for the disk"
 
     @property
     def cpu_us_per_request(self) -> float:

@@ -463,6 +463,10 @@ class StorageArray(Table):
         self._require_open()
         return self.cache.on_devices.stats(devices.as_device(device), self.origin)
 
+    def explain(self, device: torch.device | str | int | None = None) -> str:
+        """What was read from the disk for the host's cache, or a device's, and how much of it was asked for, in a sentence."""
+        return f"{self.path}: {self.stats(device).explain()}"
+
     def __enter__(self) -> Self:
         self._require_open()
         return self
