@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -316,6 +317,61 @@ def test_lines_of_another_size_are_for_reading(device: torch.device, tmp_path: P
             table.flush()
             add(read, read, out)
             assert out[7] == 2
+
+
+def test_kernels_a_chunk_loop_a_traversal_and_a_loader_at_once(device: torch.device, tmp_path: Path) -> None:
+    """Of files of one StorageCache: all get what is there, and kernels together read each line once."""
+    graph = hl.generate("kronecker", scale=10, edge_factor=8, seed=1, device="cpu")
+    hl.save_graph(graph, tmp_path / "g.hl")
+    x = np.arange(graph.num_vertices * 64.0).reshape(-1, 64)
+    cache = hl.StorageCache("2MiB")
+    table = hl.StorageArray.open(saved(tmp_path / "x.npy", x), cache=cache)
+    stored = hl.load_graph(tmp_path / "g.hl", "storage", cache=cache)
+    lines = -(-(tmp_path / "x.npy").stat().st_size // 4096)
+    wanted = hl.bfs(graph, 7, device="cpu").levels
+    failed: list[BaseException] = []
+
+    def kernel() -> None:
+        add, out = hl.kernel(ADD), torch.empty(x.size, dtype=torch.float64, device=device)
+        for _ in range(3):
+            add(table, table, out)
+            assert np.array_equal(out.cpu(), 2 * x.ravel())
+
+    def chunks() -> None:
+        for _ in range(2):
+            made = hl.kernels.map_chunks(lambda rows: rows.sum(1), table, cache="64KiB", device=device)
+            torch.testing.assert_close(made.cpu(), torch.from_numpy(x.sum(1)))
+
+    def traversal() -> None:
+        for _ in range(3):
+            assert torch.equal(hl.bfs(stored, 7, device=device).levels.cpu(), wanted)
+
+    def loader() -> None:
+        sampler = hl.sampling.NeighborSampler(stored, [5, 3], device=device)
+        for batch in hl.training.Loader(sampler, torch.arange(512), 64, features=table, device=device):
+            assert torch.equal(batch.x.cpu(), torch.from_numpy(x)[batch.sample.node.cpu()])
+
+    def run(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(work,)) for work in (kernel, kernel, chunks, traversal, loader)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    assert table.stats(device).reads == lines
+
+
+def test_a_chunk_loop_finds_what_the_last_one_read(tmp_path: Path) -> None:
+    x = torch.randn(20_000, 4)
+    with opened(saved(tmp_path / "x.npy", x.numpy()), "r") as table:
+        for _ in range(2):
+            assert torch.equal(hl.kernels.map_chunks(lambda rows: rows * 2, table, cache="64KiB", device="cpu"), 2 * x)
+            assert table.stats().reads <= -(-(tmp_path / "x.npy").stat().st_size // 4096)
 
 
 def test_an_array_is_closed_when_nobody_reads_it(device: torch.device, tmp_path: Path) -> None:

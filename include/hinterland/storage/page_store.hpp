@@ -154,8 +154,8 @@ struct PageStore {
   // 1 << i bytes in the i-th, and one for those missed after them.
   template <class T>
   HINTERLAND_FN void count_asked(uint64_t elements, uint64_t missed) const {
-    constexpr int kSize = stdlib::countr_zero(static_cast<uint32_t>(sizeof(T))), kMissed = 4;
-    static_assert(kSize < kMissed);
+    constexpr int kSize = sizeof(T) == 8 ? 3 : static_cast<int>(sizeof(T)) / 2, kMissed = 4;
+    static_assert(sizeof(T) <= 8);
     uint64_t* const own = control->asked + Here::number() % kAskedCounters * kAskedWords;
     atomic_add(own[kSize], elements);
     if (missed != 0) atomic_add(own[kMissed], missed);

@@ -43,7 +43,7 @@ _LONGEST_LINE = 65536  # of which backings have whole ones
 _LONG_LINE = 8192  # from which on a command needs a list of PRPs
 _ALIGNED = 4096  # frames begin at a page
 _ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for, if that is more
-_PARTS, _ALLOCATIONS = 8, 4  # of a store's memory, and those of them that may be so large
+_PARTS, _ALLOCATIONS = 12, 4  # of a store's memory, of no more than a page or two; and those that may be so large
 _SIZES = 4  # of elements that are counted: include/hinterland/storage/page_store.hpp
 _SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
 
