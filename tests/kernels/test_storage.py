@@ -270,7 +270,8 @@ def test_what_is_said_of_a_kernel(device: torch.device, tmp_path: Path) -> None:
     )
     x.tofile(tmp_path / "x.bin")
     with hl.StorageArray.open(tmp_path / "x.bin", dtype=torch.int32, shape=(len(x),), host_budget="1MiB") as table:
-        assert table.explain(device).endswith("x.bin: 0 B were read from the disk in 0 requests")
+        beside = f"of {hl.runtime.devices.as_device(device)} keep what was read, beside any gpu_budget"
+        assert table.explain(device).endswith(f"x.bin: 0 B were read from the disk in 0 requests; 0 B {beside}")
         for turn, step in enumerate((1024, 1024, 2048)):
             out = torch.zeros(len(x) // step, dtype=torch.int32, device=device)
             sparse(table, out, len(out), step, grid=1, block=96)
@@ -281,10 +282,13 @@ def test_what_is_said_of_a_kernel(device: torch.device, tmp_path: Path) -> None:
             assert found.wanted_bytes == 4 * asked and found.amplification == 64 * 4096 / (4 * asked)
             assert (found.hits, found.waited) == (asked - 64, 64)
             assert found.cpu_seconds > 0
-        assert table.explain(device).endswith(
+        said, taken = table.explain(device).split("; ")
+        assert said.endswith(
             "256.00 KiB were read from the disk in 64 requests, 409.60 times the 640 B that kernels asked for, of which "
             "40.0% waited for the disk"
         )
+        with table.cache.on_devices.live(table, device) as store:
+            assert taken == f"{hl.runtime.units.format_bytes(store.nbytes)} {beside}"
         assert table.stats().reads == table.stats().wanted_bytes == 0
         sums = hl.kernel(
             """

@@ -115,6 +115,11 @@ class DevicePages:
             gone = self._gone.get((device, origin))
         return together([*(store.stats() for store in stores), *([] if gone is None else [gone])])
 
+    def nbytes(self, device: torch.device, origin: int) -> int:
+        """Bytes of a device's memory that what it keeps of the files at ``origin`` takes."""
+        with self._lock:
+            return sum(one.store.nbytes for one in self._kept if (one.device, one.origin) == (device, origin))
+
     def _store(self, array: OpenFiles, device: torch.device, budget: int) -> DeviceStore:
         """That of an array's files. The caller has the lock."""
         found = next((one.store for one in self._kept if (one.device, one.origin) == (device, array.origin)), None)

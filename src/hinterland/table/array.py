@@ -20,6 +20,7 @@ from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.files import refused
 from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES, EXPECTED_SHARE, HOST_BUDGET
+from ..runtime.units import format_bytes
 from ..storage.cache import StorageCache
 from ..storage.device_pages import written
 from ..storage.layout import Layout, Volume, is_bare
@@ -464,8 +465,13 @@ class StorageArray(Table):
         return self.cache.on_devices.stats(devices.as_device(device), self.origin)
 
     def explain(self, device: torch.device | str | int | None = None) -> str:
-        """What was read from the disk for the host's cache, or a device's, and how much of it was asked for, in a sentence."""
-        return f"{self.path}: {self.stats(device).explain()}"
+        """What was read from the disk for the host's cache, or a device's, how much of it was asked for, and what the device's
+        takes."""
+        said = f"{self.path}: {self.stats(device).explain()}"
+        if device is None:
+            return said
+        taken = format_bytes(self.cache.on_devices.nbytes(devices.as_device(device), self.origin))
+        return f"{said}; {taken} of {devices.as_device(device)} keep what was read, beside any gpu_budget"
 
     def __enter__(self) -> Self:
         self._require_open()
