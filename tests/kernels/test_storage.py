@@ -378,17 +378,18 @@ def test_a_chunk_loop_finds_what_the_last_one_read(tmp_path: Path) -> None:
             assert table.stats().reads <= -(-(tmp_path / "x.npy").stat().st_size // 4096)
 
 
-def test_an_array_is_closed_when_nobody_reads_it(device: torch.device, tmp_path: Path) -> None:
-    """Who closes it waits for the kernels that read its file, and another kernel is refused meanwhile."""
+@pytest.mark.parametrize("writes", (False, True))
+def test_an_array_is_closed_when_nobody_reads_it(writes: bool, device: torch.device, tmp_path: Path) -> None:
+    """Who closes it waits for the kernels that use its file, and another kernel is refused meanwhile."""
     x = np.arange(10_000.0)
-    table, out = opened(saved(tmp_path / "x.npy", x), "r"), torch.zeros(len(x), dtype=torch.float64, device=device)
+    table, out = opened(saved(tmp_path / "x.npy", x)), torch.zeros(len(x), dtype=torch.float64, device=device)
     closed, add = threading.Event(), hl.kernel(ADD)
 
     def close() -> None:
         table.close()
         closed.set()
 
-    with table.cache.on_devices.live(table, device) as store:
+    with table.cache.on_devices.live(table, device, writes=writes) as store:
         closing = threading.Thread(target=close)
         closing.start()
         while not table.closed:
