@@ -378,17 +378,18 @@ def test_a_chunk_loop_finds_what_the_last_one_read(tmp_path: Path) -> None:
             assert table.stats().reads <= -(-(tmp_path / "x.npy").stat().st_size // 4096)
 
 
-def test_an_array_is_closed_when_nobody_reads_it(device: torch.device, tmp_path: Path) -> None:
-    """Who closes it waits for the kernels that read its file, and another kernel is refused meanwhile."""
+@pytest.mark.parametrize("writes", (False, True))
+def test_an_array_is_closed_when_nobody_reads_it(writes: bool, device: torch.device, tmp_path: Path) -> None:
+    """Who closes it waits for the kernels that use its file, and another kernel is refused meanwhile."""
     x = np.arange(10_000.0)
-    table, out = opened(saved(tmp_path / "x.npy", x), "r"), torch.zeros(len(x), dtype=torch.float64, device=device)
+    table, out = opened(saved(tmp_path / "x.npy", x)), torch.zeros(len(x), dtype=torch.float64, device=device)
     closed, add = threading.Event(), hl.kernel(ADD)
 
     def close() -> None:
         table.close()
         closed.set()
 
-    with table.cache.on_devices.live(table, device) as store:
+    with table.cache.on_devices.live(table, device, writes=writes) as store:
         closing = threading.Thread(target=close)
         closing.start()
         while not table.closed:
@@ -607,3 +608,47 @@ def test_kernels_that_write_the_same_array_take_turns(device: torch.device, tmp_
         assert not failed
         assert (x[torch.arange(10_000)] == turns * len(kernels)).all()
     assert (np.load(tmp_path / "x.npy") == turns * len(kernels)).all()
+
+
+def test_kernels_in_a_circle_of_arrays_end(device: torch.device, tmp_path: Path) -> None:
+    """Each writes what the next reads, of two StorageCaches, while others read, write rows, and open and close a file."""
+    turns, cache, short = 8, hl.StorageCache("1MiB", device_budget="256KiB"), hl.StorageCache("1MiB", 512)
+    for name in "abc":
+        saved(tmp_path / f"{name}.npy", np.zeros(5000))
+    a, b, c = (opened(tmp_path / f"{name}.npy", cache=cache if name < "c" else short) for name in "abc")
+    again, add = opened(tmp_path / "a.npy", "r", cache=short), hl.kernel(ADD)
+    up = hl.kernel(
+        """
+        __global__ void up(array<double> x, array<const double> y) {
+          const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+          if (i < x.size()) x[i] += 1 + 0 * y[i];
+        }"""
+    )
+
+    def reads() -> None:
+        with opened(tmp_path / "a.npy", "r", cache=cache) as x:
+            add(x, again, torch.empty(5000, dtype=torch.float64, device=device))
+
+    def rows() -> None:
+        b[[4999]] = torch.zeros(1, dtype=torch.float64)
+
+    failed: list[BaseException] = []
+
+    def run(work: Callable[[], None]) -> None:
+        try:
+            for _ in range(turns):
+                work()
+        except BaseException as error:
+            failed.append(error)
+
+    circle = [lambda x=x, y=y: up(x, y, device=device) for x, y in ((a, b), (b, c), (c, a))]
+    threads = [threading.Thread(target=run, args=(work,)) for work in (*circle, reads, reads, rows)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    for table in (a, b, c):
+        assert (table[torch.arange(4000)] == turns).all()  # before the page of which a row is written
+        table.close()
+    assert all((np.load(tmp_path / f"{name}.npy") == turns).all() for name in "ac")

@@ -85,27 +85,27 @@ class DevicePages:
             ConfigError, OutOfMemory: as making a store does.
         """
         self._native.require_same_process()
-        store: DeviceStore | None = None
+        kept: _Kept | None = None
         try:
             with ExitStack() as run:
                 with self._lock:
-                    store = self._store(array, device, self.budget if budget is None else budget)
-                    run.enter_context(store.live())
+                    kept = self._kept_of(array, device, self.budget if budget is None else budget)
+                    run.enter_context(kept.store.live())
                 if writes:
-                    run.callback(self._settle, array, store)
-                yield store
+                    run.callback(self._settle, kept)
+                yield kept.store
         except BaseException:
             if writes:  # kept for later, it would overwrite what is written until then
-                self._let_go(lambda one: one.store is store)
+                self._let_go(lambda one: one is kept)
             raise
 
-    def _settle(self, array: OpenFiles, store: DeviceStore) -> None:
+    def _settle(self, kept: _Kept) -> None:
         """Has what kernels wrote in the files, and nothing older anywhere else."""
         try:
-            store.flush()
+            kept.store.flush()
         finally:
-            self._native.forget_pages(array.origin)
-            written(array, store)
+            self._native.forget_pages(kept.origin)
+            _let_go_elsewhere(kept.files, kept)
 
     def stats(self, device: torch.device, origin: int) -> StorageStats:
         """What a device's caches of the files at ``origin`` have moved."""
@@ -120,13 +120,13 @@ class DevicePages:
         with self._lock:
             return [one.store for one in self._kept if (one.device, one.origin) == (device, origin)]
 
-    def _store(self, array: OpenFiles, device: torch.device, budget: int) -> DeviceStore:
-        """That of an array's files. The caller has the lock."""
-        if found := self.stores(device, array.origin):
-            return found[0]
-        made = self._made(array, device, budget)
-        self._kept.append(_Kept(device, array.origin, _files(array), made))
-        return made
+    def _kept_of(self, array: OpenFiles, device: torch.device, budget: int) -> _Kept:
+        """What a device keeps of an array's files, from now on. The caller has the lock."""
+        found = next((one for one in self._kept if (one.device, one.origin) == (device, array.origin)), None)
+        if found is None:
+            found = _Kept(device, array.origin, _files(array), self._made(array, device, budget))
+            self._kept.append(found)
+        return found
 
     def _made(self, array: OpenFiles, device: torch.device, budget: int) -> DeviceStore:
         self._native.flush()  # a device reads files
@@ -156,14 +156,17 @@ class DevicePages:
                     self._gone[key] = together([one.store.stats(), *([self._gone[key]] if key in self._gone else [])])
 
 
-def written(array: OpenFiles, by: DeviceStore | None = None) -> None:
-    """An array's files have other bytes now: what devices keep of them is let go, but for what ``by`` keeps, which has written
-    them."""
-    keeping = [pages for pages in list(_all) if pages._kept and pages._native.is_own]
-    if keeping:
-        files = _files(array)
-        for pages in keeping:
-            pages._let_go(lambda one: one.store is not by and not files.isdisjoint(one.files))
+def written(array: OpenFiles) -> None:
+    """An array's files have other bytes now: what devices keep of them is let go."""
+    if any(pages._kept for pages in list(_all)):
+        _let_go_elsewhere(_files(array))
+
+
+def _let_go_elsewhere(files: frozenset[Any], but: _Kept | None = None) -> None:
+    """What all caches of the process keep of the files on devices, but for one."""
+    for pages in list(_all):
+        if pages._kept and pages._native.is_own:
+            pages._let_go(lambda one: one is not but and not files.isdisjoint(one.files))
 
 
 def _files(array: OpenFiles) -> frozenset[Any]:
