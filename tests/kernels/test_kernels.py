@@ -307,4 +307,4 @@ def test_parameters_end_where_their_last_one_does() -> None:
     """What pads a struct is no parameter, and CUDA's driver refuses it."""
     takes = ("double a, char b", "array<int> a, int b", "")
     ends = [layout(signature.find(f"__global__ void k({one}) {{}}", None)).packed_bytes() for one in takes]
-    assert ends == [9, 60, 0]
+    assert ends == [9, 68, 0]

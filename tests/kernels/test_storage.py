@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -389,7 +390,7 @@ def test_an_array_is_closed_when_nobody_reads_it(writes: bool, device: torch.dev
         table.close()
         closed.set()
 
-    with table.cache.on_devices.live(table, device, writes=writes) as store:
+    with ExitStack() as after, table.cache.on_devices.live(table, device, after=after if writes else None) as store:
         closing = threading.Thread(target=close)
         closing.start()
         while not table.closed:
@@ -409,7 +410,7 @@ def test_of_two_devices_one_writes(tmp_path: Path) -> None:
         pages = table.cache.on_devices
         with pages.live(table, one) as mine, pages.live(table, other) as read:
             assert mine is not read
-        with pages.live(table, one, writes=True) as again:
+        with ExitStack() as after, pages.live(table, one, after=after) as again:
             assert again is mine
         with pages.live(table, other) as anew, pages.live(table, one) as again:
             assert anew is not read and again is mine
@@ -610,6 +611,41 @@ def test_kernels_that_write_the_same_array_take_turns(device: torch.device, tmp_
     assert (np.load(tmp_path / "x.npy") == turns * len(kernels)).all()
 
 
+UP = """
+__global__ void up(array<double> x, array<const double> y) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < x.size()) x[i] += 1 + 0 * y[i];
+}
+"""
+
+
+def test_kernels_that_write_what_the_other_reads_elsewhere_end(device: torch.device, tmp_path: Path) -> None:
+    """Each reads the other's array through a cache of its own, which the other lets go."""
+    turns, failed, caches = 20, [], [hl.StorageCache("1MiB") for _ in range(4)]
+    for name in "ab":
+        saved(tmp_path / f"{name}.npy", np.zeros(5000))
+    written = [opened(tmp_path / f"{name}.npy", cache=cache) for name, cache in zip("ab", caches[:2], strict=True)]
+    read = [opened(tmp_path / f"{name}.npy", "r", cache=cache) for name, cache in zip("ba", caches[2:], strict=True)]
+    up, both = hl.kernel(UP), threading.Barrier(2)
+
+    def run(x: hl.StorageArray, y: hl.StorageArray) -> None:
+        try:
+            for _ in range(turns):
+                both.wait(60)
+                up(x, y, device=device)
+        except BaseException as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=pair) for pair in zip(written, read, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed, failed
+    for one in (*written, *read):
+        assert (one[:] == turns).all()
+
+
 def test_kernels_in_a_circle_of_arrays_end(device: torch.device, tmp_path: Path) -> None:
     """Each writes what the next reads, of two StorageCaches, while others read, write rows, and open and close a file."""
     turns, cache, short = 8, hl.StorageCache("1MiB", device_budget="256KiB"), hl.StorageCache("1MiB", 512)
@@ -617,13 +653,7 @@ def test_kernels_in_a_circle_of_arrays_end(device: torch.device, tmp_path: Path)
         saved(tmp_path / f"{name}.npy", np.zeros(5000))
     a, b, c = (opened(tmp_path / f"{name}.npy", cache=cache if name < "c" else short) for name in "abc")
     again, add = opened(tmp_path / "a.npy", "r", cache=short), hl.kernel(ADD)
-    up = hl.kernel(
-        """
-        __global__ void up(array<double> x, array<const double> y) {
-          const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-          if (i < x.size()) x[i] += 1 + 0 * y[i];
-        }"""
-    )
+    up = hl.kernel(UP)
 
     def reads() -> None:
         with opened(tmp_path / "a.npy", "r", cache=cache) as x:

@@ -71,14 +71,15 @@ class DevicePages:
 
     @contextmanager
     def live(
-        self, array: OpenFiles, device: torch.device, budget: int | None = None, writes: bool = False
+        self, array: OpenFiles, device: torch.device, budget: int | None = None, after: ExitStack | None = None
     ) -> Iterator[DeviceStore]:
         """A with-block in which kernels on the current stream read an array's files through the cache that ``device`` has of
         them, or write to them. Its end waits for the stream, and what was written is in the files then, on the disk.
 
         Args:
             budget: bytes of a cache that is made for this, where not those of all. One that is there stays as it is.
-            writes: whether kernels write. Then the caller has ``StorageCache.writing``.
+            after: given where kernels write, by who has ``StorageCache.writing``. It ends once the caller uses no store any
+                more, and lets go what others keep of the files: kernels that use that may wait for the caller's stores.
 
         Raises:
             StorageError, IndexOutOfRange: as of ``DeviceStore.live`` and ``flush``. After a block that writes nothing is kept.
@@ -91,21 +92,21 @@ class DevicePages:
                 with self._lock:
                     kept = self._kept_of(array, device, self.budget if budget is None else budget)
                     run.enter_context(kept.store.live())
-                if writes:
+                if after is not None:
+                    after.callback(_let_go_elsewhere, kept.files, kept)
                     run.callback(self._settle, kept)
                 yield kept.store
         except BaseException:
-            if writes:  # kept for later, it would overwrite what is written until then
-                self._let_go(lambda one: one is kept)
+            if after is not None:  # kept for later, it would overwrite what is written until then
+                after.callback(self._let_go, lambda one: one is kept)
             raise
 
     def _settle(self, kept: _Kept) -> None:
-        """Has what kernels wrote in the files, and nothing older anywhere else."""
+        """Has what kernels wrote in the files, and nothing older in host memory."""
         try:
             kept.store.flush()
         finally:
             self._native.forget_pages(kept.origin)
-            _let_go_elsewhere(kept.files, kept)
 
     def stats(self, device: torch.device, origin: int) -> StorageStats:
         """What a device's caches of the files at ``origin`` have moved."""
