@@ -39,6 +39,16 @@ void branch([[maybe_unused]] uint32_t mask, const Body& body, const Other& other
 #endif
 }
 
+// Elements of eight bytes that a store was asked for, and those of all sizes that were missed.
+std::pair<uint64_t, uint64_t> asked(Storage& storage) {
+  uint64_t elements = 0, missed = 0;
+  for (uint32_t i = 0; i < kAskedCounters; ++i) {
+    const uint64_t* const own = storage.control().asked + i * kAskedWords;
+    elements += own[3], missed += own[4];
+  }
+  return {elements, missed};
+}
+
 uint32_t mask_of(uint64_t drawn) {
   const auto bits = static_cast<uint32_t>(drawn >> 8);
   return drawn % 4 == 0 ? Warp::kAll : drawn % 4 == 1 ? bits : drawn % 4 == 2 ? bits & bits >> 7 : 1u << bits % 32;
@@ -188,6 +198,8 @@ void check_one_look() {
     };
     branch(1, reads, [] {});
   });
+  CHECK(asked(storage).first == 2 * 3 * 512, "%llu elements were counted",
+        static_cast<unsigned long long>(asked(storage).first));
 }
 
 // Lanes that want one line ask for it once.
@@ -202,6 +214,9 @@ void check_one_hold() {
     branch(0x0ff0ff01, reads, reads);
   });
   CHECK(storage.control().reads == kWarps, "%llu lines were read", static_cast<unsigned long long>(storage.control().reads));
+  const auto [elements, missed] = asked(storage);
+  CHECK(elements == kWarps * Warp::kWidth, "%llu elements were counted", static_cast<unsigned long long>(elements));
+  CHECK(missed >= kWarps && missed <= elements, "%llu were missed", static_cast<unsigned long long>(missed));
 }
 
 // Lanes that come together with arrays of two stores, of which pages have the same numbers, each find and write their own.
@@ -228,10 +243,13 @@ void check_two_stores(const Shape& shape) {
       branch(mask_of(test::mixed(turn)), reads, others);
     }
   });
+  uint64_t elements = 0;
   for (Storage& storage : storages) {
     CHECK(storage.status() == 0, "status %x", storage.status());
+    elements += asked(storage).first;
     storage.stop();
   }
+  CHECK(elements == 2 * kTurns * kWarps * Warp::kWidth, "%llu elements", static_cast<unsigned long long>(elements));
 }
 
 // Pages of a hole are written, and found again, without being read before they were.
