@@ -247,7 +247,7 @@ def cases() -> Cases:
     raw = partial(hl.StorageArray.open, __file__, dtype=torch.uint8, shape=4)
     case("StorageArray.open's cache", raw, cache=None, name=None, host_budget="64KiB")
     case("StorageArray.create", hl.StorageArray.create, path=nowhere, shape=(3, 4), dtype=torch.float32)
-    case("StorageCache", hl.StorageCache, host_budget="64KiB", line_bytes=512, engine="auto")
+    case("StorageCache", hl.StorageCache, host_budget="64KiB", line_bytes=512, engine="auto", device_budget="64KiB")
     case("CachedTensor.admit", cached.admit, index=index, max_blocks=None)
     case("UnifiedTensor.empty", UnifiedTensor.empty, shape=(3,), dtype=torch.float32, placement="host")
     case("UnifiedTensor.empty (0, n)", lambda n: UnifiedTensor.empty((0, n)), n=3)

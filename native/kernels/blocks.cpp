@@ -6,7 +6,7 @@
 
 namespace hinterland::native {
 
-HINTERLAND_STRUCT(kernels::ArgumentWords, home, size, kind, number, store, tiers, row_elements, reciprocal);
+HINTERLAND_STRUCT(kernels::ArgumentWords, home, size, kind, number, store, left_out, tiers, row_elements, reciprocal);
 
 namespace {
 
@@ -29,14 +29,14 @@ void run_blocks(uintptr_t function, uintptr_t arguments, int64_t grid, int64_t b
 
 constexpr storage::StoredCalls kStoredCalls{
     [](const void* store, uint64_t at, uint64_t bits, int size, bool writes) {
-      return storage::DeviceLines{store}.access(at, bits, size, writes);
+      return storage::DeviceLines<>{store}.access(at, bits, size, writes);
     },
-    [](const void* store, uint64_t begin, uint64_t end) { storage::DeviceLines{store}.prefetch(begin, end); },
-    [](const void* store, uint64_t at) { return storage::DeviceLines{store}.keep(at); },
-    [](const void* store, int64_t slot, bool wrote) { storage::DeviceLines{store}.let_go(slot, wrote); },
-    [](const void* store, int64_t array, int64_t at, storage::Beside how) {
-      return storage::DeviceLines{store}.leave_out(array, at, how);
+    [](const void* store, uint64_t begin, uint64_t end) { storage::DeviceLines<>{store}.prefetch(begin, end); },
+    [](const void* store, uint64_t at) { return storage::DeviceLines<>{store}.keep(at); },
+    [](const void* store, int64_t slot, bool wrote, int size, uint64_t elements) {
+      storage::DeviceLines<>{store}.let_go(slot, wrote, size, elements);
     },
+    &storage::DeviceLines<>::leave_out,
 };
 
 }  // namespace

@@ -17,8 +17,7 @@ HINTERLAND_STRUCT(storage::BlockRange, namespace_id, block_bytes, base, blocks);
 HINTERLAND_STRUCT(storage::Cache<storage::ClockPolicy>, words, statuses, sets, frames, num_sets, line_bytes, pages);
 HINTERLAND_STRUCT(storage::DeviceStore, cache, blocks, channels, num_channels, control, timeout_ns, hole_first, hole_end,
                   hole_met);
-HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, beside, beside_at, nowhere,
-                  padding2);
+HINTERLAND_STRUCT(storage::StoreControl, status, padding0, expired, padding1, reads, writes, padding2, asked);
 HINTERLAND_STRUCT(storage::FlushParams, store);
 
 namespace {
@@ -42,6 +41,7 @@ void flush_stored(const storage::FlushParams& params) {
 }  // namespace
 
 const Binding page_store([](nb::module_& m) {
+  m.attr("ASKED_WORDS") = storage::kAskedWords;
   m.attr("QUEUE_CONTROL_BYTES") = sizeof(storage::QueueControl);
   m.attr("COMMAND_BYTES") = sizeof(storage::Command);
   m.attr("PRP_LIST_BYTES") = sizeof(storage::PrpList);

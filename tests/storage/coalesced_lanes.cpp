@@ -12,9 +12,10 @@ using namespace test;
 namespace {
 
 // Elements of eight bytes.
+template <bool kSeveral = false>
 struct Array {
   uint64_t home;
-  DeviceLines lines;
+  DeviceLines<kSeveral> lines;
 
   int64_t read(int64_t at) const { return static_cast<int64_t>(lines.access(position(at), 0, 8, false)); }
   void write(int64_t at, int64_t value) const { lines.access(position(at), static_cast<uint64_t>(value), 8, true); }
@@ -38,6 +39,16 @@ void branch([[maybe_unused]] uint32_t mask, const Body& body, const Other& other
 #endif
 }
 
+// Elements of eight bytes that a store was asked for, and those of all sizes that were missed.
+std::pair<uint64_t, uint64_t> asked(Storage& storage) {
+  uint64_t elements = 0, missed = 0;
+  for (uint32_t i = 0; i < kAskedCounters; ++i) {
+    const uint64_t* const own = storage.control().asked + i * kAskedWords;
+    elements += own[3], missed += own[4];
+  }
+  return {elements, missed};
+}
+
 uint32_t mask_of(uint64_t drawn) {
   const auto bits = static_cast<uint32_t>(drawn >> 8);
   return drawn % 4 == 0 ? Warp::kAll : drawn % 4 == 1 ? bits : drawn % 4 == 2 ? bits & bits >> 7 : 1u << bits % 32;
@@ -50,7 +61,7 @@ void check_elements(const Shape& shape, uint64_t seed) {
   const int64_t count = kPages / 8 * shape.line / 8 - 3, lanes = kWarps * Warp::kWidth;
   std::vector<int64_t> model(count);
   for (int64_t i = 0; i < count; ++i) model[i] = Storage::stored_at<int64_t>(home + i * 8);
-  const Array array{home, {&storage.store}};
+  const Array<> array{home, {&storage.store}};
   run_warps(seed, [&](std::mt19937_64& random) {
     const int64_t own = static_cast<int64_t>(current_warp()) * Warp::kWidth + Warp::lane();
     for (unsigned round = 0; round < kRounds; ++round) {
@@ -97,7 +108,7 @@ void check_elements(const Shape& shape, uint64_t seed) {
 
 kernels::array<int64_t> array_at(uint64_t home, int64_t count, const Storage& storage, int64_t line) {
   const kernels::ArgumentWords words{
-      reinterpret_cast<void*>(home), count, HINTERLAND_STORED, 0, &storage.store, nullptr, line / 8, 0};
+      reinterpret_cast<void*>(home), count, HINTERLAND_STORED, 0, &storage.store, nullptr, nullptr, line / 8, 0};
   return std::bit_cast<kernels::array<int64_t>>(words);
 }
 
@@ -187,12 +198,14 @@ void check_one_look() {
     };
     branch(1, reads, [] {});
   });
+  CHECK(asked(storage).first == 2 * 3 * 512, "%llu elements were counted",
+        static_cast<unsigned long long>(asked(storage).first));
 }
 
 // Lanes that want one line ask for it once.
 void check_one_hold() {
   Storage storage({.sets = 8}, Faults{}, 3);
-  const Array array{0, {&storage.store}};
+  const Array<> array{0, {&storage.store}};
   run_warps(3, [&](std::mt19937_64&) {
     const auto reads = [&] {
       const int64_t at = 512 * current_warp() + Warp::lane();
@@ -201,6 +214,42 @@ void check_one_hold() {
     branch(0x0ff0ff01, reads, reads);
   });
   CHECK(storage.control().reads == kWarps, "%llu lines were read", static_cast<unsigned long long>(storage.control().reads));
+  const auto [elements, missed] = asked(storage);
+  CHECK(elements == kWarps * Warp::kWidth, "%llu elements were counted", static_cast<unsigned long long>(elements));
+  CHECK(missed >= kWarps && missed <= elements, "%llu were missed", static_cast<unsigned long long>(missed));
+}
+
+// Lanes that come together with arrays of two stores, of which pages have the same numbers, each find and write their own.
+void check_two_stores(const Shape& shape) {
+  Storage storages[] = {{shape, Faults{.late = 4, .reorder = true}, 6}, {shape, Faults{.reorder = true}, 7}};
+  const auto of = [&](uint64_t which) { return Array<true>{0, {&storages[which].store}}; };
+  constexpr int64_t kTurns = 40;
+  const auto at = [](int64_t turn) { return (turn * kWarps + current_warp()) * Warp::kWidth + Warp::lane(); };
+  const auto own = [](int64_t turn) { return test::mixed(turn * Warp::kWidth + Warp::lane()) % 2; };
+  run_warps(6, [&](std::mt19937_64&) {
+    for (int64_t turn = 0; turn < kTurns; ++turn) {
+      const auto array = of(own(turn));
+      const auto asks = [&] { array.prefetch(at(turn), at(turn) + 70); };
+      branch(mask_of(test::mixed(turn)), asks, [] {});
+      array.write(at(turn), -1);
+    }
+  });
+  run_warps(7, [&](std::mt19937_64&) {
+    for (int64_t turn = 0; turn < kTurns; ++turn) {
+      const auto reads = [&] { CHECK(of(own(turn)).read(at(turn)) == -1, "the own"); };
+      const auto others = [&] {
+        CHECK(of(1 - own(turn)).read(at(turn)) == Storage::stored_at<int64_t>(at(turn) * 8), "the other");
+      };
+      branch(mask_of(test::mixed(turn)), reads, others);
+    }
+  });
+  uint64_t elements = 0;
+  for (Storage& storage : storages) {
+    CHECK(storage.status() == 0, "status %x", storage.status());
+    elements += asked(storage).first;
+    storage.stop();
+  }
+  CHECK(elements == 2 * kTurns * kWarps * Warp::kWidth, "%llu elements", static_cast<unsigned long long>(elements));
 }
 
 // Pages of a hole are written, and found again, without being read before they were.
@@ -210,7 +259,7 @@ void check_hole(const Shape& shape) {
   std::vector<uint32_t> met(pages / 32 + 1);
   storage.store.hole_first = first, storage.store.hole_end = first + pages, storage.store.hole_met = met.data();
   std::memset(&storage.disk()[first * shape.line], 0, pages * shape.line);
-  const Array array{0, {&storage.store}};
+  const Array<> array{0, {&storage.store}};
   run_warps(5, [&](std::mt19937_64&) {
     for (int64_t i = current_warp(); i < pages * line / Warp::kWidth; i += kWarps) {
       const int64_t at = first * line + i * Warp::kWidth + Warp::lane();
@@ -245,7 +294,7 @@ void check_hole(const Shape& shape) {
 // What cannot be read is said, is zero, and keeps nobody.
 void check_failure() {
   Storage storage({.channels = 1, .timeout = std::chrono::milliseconds(30)}, Faults{.lost = 1000}, 7);
-  const Array array{0, {&storage.store}};
+  const Array<> array{0, {&storage.store}};
   run_warps(7, [&](std::mt19937_64& random) {
     const auto reads = [&] { CHECK(array.read(static_cast<int64_t>(random() % 5000)) == 0, "was not read"); };
     const auto writes = [&] { array.write(static_cast<int64_t>(random() % 5000), 1); };
@@ -269,6 +318,8 @@ int main() {
   check_one_hold();
   if (!kOnce) check_hole({.line = 512, .sets = 1});
   check_hole({.line = 4096, .sets = 30, .channels = 1});
+  check_two_stores({.line = 512, .sets = 2});
+  check_two_stores({.line = 4096, .sets = 20, .channels = 1});
   check_failure();
   return 0;
 }

@@ -99,14 +99,27 @@ add, a, b, one = hl.kernel(text), opened(), torch.zeros(30), {"grid": 1, "block"
 add(a, b, **one)  # its cache stays, and the threads behind it
 
 def again():
-    refused(lambda: add(a, b, **one), StorageError, "opened before the process was forked; open it anew")
-    add(opened(), b, **one)
-    add.release()
+    for use in (lambda: add(a, b, **one), lambda: a.stats("cpu")):
+        refused(use, StorageError, "opened before the process was forked; open it anew")
+    with opened("r+") as mine:
+        mine[:2] = mine[:2]  # what devices keep of the file is let go
+        add(mine, b, **one)
 
-child("released", add.release)
-add._one_at_a_time.acquire()  # as a thread does that calls it meanwhile
+child("dropped", lambda: (globals().pop("a"), gc.collect()))
+lock, forked = a.cache.on_devices._lock, threading.Event()
+
+def hold():  # as a thread does that calls it meanwhile
+    with lock:
+        held.set()
+        forked.wait()
+
+held = threading.Event()
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
 child("called anew", again)
-add._one_at_a_time.release()
+forked.set()
+holder.join()
 add(a, b, **one)
 assert torch.equal(b, 2 * a[0][:30])
 
@@ -139,7 +152,7 @@ def test_arrays(tmp_path: Path, engine: str) -> None:
 
 
 def test_kernels(tmp_path: Path) -> None:
-    assert ran(tmp_path, KERNELS) == [f"{name} ended with 0" for name in ("released", "called anew", "blocks of a file")]
+    assert ran(tmp_path, KERNELS) == [f"{name} ended with 0" for name in ("dropped", "called anew", "blocks of a file")]
 
 
 def test_loaders(tmp_path: Path) -> None:

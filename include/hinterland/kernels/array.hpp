@@ -18,8 +18,8 @@
 //                              lines of the run before they are wanted
 //
 // HINTERLAND_ARRAY_KINDS says which kinds there may be, as a sum; the host knows before it compiles. Where all are near, a[i]
-// is what it is of a pointer, to the instruction. Of all arrays on storage that a kernel takes the store is one, and where a
-// call has a store it hears of the first element that is asked for and that its array, in whatever memory, does not have.
+// is what it is of a pointer, to the instruction. Each file has a store. Where an array lies on storage, the call hears of the
+// first element that is asked for and that its array, in whatever memory, does not have.
 #pragma once
 
 #include "hinterland/core/platform.hpp"
@@ -28,9 +28,10 @@
 #define HINTERLAND_NEAR 1
 #define HINTERLAND_TIERED 2
 #define HINTERLAND_STORED 4
-#define HINTERLAND_WRITTEN 8  // beside HINTERLAND_STORED: an array<T> may be on storage, too
+#define HINTERLAND_WRITTEN 8   // beside HINTERLAND_STORED: an array<T> may be on storage, too
+#define HINTERLAND_SEVERAL 16  // beside HINTERLAND_STORED: in several files
 #if !defined(HINTERLAND_ARRAY_KINDS)
-#define HINTERLAND_ARRAY_KINDS (HINTERLAND_NEAR | HINTERLAND_TIERED | HINTERLAND_STORED)
+#define HINTERLAND_ARRAY_KINDS (HINTERLAND_NEAR | HINTERLAND_TIERED | HINTERLAND_STORED | HINTERLAND_SEVERAL)
 #endif
 
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
@@ -50,7 +51,8 @@ struct ArgumentWords {
   int64_t size;  // elements
   int32_t kind;
   int32_t number;        // of the parameter
-  const void* store;     // the storage::DeviceStore of a call that has one
+  const void* store;     // the storage::DeviceStore of its file
+  void* left_out;        // the storage::LeftOut of a call with a file
   const void* tiers;     // the memory::Tiers of an array in tiers
   int64_t row_elements;  // of a row of a table in tiers; of a line of storage
   int64_t reciprocal;    // of a row's (memory::divided_by)
@@ -87,7 +89,7 @@ class array {
 
  public:
   HINTERLAND_FN array(T* elements, int64_t size)
-      : words_{const_cast<Element*>(elements), size, HINTERLAND_NEAR, 0, nullptr, nullptr, 0, 0} {}
+      : words_{const_cast<Element*>(elements), size, HINTERLAND_NEAR, 0, nullptr, nullptr, nullptr, 0, 0} {}
 
   HINTERLAND_FN int64_t size() const { return words_.size; }
   HINTERLAND_FN const ArgumentWords& words() const { return words_; }
@@ -106,7 +108,7 @@ class array {
   HINTERLAND_FN Element read(int64_t at) const {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
     if (is_beside(at)) [[unlikely]] {
-      lines().leave_out(words_.number, at, storage::Beside::kRead);
+      Lines::leave_out(words_.left_out, words_.number, at, storage::Beside::kRead);
       return Element{};
     }
     if (words_.kind == HINTERLAND_STORED) return of_bits(lines().access(position(at), 0, sizeof(T), false));
@@ -121,7 +123,7 @@ class array {
     static_assert(!kIsConst, "an array of const elements is only read");
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_WRITTEN
     if (is_beside(at)) [[unlikely]] {
-      lines().leave_out(words_.number, at, storage::Beside::kWritten);
+      Lines::leave_out(words_.left_out, words_.number, at, storage::Beside::kWritten);
       return;
     }
     if (words_.kind == HINTERLAND_STORED) {
@@ -148,7 +150,7 @@ class array {
   HINTERLAND_FN T* place(int64_t at) const {
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED
     if (is_beside(at)) [[unlikely]]
-      return static_cast<T*>(lines().leave_out(words_.number, at, storage::Beside::kEither));
+      return static_cast<T*>(Lines::leave_out(words_.left_out, words_.number, at, storage::Beside::kEither));
 #endif
     return static_cast<T*>(words_.home) + at;
   }
@@ -168,7 +170,7 @@ class array {
 #if defined(HINTERLAND_STORED_CALLS)
   using Lines = storage::LibraryLines;
 #else
-  using Lines = storage::DeviceLines;
+  using Lines = storage::DeviceLines<(HINTERLAND_ARRAY_KINDS & HINTERLAND_SEVERAL) != 0>;
 #endif
   HINTERLAND_FN Lines lines() const { return {words_.store}; }
   // In bytes.
@@ -177,7 +179,7 @@ class array {
   }
   HINTERLAND_FN static Element of_bits(uint64_t bits) { return stdlib::bit_cast<Element>(static_cast<Bits>(bits)); }
   // Of arrays that the kernel has made itself nobody is told.
-  HINTERLAND_FN bool is_beside(int64_t at) const { return !has(at) && words_.store != nullptr; }
+  HINTERLAND_FN bool is_beside(int64_t at) const { return !has(at) && words_.left_out != nullptr; }
 #endif
 
   template <class, class>

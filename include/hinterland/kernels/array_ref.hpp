@@ -37,12 +37,16 @@ class array_ref {
       return read(at);
   }
 
-  HINTERLAND_FN Element read(int64_t at) { return has(at) || moves_to(at) ? line_[at - first_] : of_.read(at); }
+  HINTERLAND_FN Element read(int64_t at) {
+    if (!has(at) && !moves_to(at)) return of_.read(at);
+    ++used_;
+    return line_[at - first_];
+  }
 
   HINTERLAND_FN void write(int64_t at, Element value) {
     if (!has(at) && !moves_to(at)) return of_.write(at, value);
     line_[at - first_] = value;
-    wrote_ = true;
+    ++used_, wrote_ = true;
   }
 
   // Whether an element, or those of all lanes, lie in what is kept.
@@ -81,14 +85,15 @@ class array_ref {
     if (slot_ < 0) return;
     Lanes::sync();  // all have been in it
     const bool wrote = Lanes::any(wrote_);
-    if (Lanes::lane() == 0) of_.lines().let_go(slot_, wrote);
-    slot_ = -1, count_ = 0, wrote_ = false;
+    if (Lanes::lane() == 0) of_.lines().let_go(slot_, wrote, sizeof(T), uint64_t{used_} * Lanes::kWidth);
+    slot_ = -1, count_ = 0, used_ = 0, wrote_ = false;
 #endif
   }
 
   array<T> of_;
   Element* line_ = nullptr;  // elements [first_, first_ + count_)
   int64_t first_ = 0, count_ = 0;
+  uint32_t used_ = 0;  // elements that a lane has read or written there
 
  private:
   int64_t slot_ = -1;
@@ -115,6 +120,7 @@ class warp_ref : public array_ref<T, Warp> {
     if ((this->has(last) || this->moves_to(last)) && this->has(own)) {
       HINTERLAND_UNROLLED
       for (int k = 0; k < kCount; ++k) to[k] = this->line_[own + k * kWidth - this->first_];
+      this->used_ += kCount;
       return;
     }
     HINTERLAND_UNROLLED

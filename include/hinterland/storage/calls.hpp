@@ -17,13 +17,20 @@ struct HeldLine {
 // What was to become of an element that its array does not have.
 enum class Beside : uint64_t { kRead = 1, kWritten = 2, kEither = 3 };
 
+// The first such element of a call; zero at first.
+struct LeftOut {
+  uint64_t which;    // the array's number << 2 | Beside; 0 if there is none
+  int64_t at;        // and the element's number
+  uint64_t nowhere;  // where such an element is written, if a place is asked for
+};
+
 // Of a DeviceStore, as DeviceLines has it (coalesced.hpp).
 struct StoredCalls {
   uint64_t (*access)(const void* store, uint64_t at, uint64_t bits, int size, bool writes);
   void (*prefetch)(const void* store, uint64_t begin, uint64_t end);
   HeldLine (*keep)(const void* store, uint64_t at);
-  void (*let_go)(const void* store, int64_t slot, bool wrote);
-  void* (*leave_out)(const void* store, int64_t array, int64_t at, Beside how);
+  void (*let_go)(const void* store, int64_t slot, bool wrote, int size, uint64_t elements);
+  void* (*leave_out)(void* first, int64_t array, int64_t at, Beside how);
 };
 
 }  // namespace hinterland::storage
@@ -46,9 +53,11 @@ struct LibraryLines {
   }
   void prefetch(uint64_t begin, uint64_t end) const { hinterland_stored_calls->prefetch(store, begin, end); }
   HeldLine keep(uint64_t at) const { return hinterland_stored_calls->keep(store, at); }
-  void let_go(int64_t slot, bool wrote) const { hinterland_stored_calls->let_go(store, slot, wrote); }
-  void* leave_out(int64_t array, int64_t at, Beside how) const {
-    return hinterland_stored_calls->leave_out(store, array, at, how);
+  void let_go(int64_t slot, bool wrote, int size, uint64_t elements) const {
+    hinterland_stored_calls->let_go(store, slot, wrote, size, elements);
+  }
+  static void* leave_out(void* first, int64_t array, int64_t at, Beside how) {
+    return hinterland_stored_calls->leave_out(first, array, at, how);
   }
 };
 

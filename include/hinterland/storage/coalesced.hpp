@@ -8,6 +8,8 @@
 //
 // An element is known by its position, in bytes, and its size. So all types, and reads and writes, are one piece of code, and a
 // kernel is compiled in half the time.
+//
+// kSeveral: lanes that come together may have arrays of several stores, as in (i % 2 ? a : b)[i]. Then these are groups, too.
 #pragma once
 
 #include "hinterland/storage/calls.hpp"
@@ -15,7 +17,7 @@
 
 namespace hinterland::storage {
 
-template <class Store>
+template <class Store, bool kSeveral = false>
 class Coalesced {
  public:
   HINTERLAND_FN explicit Coalesced(const Store& store) : store_(store), lines_(store.lines()) {}
@@ -24,13 +26,15 @@ class Coalesced {
   HINTERLAND_FN uint64_t access(uint64_t at, uint64_t bits, int size, bool writes) const {
     Element own{bits, size, writes};
     const uint32_t here = Warp::active();
-    if (here != Warp::kAll) {
+    if (!is_whole(here)) {
       access_in_group(here, at, own);
       return own.bits;
     }
     const bool met =
         try_access(at, own, true, [&](bool asks, Page page) { return lines_.template try_acquire<Warp>(asks, page); });
-    if (Warp::any(!met)) own = wait(*this, at, own, !met);
+    const uint32_t missed = Warp::ballot(!met);
+    if (Warp::lane() == 0) store_.count_asked(size, Warp::kWidth, static_cast<uint64_t>(stdlib::popcount(missed)));
+    if (missed != 0) own = wait(*this, at, own, !met);
     return own.bits;
   }
 
@@ -41,14 +45,14 @@ class Coalesced {
     const Page past = asks ? page_of(end - 1) + 1 : 0;
     const uint32_t here = Warp::active();
     const auto leads = [&](uint32_t group) { return stdlib::countr_zero(group) == Warp::lane(); };
-    if (here == Warp::kAll) {
+    if (is_whole(here)) {
       for (; Warp::any(page < past); ++page) {
         const bool own = leads(Warp::same(page < past ? page : kNoPage));
         store_.template prefetch<Warp>(page < past && own, page);
       }
       return;
     }
-    if (!leads(Warp::same(here, asks ? page : kNoPage))) ++page;  // the leader asks for it
+    if (!leads(group_of(here, asks ? page : kNoPage))) ++page;  // the leader asks for it
     for (; page < past; ++page) store_.template prefetch<Alone>(true, page);
   }
 
@@ -63,7 +67,9 @@ class Coalesced {
     lines_.release(found.slot);
     return {};
   }
-  HINTERLAND_FN void let_go(int64_t slot, bool wrote) const {
+  // `elements` of `size` bytes were read or written there.
+  HINTERLAND_FN void let_go(int64_t slot, bool wrote, int size, uint64_t elements) const {
+    store_.count_asked(size, elements, 0);
     if (wrote) lines_.wrote(slot);
     lines_.release(slot);
   }
@@ -94,6 +100,19 @@ class Coalesced {
         bits = element;
     }
   };
+
+  // Whether all of the warp are here, with one store: the same for all who are here.
+  HINTERLAND_FN bool is_whole(uint32_t here) const {
+    if constexpr (kSeveral)
+      if (Warp::same(here, reinterpret_cast<uintptr_t>(&store_)) != here) return false;
+    return here == Warp::kAll;
+  }
+  // Those of the lanes that are here with the same value and store.
+  HINTERLAND_FN uint32_t group_of(uint32_t here, uint64_t value) const {
+    const uint32_t group = Warp::same(here, value);
+    if constexpr (kSeveral) return group & Warp::same(here, reinterpret_cast<uintptr_t>(&store_));
+    return group;
+  }
 
   HINTERLAND_FN Page page_of(uint64_t at) const { return at >> lines_.line_shift(); }
   HINTERLAND_FN char* within(int64_t slot, uint64_t at) const {
@@ -133,12 +152,16 @@ class Coalesced {
 
   HINTERLAND_FN void access_in_group(uint32_t here, uint64_t at, Element& own) const {
     const Page page = page_of(at);
-    const uint32_t group = Warp::same(here, page << 1 | own.writes);
+    const uint32_t group = group_of(here, page << 1 | own.writes);
     const int leader = stdlib::countr_zero(group);
     const bool leads = leader == Warp::lane();
     const uint64_t until = store_.until();
     for (uint32_t round = 0;; ++round) {
       const int32_t slot = Warp::broadcast(group, leads ? try_hold_alone(page) : kWaits, leader);
+      if (leads && round == 0) {
+        const auto elements = static_cast<uint64_t>(stdlib::popcount(group));
+        store_.count_asked(own.size, elements, slot >= 0 ? 0 : elements);
+      }
       if (slot == kGivenUp) return;
       if (slot >= 0) {
         Warp::sync(group);  // who holds the line has seen that it is there
@@ -176,6 +199,7 @@ class Coalesced {
 };
 
 // Of the store at an address. Apart: what they keep would push out of registers what the kernel keeps.
+template <bool kSeveral = false>
 struct DeviceLines {
   const void* store;
 
@@ -184,11 +208,20 @@ struct DeviceLines {
   }
   HINTERLAND_FN void prefetch(uint64_t begin, uint64_t end) const { prefetch_at(store, begin, end); }
   HINTERLAND_FN HeldLine keep(uint64_t at) const { return keep_at(store, at); }
-  HINTERLAND_FN void let_go(int64_t slot, bool wrote) const { of(store).let_go(slot, wrote); }
-  HINTERLAND_FN void* leave_out(int64_t array, int64_t at, Beside how) const { return leave_out_at(store, array, at, how); }
+  HINTERLAND_FN void let_go(int64_t slot, bool wrote, int size, uint64_t elements) const {
+    of(store).let_go(slot, wrote, size, elements);
+  }
+  // An element that an array does not have is neither read nor written, and the host is told of the `first` (LeftOut) of a
+  // call. Returns a place of eight bytes that nobody reads.
+  HINTERLAND_APART static void* leave_out(void* first, int64_t array, int64_t at, Beside how) {
+    auto& left = *static_cast<LeftOut*>(first);
+    const uint64_t which = static_cast<uint64_t>(array) << 2 | static_cast<uint64_t>(how);
+    if (atomic_cas(left.which, uint64_t{0}, which) == 0) left.at = at;
+    return &left.nowhere;
+  }
 
  private:
-  using Lines = Coalesced<DeviceStore>;
+  using Lines = Coalesced<DeviceStore, kSeveral>;
 
   HINTERLAND_FN static Lines of(const void* store) { return Lines(*static_cast<const DeviceStore*>(store)); }
   HINTERLAND_APART static uint64_t access_at(const void* store, uint64_t at, uint64_t bits, int size, bool writes) {
@@ -196,9 +229,6 @@ struct DeviceLines {
   }
   HINTERLAND_APART static void prefetch_at(const void* store, uint64_t begin, uint64_t end) { of(store).prefetch(begin, end); }
   HINTERLAND_APART static HeldLine keep_at(const void* store, uint64_t at) { return of(store).keep(at); }
-  HINTERLAND_APART static void* leave_out_at(const void* store, int64_t array, int64_t at, Beside how) {
-    return static_cast<const DeviceStore*>(store)->leave_out(array, at, how);
-  }
 };
 
 }  // namespace hinterland::storage

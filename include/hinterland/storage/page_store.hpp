@@ -6,7 +6,6 @@
 // and in between each of the others in turn, since those who asked for a line need not be there any more when it comes.
 #pragma once
 
-#include "hinterland/storage/calls.hpp"
 #include "hinterland/storage/device.hpp"
 
 #if !HINTERLAND_ON_GPU
@@ -20,6 +19,10 @@ namespace hinterland::storage {
 // Set in a status of 15 bits where it is that of a page that could not be written.
 inline constexpr uint32_t kOfWrite = 1 << 15;
 
+// Counters of a store for what kernels ask for, so that multiprocessors do not wait for each other's, and words of each, in a
+// cache line of its own.
+inline constexpr uint32_t kAskedCounters = 64, kAskedWords = 16;
+
 // What the threads of a store share; zero at first.
 struct StoreControl {
   uint64_t status;  // of the first error: its page << 16 | kOfWrite or 0 | the command's status; 0 if there was none
@@ -27,10 +30,8 @@ struct StoreControl {
   uint64_t expired;  // when deadlines were last looked at
   int64_t padding1[15];
   uint64_t reads, writes;  // lines that the device was told to read and write; what it was told again is not counted again
-  uint64_t beside;    // the first access to an element that its array does not have: the array's number << 2 | Beside; or 0
-  int64_t beside_at;  // and the element's number
-  uint64_t nowhere;   // where such an element is written, if a place is asked for
-  int64_t padding2[11];
+  int64_t padding2[14];
+  uint64_t asked[kAskedCounters * kAskedWords];  // see PageStore::count_asked()
 };
 
 // What the processor that runs this says, and does while it waits.
@@ -146,12 +147,13 @@ struct PageStore {
   HINTERLAND_FN void fail(Page page, uint32_t status) const { atomic_cas(control->status, uint64_t{0}, page << 16 | status); }
   HINTERLAND_FN bool failed() const { return atomic_load(control->status) != 0; }
 
-  // An element that an array does not have is neither read nor written, and the host is told of the first. Returns a place of
-  // eight bytes that nobody reads.
-  HINTERLAND_FN void* leave_out(int64_t array, int64_t at, Beside how) const {
-    const uint64_t which = static_cast<uint64_t>(array) << 2 | static_cast<uint64_t>(how);
-    if (atomic_cas(control->beside, uint64_t{0}, which) == 0) control->beside_at = at;
-    return &control->nowhere;
+  // That so many elements of `size` bytes were asked for, of which `missed` were not in the cache: by a word for each size,
+  // 1 << i bytes in the i-th, and one for those missed after them.
+  HINTERLAND_FN void count_asked(int size, uint64_t elements, uint64_t missed) const {
+    constexpr int kMissed = 4;
+    uint64_t* const own = control->asked + Here::number() % kAskedCounters * kAskedWords;
+    atomic_add(own[stdlib::countr_zero(static_cast<uint32_t>(size))], elements);
+    if (missed != 0) atomic_add(own[kMissed], missed);
   }
 
   HINTERLAND_FN PageDevice<Pages> device(int64_t channel, uint64_t deadline) const {

@@ -16,7 +16,7 @@ from ..runtime.params import Params, struct
 from ..table import StorageArray, Table, as_table
 from .signature import Bfloat16, Float16, Parameter, Signature
 
-NEAR, TIERED, STORED, WRITTEN = 1, 2, 4, 8  # include/hinterland/kernels/array.hpp
+NEAR, TIERED, STORED, WRITTEN, SEVERAL = 1, 2, 4, 8, 16  # include/hinterland/kernels/array.hpp
 _Array = struct("kernels::ArgumentWords")
 
 
@@ -121,9 +121,11 @@ class CallArguments:
         self.longest = max(self.longest, words.size)
         self.keeps.append(table)
         if stored is not None:
-            words.kind, words.row_elements = STORED, stored.line_bytes // stored.dtype.itemsize
+            words.kind = STORED
             name = f"{name} ({stored.path})"
             if words.size:  # of none there is nothing to be read, nor a place in the file
+                if any(one.volume != stored.volume for _, one in self.stored):
+                    self.kinds |= SEVERAL
                 self.stored.append((len(self.values), stored))
                 self.kinds |= STORED
                 if parameter.writable:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -17,8 +15,8 @@ from ..runtime.errors import ConfigError, IndexOutOfRange, StorageError
 from ..runtime.launch import launch_packed
 from ..runtime.repr import Repr
 from ..runtime.units import parse_bytes
-from ..storage.layout import is_bare
-from ..storage.on_device import Backing, DeviceStore, Queues, hole_of
+from ..storage.layout import Volume, is_bare
+from ..storage.on_device import DeviceStore
 from ..table import StorageArray
 from . import on_cpu, signature
 from .arguments import CallArguments, device_of, layout
@@ -26,22 +24,13 @@ from .source import Text
 
 _MOST_THREADS = 1024  # of a block
 _MOST_BLOCKS = 2**31 - 1
-_made: weakref.WeakSet[Kernel] = weakref.WeakSet()
-
-
-def _anew_in_child() -> None:
-    """A thread that called a kernel while the process was forked is not in the child, nor those that serve its cache."""
-    for kernel in _made:
-        kernel._one_at_a_time, kernel._store = threading.Lock(), None
-
-
-os.register_at_fork(after_in_child=_anew_in_child)
+_LEFT_OUT_WORDS = 3  # include/hinterland/storage/calls.hpp
 
 
 class Kernel(Repr):
     """A kernel that can be called. :func:`kernel` makes one."""
 
-    def __init__(self, source: str, name: str | None, cache: int | str) -> None:
+    def __init__(self, source: str, name: str | None, cache: int | str | None) -> None:
         if not isinstance(source, str):
             raise ConfigError(f"a kernel is made of a text in CUDA C++, not of {arguments.repr_of(source)}")
         if name is not None:
@@ -49,12 +38,9 @@ class Kernel(Repr):
         self._source = source
         self.signature = signature.find(source, name)
         self._layout = layout(self.signature)
-        self.cache = parse_bytes(cache)
+        self.cache = None if cache is None else parse_bytes(cache)
         self._texts: dict[int, Text] = {}
         self._on_cpu: dict[int, int] = {}  # addresses of what was compiled for it
-        self._store: tuple[tuple[torch.device, list[StorageArray]], DeviceStore] | None = None
-        self._one_at_a_time = threading.Lock()
-        _made.add(self)
 
     @property
     def name(self) -> str:
@@ -102,25 +88,27 @@ class Kernel(Repr):
             if not given.stored:
                 self._run(given, where, blocks, block)
                 return
-            with self._cached(given, where) as store:
-                with store.live():
+            left_out = torch.zeros(_LEFT_OUT_WORDS, dtype=torch.int64, device=where)
+            for place, _ in given.named:
+                given.values[place].left_out = left_out.data_ptr()
+            with ExitStack() as held:
+                for _, cache in sorted({id(array.cache): array.cache for array in given.written}.items()):
+                    held.enter_context(cache.writing)
+                with self._live(given, where):
                     self._run(given, where, blocks, block)
-                if (beside := store.take_beside()) is not None:
-                    raise self._beside(given, *beside)
+            self._require_none_left_out(given, left_out)
 
-    def _beside(self, given: CallArguments, number: int, does: str, at: int) -> IndexOutOfRange:
-        """What is raised where the kernel asks for an element that its array does not have (``DeviceStore.take_beside``)."""
-        named = dict(given.named)[number]
-        name = self.signature.parameters[number].name
-        return IndexOutOfRange(
+    def _require_none_left_out(self, given: CallArguments, left_out: torch.Tensor) -> None:
+        """IndexOutOfRange where the kernel asked for an element that its array does not have (``storage::LeftOut``)."""
+        which, at, _ = left_out.tolist()
+        if which == 0:
+            return
+        number, does = which >> 2, ("reads", "writes", "uses")[(which & 3) - 1]
+        named, name = dict(given.named)[number], self.signature.parameters[number].name
+        raise IndexOutOfRange(
             f"{self.name} {does} {name}[{at}], and {named} has {given.values[number].size} elements: what lies outside is not "
             f"written and reads as zero, and all else was written; compare numbers with {name}.size()"
         )
-
-    def release(self) -> None:
-        """Frees the cache of what was read from storage, which otherwise stays for the next call."""
-        with self._one_at_a_time:
-            self._close()
 
     def _run(self, given: CallArguments, device: torch.device, grid: int, block: int) -> None:
         kinds, text = given.kinds, self._text(given.kinds)
@@ -138,71 +126,37 @@ class Kernel(Repr):
         return self._texts[kinds]
 
     @contextmanager
-    def _cached(self, given: CallArguments, device: torch.device) -> Iterator[DeviceStore]:
-        """The cache through which the kernel reads and writes arrays on storage, and their words in it. It stays for the next
-        call with the same arrays; where they are open for writing it does not, since it would not see what is written."""
-        arrays = [array for _, array in given.stored]
-        for array in arrays:
-            array.cache.native.require_same_process()
-        volumes = list(dict.fromkeys(array.volume for array in arrays))
-        may_change = any(array.mode != "r" for array in arrays)
-        caches = {id(array.cache): array.cache for array in given.written}
-        with ExitStack() as held:
-            held.enter_context(self._one_at_a_time)  # another call might need the cache's memory for other arrays
-            for _, cache in sorted(caches.items()):
-                held.enter_context(cache.writing)
-            if self._store is None or not _same(self._store[0], (device, arrays)):
-                self._close()
-                self._store = (device, arrays), self._made(given, volumes, device)
-            store = self._store[1]
-            for place, array in given.stored:
-                given.values[place].home = store.array(array.file_position, volumes.index(array.volume)).home
-            for place, _ in given.named:
-                given.values[place].store = store.address
-            try:
-                yield store
-            finally:
-                try:
-                    if may_change:
-                        self._close()
-                finally:
-                    for array in given.written:
-                        array.was_written()
-
-    def _made(self, given: CallArguments, volumes: list[Any], device: torch.device) -> DeviceStore:
-        arrays = [array for _, array in given.stored]
-        for array in arrays:
+    def _live(self, given: CallArguments, device: torch.device) -> Iterator[None]:
+        """A with-block in which arrays on storage are read and written through what the device keeps of their files, and their
+        words say so."""
+        files: dict[Volume, list[StorageArray]] = {}
+        for _, array in given.stored:
             _require_piece(self.name, array)
-            if array.mode != "r":
-                array.flush()
+            files.setdefault(array.volume, []).append(array)
         for array in given.written:
             if array.cache.stats().pinned:
                 raise ConfigError(f"{self.name} writes to {array.path}, in whose cache pages are pinned; unpin them first")
-        writers_first = sorted(arrays, key=lambda array: array.mode == "r")
-        backings = [Backing.of(next(array for array in writers_first if array.volume == volume)) for volume in volumes]
-        line_bytes = arrays[0].line_bytes
-        queues = Queues.within(min(array.cache.host_budget for array in arrays), line_bytes)
-        mode: Literal["r", "r+"] = "r+" if given.written else "r"
-        hole = max((_hole(volumes, array) for array in given.written), key=lambda one: one[2] - one[1], default=(0, 0, 0))
-        budget = self.cache - queues.device_bytes
-        if budget <= 0:
-            raise ConfigError(
-                f"{self.name}: of {self.cache} bytes queues take {queues.device_bytes}, and the cache has none; give more, as "
-                "cache='256MiB'"
-            )
-        # What is not written now is lost: kept for later it would overwrite what is written until then.
-        return DeviceStore(backings, device, budget, line_bytes, mode=mode, gives_up=True, hole=hole, **queues._asdict())
-
-    def _close(self) -> None:
-        before, self._store = self._store, None
-        if before is not None:
-            before[1].close()
+        writers = {id(array) for array in given.written}
+        # The writer's cache of a file serves those who only read it, too.
+        owners = [min(arrays, key=lambda one: (id(one) not in writers, one.mode == "r")) for arrays in files.values()]
+        budget = None if self.cache is None else self.cache // len(owners)
+        stores: dict[Volume, DeviceStore] = {}
+        with ExitStack() as after, ExitStack() as runs:
+            # In an order of its own, so that no two calls wait for each other.
+            for array in sorted(owners, key=lambda one: (id(one.cache), one.origin)):
+                ends = after if id(array) in writers else None
+                stores[array.volume] = runs.enter_context(array.cache.on_devices.live(array, device, budget, ends))
+            for place, array in given.stored:
+                words, store = given.values[place], stores[array.volume]
+                words.home, words.store = store.array(array.file_position).home, store.address
+                words.row_elements = store.line_bytes // array.dtype.itemsize
+            yield
 
     def _facts(self) -> dict[str, Any]:
-        return {"kernel": self.signature.text} | ({"cache": self._store[1]} if self._store is not None else {})
+        return {"kernel": self.signature.text}
 
 
-def kernel(source: str, name: str | None = None, *, cache: int | str = "256MiB") -> Kernel:
+def kernel(source: str, name: str | None = None, *, cache: int | str | None = None) -> Kernel:
     """A kernel of a text in CUDA C++, to be called with tensors and tables (BaM's array, Mailthody 2022, listing 5.3)::
 
         add = hl.kernel('''
@@ -222,25 +176,13 @@ def kernel(source: str, name: str | None = None, *, cache: int | str = "256MiB")
         source: the text. What it takes is found in it: ``array<T>``, ``T*`` and T, where T is float, double, half, bfloat16,
             bool or a whole number, and const where nothing is written.
         name: of the kernel, where the text has several.
-        cache: bytes of the device's memory for what it reads from storage and writes there, as ``"1GiB"``.
+        cache: bytes of the device's memory for pages of the files of a call, as ``"1GiB"``, to equal parts. A file of which the
+            device has pages already keeps the cache that it has. None is the ``device_budget`` of each file's StorageCache.
 
     Raises:
         ConfigError: a text without a kernel, or one that takes what cannot be passed.
     """
     return Kernel(source, name, cache)
-
-
-def _same(held: tuple[torch.device, list[StorageArray]], asked: tuple[torch.device, list[StorageArray]]) -> bool:
-    """Whether they are the same objects: arrays are compared by their elements otherwise."""
-    return held[0] == asked[0] and list(map(id, held[1])) == list(map(id, asked[1]))
-
-
-def _hole(volumes: list[Any], array: StorageArray) -> tuple[int, int, int]:
-    """What of an array was never written, so that kernels need not read it (``DeviceStore``)."""
-    paths, volume = array.open_paths, array.volume
-    if len(paths) > 1 or volume.stripe or is_bare(paths[0]):
-        return 0, 0, 0
-    return volumes.index(volume), *hole_of(paths[0], array.file_position)
 
 
 def _require_piece(name: str, array: StorageArray) -> None:

@@ -6,6 +6,7 @@ import os
 import statistics
 import time
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -83,7 +84,7 @@ def compare(
     threads = torch.get_num_threads() if threads is None else threads
     generator = torch.Generator().manual_seed(seed)
     ours, raw, our_cpu, raw_cpu = [], [], [], []
-    mode = "r+" if write_every else "r"
+    mode: Literal["r", "r+"] = "r+" if write_every else "r"
     blocks_of = Layout(os.fspath(path), torch.uint8, (held, block_bytes), (Extent(held, 0),))  # whatever the file is
     with StorageArray(blocks_of, mode, cache) as array:
         rows = torch.zeros(blocks, block_bytes, dtype=torch.uint8)

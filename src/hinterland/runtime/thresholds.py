@@ -68,6 +68,7 @@ BLOCKS_CHECKED = 8  # of checksums, read together. Derived: two turns of a threa
 
 # Storage.
 HOST_BUDGET = "256MiB"  # of a cache of storage, unless said. Guess
+DEVICE_BUDGET = "256MiB"  # of a device's memory for a file's pages, unless said. Guess
 TRANSPOSED_BYTES = 256 << 20  # of a file, written row by row at a time. Derived: 220 KiB of each of 300 float32 columns
 EXPECTED_SHARE = 16  # of a cache's bytes, one part in so many for what is known of batches. Guess
 TRANSFER_DEPTH = 128  # of a thread. Measured: 127.5 are under way in the mean, reads are 0.9 of a disk (storage-on-2-cores.md)

@@ -1,10 +1,9 @@
-"""The cache that arrays on storage share: pages of their files in host memory, within a budget."""
+"""The cache that arrays on storage share: pages of their files in host memory and on devices, within budgets."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, replace
 from threading import Lock
 from typing import Any, Literal
 
@@ -16,65 +15,20 @@ from ..runtime.engine import warn_of_threads
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.repr import Repr, Size
-from ..runtime.thresholds import TRANSFER_DEPTH
+from ..runtime.thresholds import DEVICE_BUDGET, TRANSFER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
+from .device_pages import DevicePages
+from .stats import StorageStats
 
 _Counts = struct("StoreCounts")
 _LINES = tuple(512 << i for i in range(8))
 ENGINES = ("auto", "io_uring", "threads")
 
 
-@dataclass(frozen=True, repr=False)
-class StorageStats(Repr):
-    """What a cache has moved since it was made.
-
-    Attributes:
-        reads, writes: transfers between files and memory.
-        bytes_read, bytes_written: what they moved.
-        hits, misses: pages that were in memory as rows were asked for, and that were not.
-        cpu_seconds: processor time of the threads that gathered, scattered and flushed, all together.
-        failed_reads: of one copy of a file, so that another was read.
-        pinned: pages that are pinned at present.
-        expected_bytes: what is known of batches to come takes at present, beside the cache's budget.
-    """
-
-    reads: int
-    writes: int
-    bytes_read: int
-    bytes_written: int
-    hits: int
-    misses: int
-    cpu_seconds: float
-    failed_reads: int = 0
-    pinned: int = 0
-    expected_bytes: int = 0
-
-    def since(self, before: StorageStats) -> StorageStats:
-        """What was moved since ``before`` was said, and what is pinned and expected now."""
-        moved = StorageStats(*(now - was for now, was in zip(astuple(self), astuple(before), strict=True)))
-        return replace(moved, pinned=self.pinned, expected_bytes=self.expected_bytes)
-
-    def report(self) -> dict[str, float]:
-        """What was read, in the words of a traversal's ``stats["storage"]``."""
-        return {
-            "bytes": self.bytes_read,
-            "requests": self.reads,
-            "hits": self.hits,
-            "misses": self.misses,
-            "cpu_seconds": self.cpu_seconds,
-            "cpu_us_per_request": self.cpu_us_per_request,
-        }
-
-    @property
-    def cpu_us_per_request(self) -> float:
-        """Microseconds of processor time for each transfer; 0 without any."""
-        requests = self.reads + self.writes
-        return self.cpu_seconds * 1e6 / requests if requests else 0.0
-
-
 class StorageCache(Repr):
     """Pages of files in host memory, which all arrays that are opened with this cache share (Mailthody 2022, section 5.3.2).
+    Devices keep pages of theirs beside it, each in its own memory, since it was first read by a kernel there.
 
     Args:
         host_budget: bytes for pages and all that finds them, as in ``"1GiB"``.
@@ -82,6 +36,10 @@ class StorageCache(Repr):
             are small and far apart, large ones ask the disk less often.
         engine: ``"io_uring"``; ``"threads"`` that read and write one page each at a time; ``"auto"`` is io_uring where
             the kernel offers it and the library was built with liburing, and a warning says so once where it is not.
+        device_budget: bytes of a device's memory for pages of each file, in lines of ``line_bytes``, and for its queues.
+
+    Attributes:
+        on_devices: what devices keep of its files.
 
     Raises:
         ConfigError: a line of another size, or another engine.
@@ -94,6 +52,7 @@ class StorageCache(Repr):
         host_budget: int | str = "256MiB",
         line_bytes: int = 4096,
         engine: Literal["auto", "io_uring", "threads"] = "auto",
+        device_budget: int | str = DEVICE_BUDGET,
     ) -> None:
         if not isinstance(line_bytes, int) or line_bytes not in _LINES:
             raise ConfigError(f"line_bytes={arguments.repr_of(line_bytes)} is no power of two from 512 to 65536")
@@ -103,7 +62,8 @@ class StorageCache(Repr):
         if engine == "auto" and self.engine == "threads":
             warn_of_threads()
         self.expecting: _core.StoredTable | None = None  # that of the array which has told what is to come
-        self.writing = Lock()  # a kernel's that writes to its arrays: another kernel's cache would not see what this one's has
+        self.on_devices = DevicePages(self.native, parse_bytes(device_budget))
+        self.writing = Lock()  # a kernel's that writes to its arrays: another device's cache would not see what this one's has
 
     @property
     def host_budget(self) -> int:
@@ -153,7 +113,8 @@ class StorageCache(Repr):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another of the same size, with nothing in it."""
-        return StorageCache, (self.host_budget, self.line_bytes, "auto" if self.engine == "io_uring" else self.engine)
+        engine = "auto" if self.engine == "io_uring" else self.engine
+        return StorageCache, (self.host_budget, self.line_bytes, engine, self.on_devices.budget)
 
     def _facts(self) -> dict[str, Any]:
         return {"host_budget": Size(self.host_budget), "line_bytes": self.line_bytes, "engine": self.engine}

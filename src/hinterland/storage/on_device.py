@@ -26,9 +26,9 @@ from ..runtime.repr import Repr, Size
 from ..runtime.thresholds import CONTROLLER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
-from .cache import StorageStats
 from .driven import DrivenDevice, drivable
 from .layout import Volume
+from .stats import StorageStats
 from .volume import MODES
 
 _Store, _Cache = struct("storage::DeviceStore"), struct("storage::Cache<storage::ClockPolicy>")
@@ -45,7 +45,9 @@ _NOT_ANSWERED, _OUT_OF_RANGE = 0x371, 0x080  # statuses: include/hinterland/stor
 _LONGEST_LINE = 65536  # of which backings have whole ones
 _LONG_LINE = 8192  # from which on a command needs a list of PRPs
 _ALIGNED = 4096  # frames begin at a page
-_ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for
+_ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is asked for, if that is more
+_PARTS, _ALLOCATIONS = 12, 4  # of a store's memory, of no more than a page or two; and those that may be so large
+_SIZES = 4  # of elements that are counted: include/hinterland/storage/page_store.hpp
 _SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
 
 KERNELS = KernelFile("storage/flush.cu", ("write_back_kernel", "flush_kernel"), separate_module=True)
@@ -58,7 +60,13 @@ class OpenFiles(Protocol):
     def volume(self) -> Volume: ...
 
     @property
+    def origin(self) -> int: ...
+
+    @property
     def open_paths(self) -> tuple[str, ...]: ...
+
+    @property
+    def file_position(self) -> int: ...
 
     @property
     def mode(self) -> str: ...
@@ -79,9 +87,9 @@ class Backing:
     held: str | None = None
 
     @classmethod
-    def of(cls, array: OpenFiles) -> Backing:
-        """The files of an array, as they are open there."""
-        volume, parts = array.volume, tuple(cls(path=path, held=array.mode) for path in array.open_paths)
+    def of(cls, array: OpenFiles, mode: str | None = None) -> Backing:
+        """The files of an array, as they are open there; ``mode``: also by another, which may write."""
+        volume, parts = array.volume, tuple(cls(path=path, held=mode or array.mode) for path in array.open_paths)
         return parts[0] if len(parts) == 1 and not volume.stripe else cls(parts=parts, stripe=volume.stripe, base=volume.base)
 
     @property
@@ -115,14 +123,16 @@ class Queues(NamedTuple):
     depth: int
 
     @classmethod
-    def within(cls, host_bytes: int, line_bytes: int, needed: int = 0) -> Queues:
-        """As many as ``host_bytes`` have room for; at least one of four entries. Where what lies behind them is known to need
-        no more than ``needed`` requests under way (``Roofline.needed``), as few as these take."""
+    def within(cls, host_bytes: int, line_bytes: int, needed: int = 0, device_bytes: int | None = None) -> Queues:
+        """As many as ``host_bytes`` have room for, and ``device_bytes`` of the device's memory; at least one of four entries.
+        Where what lies behind them is known to need no more than ``needed`` requests under way (``Roofline.needed``), as few as
+        these take."""
         shallow = [cls(4, 32), cls(2, 32), cls(1, 32), cls(1, 16), cls(1, 8)]
         deep = [cls(8, 64), cls(16, 64), *(cls(32, 1 << shift) for shift in range(6, 9))]
         enough = next((i for i, queues in enumerate(deep) if 0 < needed <= queues.lines), len(deep) - 1)
         most = min(host_bytes, _MOST_STAGING)
-        return next((queues for queues in (*deep[enough::-1], *shallow) if queues.host_bytes(line_bytes) <= most), cls(1, 4))
+        fit = (queues for queues in (*deep[enough::-1], *shallow) if queues.host_bytes(line_bytes) <= most)
+        return next((queues for queues in fit if device_bytes is None or queues.words_bytes <= device_bytes), cls(1, 4))
 
     def host_bytes(self, line_bytes: int) -> int:
         """Of pinned memory: rings and doorbells, lines, and lists of PRPs where a line is longer than two memory pages."""
@@ -135,9 +145,20 @@ class Queues(NamedTuple):
         return self.channels * self.depth
 
     @property
+    def words_bytes(self) -> int:
+        """What lies of them in the device's memory."""
+        return self.channels * sum(_parts(self.depth))
+
+    @property
     def device_bytes(self) -> int:
         """At most, of the device's memory, beside the cache: what lies there of the queues, and what torch sets aside."""
-        return self.channels * sum(_parts(self.depth)) + _ALIGNED + _ROUNDED * 4
+        return self.words_bytes + _ALIGNED + _ROUNDED * _ALLOCATIONS
+
+    def rest_of(self, budget: int) -> int:
+        """Of a device's memory, what they leave for lines. Torch sets aside up to a MiB more for each allocation that is larger
+        than that, of which 2n MiB have room for n; or there is none so large."""
+        large = min(_ALLOCATIONS, -(-budget // (2 * _ROUNDED)))
+        return max(budget - large * _ROUNDED, min(budget, _ROUNDED)) - self.words_bytes - _PARTS * _ALIGNED
 
 
 class Controller(Repr):
@@ -355,8 +376,7 @@ class DeviceStore(Repr):
             **self._hole(hole, bits),
         )
         self.words = store.on(device)
-        self._running, self._runs, self._has_failed, self._failed_commands = threading.Lock(), 0, False, 0
-        self._beside: tuple[int, str, int] | None = None
+        self._running, self._runs, self._has_failed, self._failed_commands = threading.Condition(), 0, False, 0
         self._open, self._gives_up, self._process = True, gives_up, os.getpid()
         if self.controller is not backing:
             self.controller.start()
@@ -427,7 +447,8 @@ class DeviceStore(Repr):
         for that stream.
 
         Raises:
-            StorageError: a page could not be read, and what kernels found there was zeros; or written, as :meth:`flush` says.
+            StorageError: it was closed; or a page could not be read, and what kernels found there was zeros; or written, as
+                :meth:`flush` says.
             IndexOutOfRange: a page that is none of the backing's was to be read.
         """
         self._begin_run()
@@ -447,10 +468,13 @@ class DeviceStore(Repr):
         finally:
             with self._running:
                 self._runs -= 1
+                self._running.notify_all()
 
     def _begin_run(self) -> None:
         """What has failed is read anew by the next run that begins alone: of several nobody knows whose it was."""
         with self._running:
+            if not self._open:
+                raise StorageError(f"{self.controller.names} was closed; open it again with StorageArray.open")
             if self._runs == 0 and self._has_failed:
                 self._settle()
                 self._control[:8].zero_()
@@ -501,18 +525,9 @@ class DeviceStore(Repr):
             launch(KERNELS, "write_back_kernel", self.device, blocks, block, params)
             launch(KERNELS, "flush_kernel", self.device, 1, 1, params)
 
-    def take_beside(self) -> tuple[int, str, int] | None:
-        """Of the first element that kernels asked for and that its array does not have, once: the array's number, whether it
-        ``reads``, ``writes`` or ``uses`` it, and the element's. It reads as zero and is not written."""
-        beside, self._beside = self._beside, None
-        return beside
-
     def _check(self) -> None:
         """StorageError if a page could not be read or written since a run began alone."""
         control = _Control.read(self._control)
-        if control.beside:
-            self._beside = control.beside >> 2, ("", "reads", "writes", "uses")[control.beside & 3], control.beside_at
-            self._control[_Control.beside.offset :][:8].zero_()
         failed = sum(one["failed"] for one in self.controller.served())
         uncounted = isinstance(self.controller, DrivenDevice)
         # Of what was asked for ahead, perhaps, and nobody wanted it.
@@ -546,13 +561,18 @@ class DeviceStore(Repr):
         return f"{where}: NVMe status {code & 0x7FF:#05x} (type {code >> 8 & 7}, code {code & 0xFF:#04x}){late}{kept}"
 
     def stats(self) -> StorageStats:
-        """What was moved since it was made: lines that kernels asked for, and, of all stores of the controller, the processor
-        time of its threads and the reads that copies failed. Hits are not counted (0)."""
+        """What was moved since it was made: lines, elements that kernels of the user's own asked for, and, of all stores of the
+        controller, the processor time of its threads and the reads that copies failed."""
         counts = self.counts()
         reads, writes = counts["reads"], counts["writes"]
+        begin = _Control.asked.offset
+        asked = self._control[begin : begin + _Control.asked.size].view(torch.int64).view(-1, _core.ASKED_WORDS).sum(0).tolist()
+        elements, waited = asked[:_SIZES], asked[_SIZES]
         cpu_seconds = sum(one["cpu_ns"] for one in self.controller.served()) / 1e9
-        moved = (reads, writes, reads * self.line_bytes, writes * self.line_bytes, 0, reads)
-        return StorageStats(*moved, cpu_seconds, self.controller.failed_reads())
+        moved = (reads, writes, reads * self.line_bytes, writes * self.line_bytes, sum(elements) - waited, reads)
+        wanted = sum(count << shift for shift, count in enumerate(elements))
+        failed = self.controller.failed_reads()
+        return StorageStats(*moved, cpu_seconds, failed, waited=waited, wanted_bytes=wanted)
 
     def counts(self) -> dict[str, int]:
         """Lines that were asked for since it was made, by ``reads`` and ``writes``."""
@@ -578,12 +598,17 @@ class DeviceStore(Repr):
                 self.flush()
             except StorageError:
                 if self._gives_up:
-                    self._stop()
+                    self.discard()
                 raise
-            self._stop()
+            self.discard()
 
-    def _stop(self) -> None:
-        self._open = False
+    def discard(self) -> None:
+        """The same, and what was not flushed is lost. It waits for kernels of other threads that use the store."""
+        with self._running:
+            self._running.wait_for(lambda: self._runs == 0)
+            if not self._open:
+                return
+            self._open = False
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.controller.leave()
@@ -595,7 +620,7 @@ class DeviceStore(Repr):
             self.close()
         except HinterlandError as error:  # nobody is there to catch it
             warnings.warn(f"what kernels wrote last is lost: {error}", ResourceWarning, stacklevel=2)
-            self._stop()
+            self.discard()
 
     def _facts(self) -> dict[str, Any]:
         return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "served_by": self.controller}

@@ -14,14 +14,17 @@ import torch
 
 from .. import _core
 from ..memory import TierCount
-from ..runtime import arguments
+from ..runtime import arguments, devices
 from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.files import refused
 from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES, EXPECTED_SHARE, HOST_BUDGET
-from ..storage.cache import StorageCache, StorageStats
+from ..runtime.units import format_bytes
+from ..storage.cache import StorageCache
+from ..storage.device_pages import written
 from ..storage.layout import Layout, Volume, is_bare
+from ..storage.stats import StorageStats
 from ..storage.volume import MODES, Paths, bare_devices, create, locate
 from .captured import CapturedGathers
 from .pinned import Pinned
@@ -48,6 +51,10 @@ class StorageArray(Table):
     They survive the process once ``flush()`` has returned.
 
     Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
+
+    Attributes:
+        cache: which keeps its pages.
+        origin: where its files begin in the cache's space of bytes, for native code.
     """
 
     _AS_TENSOR = "array[:] reads all rows into a tensor"
@@ -55,7 +62,7 @@ class StorageArray(Table):
     keepable = True
     placement = "storage"
 
-    def __init__(self, layout: Layout, mode: str, cache: StorageCache) -> None:
+    def __init__(self, layout: Layout, mode: Literal["r", "r+"], cache: StorageCache) -> None:
         super().__init__(layout.shape, layout.dtype)
         self._layout, self._mode, self.cache = layout, mode, cache
         self._pinned: WeakSet[Pinned] = WeakSet()
@@ -65,13 +72,14 @@ class StorageArray(Table):
         # For who opens the files again, wherever that is: which they are, and how they were opened.
         self._paths = [path if is_bare(path) else os.path.abspath(path) for path in files.paths]
         self._asked: dict[str, Any] = {}
-        self._position = cache.native.open(list(files.paths), mode == "r+", files.stripe, files.base)
+        self.origin = cache.native.open(list(files.paths), mode == "r+", files.stripe, files.base)
+        cache.on_devices.enter(self.origin, mode)
         self._closed = False
         rows, extents = 0, []
         for extent in layout.extents:
-            extents.append((rows, self._position + extent.offset))
+            extents.append((rows, self.origin + extent.offset))
             rows += extent.rows
-        self._table = _core.StoredTable(cache.native, extents or [(0, self._position)], self._rows, self._row_bytes)
+        self._table = _core.StoredTable(cache.native, extents or [(0, self.origin)], self._rows, self._row_bytes)
         self._captured = CapturedGathers(self._table, self._rows)
 
     @classmethod
@@ -184,7 +192,7 @@ class StorageArray(Table):
     @property
     def position(self) -> int:
         """Where its first row lies in its cache's space of bytes, for native code; of an array whose rows lie in one piece."""
-        return self._position + self.file_position
+        return self.origin + self.file_position
 
     @property
     def is_in_one_piece(self) -> bool:
@@ -203,7 +211,7 @@ class StorageArray(Table):
         self._require_open()
         return tuple(
             path if is_bare(path) else f"/proc/self/fd/{number}"
-            for path, number in zip(self.volume.paths, self.cache.native.descriptors(self._position), strict=True)
+            for path, number in zip(self.volume.paths, self.cache.native.descriptors(self.origin), strict=True)
         )
 
     def read_into(self, out: torch.Tensor, begin: int = 0) -> None:
@@ -220,7 +228,7 @@ class StorageArray(Table):
             if first < last:
                 at = to + (first - begin) * self._row_bytes
                 offset = extent.offset + (first - row) * self._row_bytes
-                self.cache.native.read(self._position, offset, at, (last - first) * self._row_bytes)
+                self.cache.native.read(self.origin, offset, at, (last - first) * self._row_bytes)
             row += extent.rows
         self.cache.warn_of_failures()
 
@@ -299,7 +307,10 @@ class StorageArray(Table):
     def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         self._require_open()
         where, rows = row_numbers(index, self._rows).cpu(), rows.cpu()
-        self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
+        try:
+            self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
+        finally:
+            written(self)
         self.cache.warn_of_failures()
 
     def _prefetch(self, rows: torch.Tensor) -> None:
@@ -408,11 +419,6 @@ class StorageArray(Table):
         except OSError as error:
             raise refused(folder, "write", error) from error
 
-    def was_written(self) -> None:
-        """Kernels have written to its files, past the cache, whose pages of them are read anew from now on."""
-        self._require_open()
-        self.cache.native.forget_pages(self._position)
-
     def flush(self) -> None:
         """Everything that was written before is in the file, on the disk, when this returns.
 
@@ -423,8 +429,8 @@ class StorageArray(Table):
         self.cache.flush()
 
     def close(self) -> None:
-        """Flushes what was written, unpins what is pinned, and lets the file go. In a forked process the array is let go alone:
-        its pages and what they are ahead of the file are the parent's.
+        """Flushes what was written, unpins what is pinned, waits for kernels that read the file, and lets it go. In a forked
+        process the array is let go alone: its pages and what they are ahead of the file are the parent's.
 
         Raises:
             StorageError: as ``flush``; the array stays open then.
@@ -444,11 +450,30 @@ class StorageArray(Table):
                 self.cache.expecting.expect(_core.ExpectedBatches(0))
                 self.cache.expecting = None
             self._closed = True
-        self.cache.native.close(self._position)
+        self.cache.on_devices.leave(self.origin)
+        self.cache.native.close(self.origin)
 
-    def stats(self) -> StorageStats:
-        """What the array's cache has moved since it was made, for all its arrays."""
-        return self.cache.stats()
+    def stats(self, device: torch.device | str | int | None = None) -> StorageStats:
+        """What the array's cache has moved since it was made, for all its arrays.
+
+        Args:
+            device: whose own cache of the array's files is asked for, which kernels read and write them through.
+        """
+        if device is None:
+            return self.cache.stats()
+        self._require_open()
+        return self.cache.on_devices.stats(devices.as_device(device), self.origin)
+
+    def explain(self, device: torch.device | str | int | None = None) -> str:
+        """What was read from the disk for the host's cache, or a device's, how much of it was asked for, what the device's
+        takes, and who serves its reads."""
+        said = f"{self.path}: {self.stats(device).explain()}"
+        if device is None:
+            return said
+        stores = self.cache.on_devices.stores(devices.as_device(device), self.origin)
+        taken = format_bytes(sum(store.nbytes for store in stores))
+        served = "".join(f", served by {store.controller}" for store in stores)
+        return f"{said}; {taken} of {devices.as_device(device)} keep what was read, beside any gpu_budget{served}"
 
     def __enter__(self) -> Self:
         self._require_open()

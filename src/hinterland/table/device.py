@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, fields
 from functools import partial
 from typing import TypedDict
 
@@ -16,10 +15,11 @@ from ..runtime.capture import require_running
 from ..runtime.params import Params, struct
 from ..runtime.thresholds import HOST_BUDGET, LEAST_LINES
 from ..runtime.units import parse_bytes
-from ..storage.cache import StorageCache, StorageStats
+from ..storage.cache import StorageCache
 from ..storage.layout import Volume
 from ..storage.on_device import Backing, DeviceStore, Queues
 from ..storage.roofline import probed
+from ..storage.stats import StorageStats, together
 from .array import StorageArray
 
 Through = StorageCache | DeviceStore  # what native code reads through
@@ -107,5 +107,4 @@ def reading(through: Iterable[Through]) -> Iterator[None]:
 
 def moved(through: Iterable[Through]) -> StorageStats:
     """What they have moved since they were made, together."""
-    none = (0,) * len(fields(StorageStats))
-    return StorageStats(*map(sum, zip(none, *(astuple(one.stats()) for one in through), strict=True)))
+    return together(one.stats() for one in through)
