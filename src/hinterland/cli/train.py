@@ -56,7 +56,7 @@ class TrainOptionGroup:
         bool | None,
         typer.Option(
             "--capture/--no-capture",
-            help="Replay steps as CUDA graphs; by default where they can be captured.",
+            help="Replay steps as CUDA graphs; by default where they can be captured, but not with --devices.",
         ),
     ] = None
 

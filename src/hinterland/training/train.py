@@ -139,7 +139,7 @@ def train(
             ``gpu_budget`` (each rank plans for its own GPU) are those of Loader, with ``devices`` of each as Factored has them,
             and change none: a run may go on with others. So is ``timeout``: seconds without a batch, or an answer of another
             rank, after which the run ends with an error.
-            ``capture`` replays steps (docs/captured.md): "auto", by default, where each rank can; True refuses where it cannot.
+            ``capture`` replays steps (docs/captured.md): "auto", by default, on one device where each rank can; True insists.
             ``trace`` is a file for a timeline of steps of the first epoch (:mod:`.trace`), which rank 0 writes.
 
     Raises:
