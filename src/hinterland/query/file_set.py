@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.thresholds import ENGINE_ROWS
 from .bounds import ColumnKind, kind_of
@@ -75,7 +76,12 @@ def _said_of(file: str) -> Iterator[tuple[str, str | None]]:
     for part in os.path.dirname(file).split(os.sep):
         name, equals, value = part.partition("=")
         if name and equals:
-            yield unquote(name), None if value == _NULL else unquote(value)
+            try:
+                name, value = (os.fsencode(unquote(text, errors="surrogateescape")).decode() for text in (name, value))
+            except UnicodeDecodeError as error:
+                shown = arguments.repr_of(part)
+                raise ConfigError(f"the folder {shown} says a column, and is no UTF-8 as texts are; rename it") from error
+            yield name, None if value == _NULL else value
 
 
 class FileSet:
