@@ -259,3 +259,16 @@ def test_a_converted_file_whose_name_is_no_utf8(tmp_path, ending):
     csv.write_csv(table, path) if ending == "csv" else orc.write_table(table, path)
     odd = path.rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xff." + ending.encode()))
     assert hl.query(odd).agg("sum(x)").rows == [{"sum(x)": 3}]
+
+
+def test_open_files_keep_no_descriptor(tmp_path):
+    for number in range(6):
+        write(
+            pa.table({"x": [number]}),
+            tmp_path / f"{number}.{'arrow' if number % 2 else 'parquet'}",
+            "arrow" if number % 2 else "parquet",
+            1,
+        )
+    query, before = hl.query(tmp_path), len(os.listdir("/proc/self/fd"))
+    assert query.agg("sum(x)").rows == [{"sum(x)": 15}] and query.columns == ["x"]
+    assert len(os.listdir("/proc/self/fd")) < before + 6
