@@ -204,6 +204,17 @@ def test_columns_that_are_named_twice_or_hold_views(tmp_path):
         query.to_tensors("t")
 
 
+def test_what_pandas_and_this_machine_do_not_know(tmp_path):
+    columns = {"zone": pa.array([0], pa.timestamp("s", "Mars/Olympus")), "day": pa.array([-719_163], pa.date32())}
+    query = hl.query(write(pa.table(columns), tmp_path / "t", "arrow", 1))
+    for name in columns:
+        with pytest.raises(ConfigError, match="pandas does not take it: .*take it by to_arrow"):
+            query.to_pandas(name)
+    with pytest.raises(ConfigError, match="does not know; write an offset"):
+        query.filter("zone < '2024-01-01'").rows()
+    assert query.filter("zone < '2024-01-01 00:00:00Z'").rows().tolist() == [0]
+
+
 def test_columns_and_types_are_known_before_a_question(file):
     query = hl.query(file)
     assert query.columns == TABLE.schema.names

@@ -86,13 +86,16 @@ def frame_of(table: Any) -> Any:
     """A table of Arrow's as a ``pandas.DataFrame``.
 
     Raises:
-        ConfigError: pandas is missing.
+        ConfigError: pandas is missing, or has no such values.
     """
     try:
         import pandas  # type: ignore[import-untyped]  # noqa: F401
     except ImportError as error:
         raise ConfigError("a DataFrame needs pandas: pip install pandas; or take the rows by to_arrow()") from error
-    return table.to_pandas()
+    try:
+        return table.to_pandas()
+    except (ValueError, OverflowError) as error:  # an unknown time zone, a year that Python does not know
+        raise ConfigError(f"pandas does not take it: {error}; take it by to_arrow()") from error
 
 
 def _array(name: str, values: list[Any]) -> Any:
