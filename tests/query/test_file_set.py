@@ -272,3 +272,15 @@ def test_open_files_keep_no_descriptor(tmp_path):
     query, before = hl.query(tmp_path), len(os.listdir("/proc/self/fd"))
     assert query.agg("sum(x)").rows == [{"sum(x)": 15}] and query.columns == ["x"]
     assert len(os.listdir("/proc/self/fd")) < before + 6
+
+
+def test_patterns_name_each_file_once(tmp_path, monkeypatch):
+    (tmp_path / "a [1]" / "b").mkdir(parents=True)
+    for folder in ("a [1]", "a [1]/b"):
+        write(pa.table({"x": [1]}), tmp_path / folder / "t.parquet", "parquet", 1)
+    for link in ("around", "beside"):  # by two links there are 2^40 names
+        (tmp_path / "a [1]" / link).symlink_to(tmp_path)
+    for pattern, count in (("**", 2), ("**/*.parquet", 2), ("*/**/*.parquet", 2), ("**/**/t.*", 2), ("**/b/**/*.parquet", 1)):
+        assert hl.query(tmp_path / pattern).agg("count()").matched == count
+        monkeypatch.chdir(tmp_path)
+        assert hl.query(pattern).agg("count()").matched == count

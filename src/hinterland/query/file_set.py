@@ -45,12 +45,26 @@ def files_of(paths: Sequence[str]) -> list[str]:
             if not some:
                 raise ConfigError(f"{path}: this folder has no file that ends in {', '.join(ENDINGS)}; name files")
         elif glob.has_magic(path) and not os.path.lexists(path):
-            some = sorted(one for one in glob.glob(path, recursive=True) if os.path.isfile(one))
+            some = sorted(filter(os.path.isfile, _matching(path)))
             if not some:
                 raise ConfigError(f"{path}: no file has such a name; name files that are there")
         else:
             some = [path]
         found += some
+    return found
+
+
+def _matching(pattern: str) -> set[str]:
+    """What a pattern names. As in DuckDB ``**`` follows no links: those that lead back would make names without end."""
+    parts = pattern.split(os.sep)
+    if "**" not in parts:
+        return set(glob.glob(pattern))
+    at, found = parts.index("**"), set[str]()
+    tops = glob.glob(os.sep.join(parts[:at])) if any(parts[:at]) else [os.sep if at else os.curdir]
+    for top in tops:
+        for where, folders, _ in os.walk(top):
+            folders[:] = [name for name in folders if name[0] != "."]
+            found |= _matching(os.path.join(glob.escape(where), *(parts[at + 1 :] or "*")))
     return found
 
 
