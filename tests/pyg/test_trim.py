@@ -94,7 +94,7 @@ def test_shapes_are_known_before_what_was_drawn(graph):
     [
         (2, 300, "layer=2, but the sample has 2 hops"),
         (-1, 300, "layer -1 is not a whole number"),
-        (0, 5, "x has 5 rows, but layer 0 reads"),
+        (0, 5, r"x is \[5, 2\], but layer 0 reads \d+ rows"),
     ],
 )
 def test_bad_arguments(graph, layer, rows, said):
@@ -102,6 +102,9 @@ def test_bad_arguments(graph, layer, rows, said):
         trim_to_layer(layer, sample_of(graph, [4, 3], 9), torch.zeros(rows, 2))
     with pytest.raises(ConfigError, match="sample"):
         trim_to_layer(0, "sample", torch.zeros(1, 1))
+    for x in (None, torch.tensor(1.0), torch.zeros(300, 2).to_sparse()):
+        with pytest.raises(ConfigError, match="^x "):
+            trim_to_layer(0, sample_of(graph, [4, 3], 9), x)
 
 
 @pytest.mark.gpu

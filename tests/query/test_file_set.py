@@ -11,7 +11,7 @@ import torch
 
 pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
-from pyarrow import dataset, feather, parquet  # noqa: E402
+from pyarrow import csv, dataset, feather, orc, parquet  # noqa: E402
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.bounds import kind_of  # noqa: E402
@@ -242,3 +242,45 @@ def test_many_small_files(tmp_path, threads, set_threads):
         query = hl.query(tmp_path)
     assert query.filter("x >= 40").rows().tolist() == [116, 118, 119]
     assert query.agg("sum(x)", "count(x)").rows == [{"sum(x)": sum(3 * n + 3 for n in range(40)), "count(x)": 120}]
+
+
+@pytest.mark.parametrize("part", [b"city=\xff", b"city=%FF", b"\xff=1"])
+def test_a_folder_that_is_no_utf8_says_no_column(tmp_path, part):
+    folder = os.fsencode(tmp_path) + b"/" + part
+    os.mkdir(folder)
+    write(pa.table({"x": [1]}), tmp_path / "t", "parquet", 1).rename(os.fsdecode(folder) + "/t.parquet")
+    with pytest.raises(ConfigError, match="is no UTF-8 as texts are; rename it"):
+        hl.query(tmp_path).agg("count()")
+
+
+@pytest.mark.parametrize("ending", ["csv", "orc"])
+def test_a_converted_file_whose_name_is_no_utf8(tmp_path, ending):
+    table, path = pa.table({"x": [1, 2]}), tmp_path / f"t.{ending}"
+    csv.write_csv(table, path) if ending == "csv" else orc.write_table(table, path)
+    odd = path.rename(os.fsdecode(os.fsencode(tmp_path) + b"/\xff." + ending.encode()))
+    assert hl.query(odd).agg("sum(x)").rows == [{"sum(x)": 3}]
+
+
+def test_open_files_keep_no_descriptor(tmp_path):
+    for number in range(6):
+        write(
+            pa.table({"x": [number]}),
+            tmp_path / f"{number}.{'arrow' if number % 2 else 'parquet'}",
+            "arrow" if number % 2 else "parquet",
+            1,
+        )
+    query, before = hl.query(tmp_path), len(os.listdir("/proc/self/fd"))
+    assert query.agg("sum(x)").rows == [{"sum(x)": 15}] and query.columns == ["x"]
+    assert len(os.listdir("/proc/self/fd")) < before + 6
+
+
+def test_patterns_name_each_file_once(tmp_path, monkeypatch):
+    (tmp_path / "a [1]" / "b").mkdir(parents=True)
+    for folder in ("a [1]", "a [1]/b"):
+        write(pa.table({"x": [1]}), tmp_path / folder / "t.parquet", "parquet", 1)
+    for link in ("around", "beside"):  # by two links there are 2^40 names
+        (tmp_path / "a [1]" / link).symlink_to(tmp_path)
+    for pattern, count in (("**", 2), ("**/*.parquet", 2), ("*/**/*.parquet", 2), ("**/**/t.*", 2), ("**/b/**/*.parquet", 1)):
+        assert hl.query(tmp_path / pattern).agg("count()").matched == count
+        monkeypatch.chdir(tmp_path)
+        assert hl.query(pattern).agg("count()").matched == count

@@ -171,6 +171,50 @@ def test_answers_are_tables_as_well(tmp_path):
     assert query.filter("x < 0").agg("count()").to_arrow().shape == (0, 0)
 
 
+def test_dates_that_python_does_not_know_are_dates_of_arrow(tmp_path):
+    days = pa.array([-719_163, None, 3_000_000], pa.date32())  # the last day before year 1, and one after 9999
+    path = write(pa.table({"k": [1, 2, 3], "day": days}), tmp_path / "t", "arrow", 3)
+    assert hl.query(path).group_by("k").agg("max(day)").to_arrow()["max(day)"].combine_chunks().equals(days)
+    assert hl.query(path).group_by("day").agg("count()").to_arrow()["day"].type == pa.date32()
+
+
+def test_answers_that_arrow_has_no_type_for(tmp_path):
+    path = write(pa.table({"k": [1, 2], "x": [2**60 + 1, 3]}), tmp_path / "t", "arrow", 2)
+    halves = hl.query(path).group_by("k").agg("sum(x) * 2 - 0.5", "sum(x) * 0.5 + 0.5")
+    assert halves.to_arrow()["sum(x) * 0.5 + 0.5"].to_pylist() == [2.0**59 + 1, 2.0]
+    whole = hl.query(path).agg(" * ".join(["max(x)"] * 5))
+    with pytest.raises(ConfigError, match="at most 76 digits; take the answer's .rows"):
+        whole.to_arrow()
+
+
+def test_decimals_beside_literals_are_exact(tmp_path):
+    money = pa.array([Decimal("9999999999999998.24"), Decimal("0.01")], pa.decimal128(18, 2))
+    row = hl.query(write(pa.table({"d": money}), tmp_path / "t", "arrow", 2)).agg("sum(d) * 2", "0.5 - max(d)").rows[0]
+    assert row == {"sum(d) * 2": Decimal("19999999999999996.50"), "0.5 - max(d)": Decimal("-9999999999999997.74")}
+    assert all(type(one) is Decimal for one in row.values())
+
+
+def test_columns_that_are_named_twice_or_hold_views(tmp_path):
+    table = pa.table({"x": [1], "t": pa.DictionaryArray.from_arrays(pa.array([0]), pa.array(["a"], pa.string_view()))})
+    with pa.OSFile(str(tmp_path / "t.arrow"), "w") as out, pa.ipc.new_file(out, table.schema) as writer:
+        writer.write_table(table)
+    query = hl.query(tmp_path / "t.arrow")
+    assert query.to_tensors("x", "x")["x"].tolist() == [1]
+    with pytest.raises(ConfigError, match="of which torch has no tensors"):
+        query.to_tensors("t")
+
+
+def test_what_pandas_and_this_machine_do_not_know(tmp_path):
+    columns = {"zone": pa.array([0], pa.timestamp("s", "Mars/Olympus")), "day": pa.array([-719_163], pa.date32())}
+    query = hl.query(write(pa.table(columns), tmp_path / "t", "arrow", 1))
+    for name in columns:
+        with pytest.raises(ConfigError, match="pandas does not take it: .*take it by to_arrow"):
+            query.to_pandas(name)
+    with pytest.raises(ConfigError, match="does not know; write an offset"):
+        query.filter("zone < '2024-01-01'").rows()
+    assert query.filter("zone < '2024-01-01 00:00:00Z'").rows().tolist() == [0]
+
+
 def test_columns_and_types_are_known_before_a_question(file):
     query = hl.query(file)
     assert query.columns == TABLE.schema.names

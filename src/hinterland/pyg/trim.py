@@ -25,7 +25,7 @@ def trim_to_layer(layer: int, sample: Sample, x: torch.Tensor) -> tuple[torch.Te
         itself, which no other edge names.
 
     Raises:
-        ConfigError: ``sample`` has no such layer, or ``x`` fewer rows than that reads.
+        ConfigError: ``sample`` has no such layer, or ``x`` is no dense tensor, or has fewer rows than that reads.
     """
     arguments.instance("sample", sample, Sample, "as batch.sample is")
     hops = len(sample.num_sampled_edges)
@@ -34,9 +34,9 @@ def trim_to_layer(layer: int, sample: Sample, x: torch.Tensor) -> tuple[torch.Te
         raise ConfigError(f"layer={layer}, but the sample has {hops} hops, one for each layer; layers count from 0")
     reads = hops - layer
     rows, edges = sum(sample.num_sampled_nodes[: reads + 1]), list(accumulate(sample.num_sampled_edges))[reads - 1]
-    if len(x) < rows:
+    if arguments.dense("x", x).dim() == 0 or len(x) < rows:
         raise ConfigError(
-            f"x has {len(x)} rows, but layer {layer} reads {rows}; pass what the layer before has made of its own"
+            f"x is {list(x.shape)}, but layer {layer} reads {rows} rows; pass what the layer before has made of its own"
         )
     edge_index = torch.stack([sample.row[:edges], sample.col[:edges]])
     if isinstance(sample, PaddedSample) and layer:  # there is room for edges of the next hop, which name rows behind these

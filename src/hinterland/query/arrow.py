@@ -24,8 +24,8 @@ class ArrowFile:
     def __init__(self, path: str, copy: str | None = None) -> None:
         """``copy``: the file of that name is read, and ``path`` is what it was made from."""
         self.path = path
-        with opening(path, "read"), open(copy or path, "rb") as file:
-            self._file = MappedFile(file.fileno())
+        with opening(path, "read"):
+            self._file = MappedFile(copy or path)
         self._readers = threading.local()
         reader = self._reader(())
         self.schema, self._batches = reader.schema, reader.num_record_batches

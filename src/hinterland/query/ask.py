@@ -393,6 +393,13 @@ def _number(exact: Fraction) -> int | float:
     return exact.numerator if exact.denominator == 1 else real(exact)
 
 
+def _decimal(exact: Any) -> Decimal:
+    """A whole number, a decimal, or a literal, which ends after some digits."""
+    return (
+        _EXACT.divide(Decimal(exact.numerator), Decimal(exact.denominator)) if isinstance(exact, Fraction) else Decimal(exact)
+    )
+
+
 def _joined(sign: str, left: Any, right: Any) -> Any:
     """``left sign right``: exact where both sides are, but for quotients; None where a side is, or the divisor is zero."""
     if left is None or right is None or (sign == "/" and right == 0):
@@ -404,12 +411,11 @@ def _joined(sign: str, left: Any, right: Any) -> Any:
         return a + b if sign == "+" else a - b if sign == "-" else a * b
     if sign == "/":
         return real(Fraction(left) / Fraction(right))
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        by = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}
+        return by[sign](*(_decimal(side) for side in (left, right)))
     if isinstance(left, Fraction) or isinstance(right, Fraction):
         a_exact, b_exact = Fraction(left), Fraction(right)
         exact = a_exact + b_exact if sign == "+" else a_exact - b_exact if sign == "-" else a_exact * b_exact
         return _number(exact)
-    if isinstance(left, Decimal) or isinstance(right, Decimal):
-        first, second = Decimal(left), Decimal(right)
-        by = {"+": _EXACT.add, "-": _EXACT.subtract, "*": _EXACT.multiply}
-        return by[sign](first, second)
     return left + right if sign == "+" else left - right if sign == "-" else left * right

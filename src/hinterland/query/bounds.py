@@ -182,7 +182,11 @@ def _moment(what: str, kind: ColumnKind, text: str) -> Fraction:
                 if zone[:1] in "+-"
                 else moment.replace(tzinfo=zoneinfo.ZoneInfo(zone))
             )
-    except (ValueError, zoneinfo.ZoneInfoNotFoundError):
+    except zoneinfo.ZoneInfoNotFoundError:
+        raise ConfigError(
+            f"{what} is {kind.arrow}, a zone that this machine does not know; write an offset, as '2019-03-01 12:30:00Z'"
+        ) from None
+    except ValueError:
         raise ConfigError(
             f"{what} is {kind.arrow}, and {arguments.repr_of(text)} is no date; write it as '2019-03-01 12:30:00'"
         ) from None

@@ -79,7 +79,7 @@ class _Orc:
         import pyarrow
         import pyarrow.orc
 
-        self._file = pyarrow.orc.ORCFile(path)
+        self._file = pyarrow.orc.ORCFile(pyarrow.OSFile(os.fsencode(path)))
         self._fields = list(self._file.schema)
         self._left_out: dict[int, str] = {}  # by number, for several may have a name
         if _pyarrow_major() < 25:
@@ -206,7 +206,7 @@ class _Csv:
 
         if self._codec == "gzip":
             return pyarrow.PythonFile(gzip.open(self._path), "r")
-        return pyarrow.input_stream(self._path, compression=self._codec)
+        return pyarrow.input_stream(pyarrow.OSFile(os.fsencode(self._path)), compression=self._codec)
 
     def _heading(self) -> Any:
         """The heading of a file that has nothing else, with the line's end that it lacks."""

@@ -190,7 +190,9 @@ class _Words:
             depth += (kind == "sign") * ((word == "(") - (word == ")"))
             if not depth:
                 kind, word, _ = self.words[at + 1]
-                return (kind == "sign" and word not in ("(", ")", ",")) or word in ("is", "in", "not", "between")
+                if kind == "sign":
+                    return word not in ("(", ")", ",")
+                return word.lower() in ("is", "in", "not", "between", "like")
         return False
 
     def since(self, at: int) -> str:

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.thresholds import ENGINE_ROWS
 from .bounds import ColumnKind, kind_of
@@ -44,12 +45,26 @@ def files_of(paths: Sequence[str]) -> list[str]:
             if not some:
                 raise ConfigError(f"{path}: this folder has no file that ends in {', '.join(ENDINGS)}; name files")
         elif glob.has_magic(path) and not os.path.lexists(path):
-            some = sorted(one for one in glob.glob(path, recursive=True) if os.path.isfile(one))
+            some = sorted(filter(os.path.isfile, _matching(path)))
             if not some:
                 raise ConfigError(f"{path}: no file has such a name; name files that are there")
         else:
             some = [path]
         found += some
+    return found
+
+
+def _matching(pattern: str) -> set[str]:
+    """What a pattern names. As in DuckDB ``**`` follows no links: those that lead back would make names without end."""
+    parts = pattern.split(os.sep)
+    if "**" not in parts:
+        return set(glob.glob(pattern))
+    at, found = parts.index("**"), set[str]()
+    tops = glob.glob(os.sep.join(parts[:at])) if any(parts[:at]) else [os.sep if at else os.curdir]
+    for top in tops:
+        for where, folders, _ in os.walk(top):
+            folders[:] = [name for name in folders if name[0] != "."]
+            found |= _matching(os.path.join(glob.escape(where), *(parts[at + 1 :] or "*")))
     return found
 
 
@@ -75,7 +90,12 @@ def _said_of(file: str) -> Iterator[tuple[str, str | None]]:
     for part in os.path.dirname(file).split(os.sep):
         name, equals, value = part.partition("=")
         if name and equals:
-            yield unquote(name), None if value == _NULL else unquote(value)
+            try:
+                name, value = (os.fsencode(unquote(text, errors="surrogateescape")).decode() for text in (name, value))
+            except UnicodeDecodeError as error:
+                shown = arguments.repr_of(part)
+                raise ConfigError(f"the folder {shown} says a column, and is no UTF-8 as texts are; rename it") from error
+            yield name, None if value == _NULL else value
 
 
 class FileSet:

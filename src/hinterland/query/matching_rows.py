@@ -67,17 +67,18 @@ def tensors_of(rows: Any, device: torch.device) -> dict[str, torch.Tensor]:
     Raises:
         ConfigError: one holds no numbers, or nulls.
     """
-    return {name: _tensor(name, rows.column(name)).to(device) for name in rows.schema.names}
+    named = zip(rows.schema.names, rows.columns, strict=True)  # a column that is named twice has one tensor
+    return {name: _tensor(name, column).to(device) for name, column in named}
 
 
 def _tensor(name: str, column: Any) -> torch.Tensor:
     import pyarrow
 
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     types = pyarrow.types
-    if not (types.is_integer(column.type) or types.is_floating(column.type) or types.is_boolean(column.type)):
-        raise ConfigError(f"the column {name!r} is {column.type}, of which torch has no tensors; take it by to_arrow()")
+    type_ = column.type.value_type if types.is_dictionary(column.type) else column.type
+    if not (types.is_integer(type_) or types.is_floating(type_) or types.is_boolean(type_)):
+        raise ConfigError(f"the column {name!r} is {type_}, of which torch has no tensors; take it by to_arrow()")
+    column = column.cast(type_)
     if column.null_count:
         raise ConfigError(
             f"the column {name!r} has {column.null_count:,} nulls, which no tensor has; filter '{name} is not null'"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 from contextlib import suppress
 from functools import cache
@@ -19,20 +18,19 @@ _READAHEAD = 128 << 10  # Linux's own, where the disk's is not known
 
 
 class MappedFile:
-    """A file that is mapped.
-
-    Args:
-        file: its descriptor.
+    """A file that is mapped. Unlike Python's mmap it keeps no descriptor: a table may have more files than a process may open.
 
     Attributes:
         buffer: all its bytes, one of pyarrow's.
     """
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, path: str) -> None:
         import pyarrow
 
-        self.buffer: Any = pyarrow.py_buffer(mmap.mmap(file, 0, prot=mmap.PROT_READ))
-        self._device = os.fstat(file).st_dev
+        with pyarrow.memory_map(os.fsencode(path)) as file:
+            first = file.read_buffer(1)  # holds the mapping; of all of it pyarrow would ask the disk
+            self.buffer: Any = pyarrow.foreign_buffer(first.address, file.size(), first)
+        self._device = os.stat(path).st_dev
 
     def ask_for(self, ranges: np.ndarray) -> None:
         """Asks the disk for ranges of addresses, [n, 2], int64, as far as they lie in it, unless the page cache has them."""

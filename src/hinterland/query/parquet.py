@@ -42,8 +42,8 @@ class ParquetFile:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        with opening(path, "read"), open(path, "rb") as file:
-            self._file = MappedFile(file.fileno())
+        with opening(path, "read"):
+            self._file = MappedFile(path)
         self._buffer = self._file.buffer
         self._metadata, self.unread = metadata_of(self._buffer)
         groups, columns = self._metadata.num_row_groups, self._metadata.num_columns

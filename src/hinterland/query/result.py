@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
+
 from ..runtime import arguments
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
 from ..runtime.units import format_bytes
+from .bounds import real
 
 
 @dataclass(repr=False)
@@ -60,11 +63,15 @@ class QueryResult(Repr):
         )
 
     def to_arrow(self) -> Any:
-        """The rows, a ``pyarrow.Table``, of no columns where there is none; whole numbers beyond int64 are decimals."""
+        """The rows, a ``pyarrow.Table``, of no columns where there is none; whole numbers beyond int64 are decimals.
+
+        Raises:
+            ConfigError: a number has more digits than Arrow's decimals.
+        """
         import pyarrow
 
         names = self.rows[0] if self.rows else ()
-        return pyarrow.table({name: pyarrow.array(_fitting([row[name] for row in self.rows])) for name in names})
+        return pyarrow.table({name: _array(name, [row[name] for row in self.rows]) for name in names})
 
     def to_pandas(self) -> Any:
         """The same as a ``pandas.DataFrame``.
@@ -79,19 +86,34 @@ def frame_of(table: Any) -> Any:
     """A table of Arrow's as a ``pandas.DataFrame``.
 
     Raises:
-        ConfigError: pandas is missing.
+        ConfigError: pandas is missing, or has no such values.
     """
     try:
         import pandas  # type: ignore[import-untyped]  # noqa: F401
     except ImportError as error:
         raise ConfigError("a DataFrame needs pandas: pip install pandas; or take the rows by to_arrow()") from error
-    return table.to_pandas()
+    try:
+        return table.to_pandas()
+    except (ValueError, OverflowError) as error:  # an unknown time zone, a year that Python does not know
+        raise ConfigError(f"pandas does not take it: {error}; take it by to_arrow()") from error
 
 
-def _fitting(values: list[Any]) -> list[Any]:
-    """Values of which pyarrow makes an array: of whole numbers beyond int64 it makes none."""
-    beyond = any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in values)
-    return [None if one is None else Decimal(one) for one in values] if beyond else values
+def _array(name: str, values: list[Any]) -> Any:
+    """Arrow's array of an answer's column. pyarrow by itself refuses whole numbers beyond int64, those beyond float64 beside
+    floats, and NumPy's dates."""
+    import pyarrow
+
+    types = set(map(type, values))
+    if np.datetime64 in types:
+        return pyarrow.array(np.array(values, "datetime64"))
+    if {int, float} <= types:
+        values = [None if one is None else real(one) for one in values]
+    elif any(isinstance(one, int) and not -(2**63) <= one < 2**63 for one in values):
+        values = [None if one is None else Decimal(one) for one in values]
+    try:
+        return pyarrow.array(values)
+    except pyarrow.ArrowInvalid as error:
+        raise ConfigError(f"{name}: Arrow's decimals have at most 76 digits; take the answer's .rows: {error}") from error
 
 
 def read_of(read: int | None, least: int | None) -> str:
