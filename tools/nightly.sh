@@ -27,6 +27,9 @@ HINTERLAND_EXAMPLES=nightly .venv/bin/python -m pytest -q -n 2 -m "not nightly a
 step "all cases of the programs in C++, of which every change tries a quarter"
 HINTERLAND_EXAMPLES=nightly .venv/bin/python -m pytest -q -n 2 $(git grep -l 'programs import' -- 'tests/*/test_*.py')
 
+step "bare NVMe devices, driven by the library's Python in a virtual machine"
+tools/nvme_in_qemu.sh -k python
+
 step "tests under AddressSanitizer that go over code again which others reach for every change"
 tools/sanitized_tests.sh address,undefined tests/{memory,table,probe,query} tests/cli/test_convert.py
 
