@@ -328,11 +328,7 @@ def _row_factors(words: _Words) -> Any:
 def _row_operand(words: _Words) -> Any:
     """A column, a number, or what is between parentheses."""
     if words.take("("):
-        words.deeper(1)
-        found = _row_terms(words)
-        words.require(")")
-        words.deeper(-1)
-        return found
+        return _up_to_the_closing(words, _row_terms)
     found = words.literal() or words.name()
     if found is None and words.take("-"):
         words.deeper(1)
@@ -429,13 +425,18 @@ def _chain(
     return found
 
 
+def _up_to_the_closing(words: _Words, part: Callable[[_Words], Any]) -> Any:
+    """What ``part`` reads behind an opening parenthesis, and the closing one."""
+    words.deeper(1)
+    found = part(words)
+    words.require(")")
+    words.deeper(-1)
+    return found
+
+
 def _operand(words: _Words) -> Any:
     if words.take("("):
-        words.deeper(1)
-        found = _terms(words)
-        words.require(")")
-        words.deeper(-1)
-        return found
+        return _up_to_the_closing(words, _terms)
     literal = words.literal()
     if literal is not None and isinstance(literal.value, Fraction):
         return literal
