@@ -26,7 +26,7 @@ from tests.fullgraph.oracle import attended
 from tests.fullgraph.test_aggregate import GRAPHS, REDUCTIONS, close, expected, factor, hub, inputs, weighted
 from tests.graphs import skewed
 
-BACKEND, PORT, DEATH = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+BACKEND, PORT, DEATH = sys.argv[1], int(os.environ["MASTER_PORT"]), sys.argv[2]
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 LAST = RANK == SIZE - 1
 DEVICE = torch.device("cuda", RANK) if BACKEND == "nccl" else torch.device("cpu")

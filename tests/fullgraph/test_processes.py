@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 import torch
-import torch.distributed as dist
 
-from ..ranks import RANK
+from ..ranks import start_ranks
 
 PROGRAM = Path(__file__).with_name("ranks.py")
 
@@ -20,24 +17,10 @@ class Job:
     """A run of ranks.py in ``count`` processes, of which the last dies as ``death`` says."""
 
     def __init__(self, count, death, backend="gloo"):
-        store = dist.TCPStore("127.0.0.1", 0, is_master=True)
-        shared = {**os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "OMP_NUM_THREADS": "1"}
-        started = [
-            subprocess.Popen(
-                [*RANK, str(PROGRAM), backend, str(store.port), death],
-                env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for rank in range(count)
-        ]
-        try:
-            self.said, self.errors = zip(*(process.communicate(timeout=560) for process in started), strict=True)
-        finally:
-            for process in started:
-                process.kill()
-        self.codes = [process.returncode for process in started]
+        own = {"LOCAL_WORLD_SIZE": str(count)}
+        self.codes, self.said, self.errors = start_ranks(
+            count, PROGRAM, backend, death, own=lambda rank: {**own, "LOCAL_RANK": str(rank)}, seconds=560
+        )
 
     def check(self, count):
         """What every rank has to say, whatever ends them."""

@@ -207,12 +207,13 @@ def test_sending_through_a_queue_keeps_the_memory_alive():
     assert torch.equal(back.cpu(), torch.arange(10))
 
 
-def test_a_process_that_was_not_started_here_maps_the_same_memory():
+def test_a_process_that_was_not_started_here_maps_the_same_memory(tmp_path):
     """As torchrun's do: what pickle_shared sends. One that is killed takes nothing with it; one that comes too late is told."""
     table = UnifiedTensor.from_tensor(torch.arange(10.0), placement="pinned")
     blob = memory.pickle_shared(table)
-    attach = "import os, pickle, sys; t = pickle.load(sys.stdin.buffer); t.cpu().mul_(2); os.kill(os.getpid(), 9)"
-    killed = subprocess.run([sys.executable, "-c", attach], input=blob, capture_output=True, timeout=120)
+    (tmp_path / "blob").write_bytes(blob)
+    attach = "import os, pickle, sys; t = pickle.load(open(sys.argv[1], 'rb')); t.cpu().mul_(2); os.kill(os.getpid(), 9)"
+    killed = forked.run("-c", attach, tmp_path / "blob")
     assert killed.returncode == -9, killed.stderr
     assert torch.equal(table.cpu(), torch.arange(0.0, 20, 2))
     del table

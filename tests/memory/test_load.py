@@ -4,8 +4,6 @@ import contextlib
 import io
 import os
 import struct
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,6 +13,8 @@ from hypothesis import strategies as st
 
 from hinterland import StorageArray, UnifiedTensor, memory
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, StorageError
+
+from .. import forked
 
 
 @pytest.mark.parametrize("dtype", ["<f4", "f8", "i2", "u1", "?", "<u4", "<i8", "f2", "c8"])
@@ -226,5 +226,4 @@ def test_on_storage_also_where_nothing_else_was_imported(tmp_path):
     code = (
         "import sys; from hinterland.table import UnifiedTensor as T; print(T.from_file(sys.argv[1], placement='storage')[5])"
     )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path / "a.npy"], capture_output=True, text=True, check=True)
-    assert done.stdout == "tensor(5)\n"
+    assert forked.run("-c", code, tmp_path / "a.npy", check=True).stdout == "tensor(5)\n"

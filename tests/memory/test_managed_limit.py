@@ -1,8 +1,6 @@
 """How much managed memory is taken on machines of both kinds, and what becomes of what is more than the GPU has free."""
 
 import gc
-import subprocess
-import sys
 import threading
 import time
 import warnings
@@ -16,6 +14,8 @@ from hinterland.machine import MachineKind
 from hinterland.memory import allocator, cuda, limits, mapping, plan, rate
 from hinterland.runtime import devices, warned
 from hinterland.runtime.errors import OutOfMemory
+
+from .. import forked
 
 MIB = 1 << 20
 PHYSICAL = MachineKind(False, "a test says so")
@@ -298,7 +298,7 @@ def test_one_is_tried_at_a_time(system, monkeypatch):
 def test_a_fork_may_come_while_memory_is_tried():
     """The thread that holds the lock is not in the child."""
     code = """
-import os, signal, threading, torch
+import os, signal, threading, warnings, torch
 from hinterland import UnifiedTensor
 from hinterland.memory import registry
 held, done = threading.Event(), threading.Event()
@@ -308,6 +308,7 @@ def hold():
         done.wait()
 threading.Thread(target=hold).start()
 held.wait()
+warnings.simplefilter("ignore")
 child = os.fork()
 if child == 0:
     signal.alarm(30)
@@ -315,5 +316,5 @@ if child == 0:
 print(os.waitpid(child, 0)[1])
 done.set()
 """
-    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120)
+    done = forked.run("-c", code)
     assert (done.stdout, done.stderr) == ("0\n", "")

@@ -17,6 +17,8 @@ from torch_geometric.nn import GraphSAGE
 
 from hinterland.pyg import LinkNeighborLoader, NeighborLoader, Sampler
 
+from .. import forked
+
 
 @pytest.fixture
 def cora(real_data):
@@ -147,6 +149,6 @@ def test_lightnings_processes_share_out_the_inputs(tmp_path, strategy):
 
 def test_without_pyg_the_import_says_how_to_get_it():
     code = "import sys; sys.modules['torch_geometric'] = None; import hinterland; import hinterland.pyg"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    found = forked.run("-c", code)
     assert found.returncode != 0
     assert "hinterland.pyg needs PyTorch Geometric" in found.stderr and "pip install 'hinterland[pyg]'" in found.stderr

@@ -6,8 +6,6 @@ import contextlib
 import datetime
 import math
 import random
-import subprocess
-import sys
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -24,6 +22,7 @@ import pyarrow.parquet  # noqa: E402
 import hinterland as hl  # noqa: E402
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError  # noqa: E402
 
+from .. import forked  # noqa: E402
 from .tables import made, write  # noqa: E402
 
 TAXIS = Path(__file__).parents[3] / "shared/data/taxis.csv"
@@ -398,8 +397,7 @@ other.join()
 
 def test_a_child_forked_while_a_thread_asks(tmp_path):
     path = write(pa.table({"t": ["a", "b", "c"] * 1000}), tmp_path / "t", "arrow", 500)
-    done = subprocess.run([sys.executable, "-c", FORKED, str(path)], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "3\n", done.stderr
+    assert forked.run("-c", FORKED, path, check=True).stdout == "3\n"
 
 
 def test_a_key_that_is_called_as_an_aggregate(tmp_path):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+
+from .. import forked
 
 NO_THREADS = """
 import os, resource, sys, threading
@@ -30,7 +30,4 @@ with hl.StorageArray.open(sys.argv[1], cache=hl.StorageCache("64KiB", 4096, engi
 @pytest.mark.skipif(os.geteuid() != 0, reason="a limit of threads holds for users that are not root")
 def test_pages_are_read_without_a_thread(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(300_000, dtype=np.float32))
-    done = subprocess.run(
-        [sys.executable, "-c", NO_THREADS, tmp_path / "a.npy"], capture_output=True, text=True, timeout=100, cwd=tmp_path
-    )
-    assert done.stdout == "read\n", done.stderr
+    assert forked.run("-c", NO_THREADS, tmp_path / "a.npy", check=True).stdout == "read\n"

@@ -23,6 +23,8 @@ from hinterland.runtime.errors import ConfigError, FormatError, StorageError
 from hinterland.storage import transpose as transposing
 from hinterland.storage.transpose import transpose
 
+from .. import forked
+
 TYPES = ["?", "u1", "i1", "i2", "u2", "f2", "i4", "u4", "f4", "i8", "u8", "f8", "c8", "c16"]
 ANYWHERE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -132,13 +134,14 @@ def test_rows_are_placed(tmp_path):
         opened.place(host=1000)
 
 
-def test_what_stays_in_the_file_names_the_command(tmp_path):
+def test_what_stays_in_the_file_names_the_command(tmp_path, monkeypatch):
     values = save(tmp_path / "a b.npy", (50, 6), "f4")
     for refused in (StorageArray.open, lambda path: UnifiedTensor.from_file(path, placement="storage")):
         with pytest.raises(FormatError) as caught:
             refused(tmp_path / "a b.npy")
     words = shlex.split(re.search(r"`hinterland (.*?)`", str(caught.value))[1])
-    subprocess.run([sys.executable, "-m", "hinterland", *words], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    forked.run("-m", "hinterland", *words, check=True)
     with StorageArray.open(tmp_path / "rows.npy") as array:
         assert same(array[:], values)
 
@@ -227,7 +230,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
 transpose({str(tmp_path / "a.npy")!r}, {str(tmp_path / "b.npy")!r})
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = forked.run("-c", code)
     assert StorageError.__name__ in done.stderr and "File too large; the disk or the quota is full" in done.stderr
     assert os.listdir(tmp_path) == ["a.npy"]
 

@@ -7,7 +7,6 @@ import os
 import pickle
 import platform
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -23,6 +22,7 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory, StorageError
 
+from .. import forked
 from ..storage.killed import ROWS, WIDTH, killed_writers, rows_of
 from ..together import by_threads
 
@@ -339,7 +339,8 @@ def test_neither_file_nor_device(tmp_path: Path) -> None:
 # In a process of its own, whose kernel refuses what it is told to: the number of a system call, and which of its arguments has
 # which bit.
 REFUSING = """
-import ctypes, struct, sys, torch, hinterland as hl
+import ctypes, struct, sys, warnings, torch, hinterland as hl
+warnings.simplefilter("always")
 number, argument, bit, error, path = *map(int, sys.argv[1:5]), sys.argv[5]
 LOAD, IS, HAS, END, ALLOW = 0x20, 0x15, 0x45, 0x06, 0x7FFF0000
 asks = [(LOAD, 0, 0, 16 + 8 * argument), (HAS, 0, 1, bit)] if bit else []
@@ -365,9 +366,7 @@ except hl.runtime.errors.StorageError as refused:
 
 def refusing(path: Path, number: int, argument: int = 0, bit: int = 0, error: int = errno.ENOSYS) -> tuple[str, str]:
     """What is said on both outputs."""
-    given = [str(one) for one in (number, argument, bit, error, path)]
-    done = subprocess.run([sys.executable, "-W", "always", "-c", REFUSING, *given], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    done = forked.run("-c", REFUSING, number, argument, bit, error, path, check=True)
     return done.stdout, done.stderr
 
 

@@ -1,8 +1,6 @@
 """Tables where tensors and arrays are expected: the same bytes, or a sentence."""
 
 import operator
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +10,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from hinterland import UnifiedTensor
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, NotATensor
+
+from .. import forked
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_rows_are_selected_where_pyg_came_first():
         "except IndexError as error:\n"
         "    print(error)\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = forked.run("-c", script, check=True)
     first, second = done.stdout.splitlines()
     assert first == "[[6.0, 7.0, 8.0]] [[0.0, 1.0, 2.0]]"
     assert second == "index -1 at position 1 is outside a table of 4 rows; row numbers go from 0 to 3"

@@ -1,8 +1,5 @@
 """Rows of a UnifiedTensor against torch's own indexing."""
 
-import subprocess
-import sys
-
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +9,7 @@ from hinterland import UnifiedTensor
 from hinterland.memory.gather import Padding
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, OutOfMemory
 
+from .. import forked
 from ..split import across_boundary
 from .far_rows import FarRows
 
@@ -273,7 +271,7 @@ if child == 0:
     os._exit(0 if torch.equal(table[index], expected) else 1)
 print(os.waitpid(child, 0)[1])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    done = forked.run("-c", code)
     assert (done.stdout, done.stderr) == ("0\n", "")
 
 
