@@ -37,6 +37,13 @@ def compiled(folder: Path, *sources: Path | str, flags: list[str], libraries: tu
     return program
 
 
+def as_one(folder: Path, *sources: str) -> Path:
+    """A source in ``folder`` that includes these, for programs that share few with others: a third to a half of the time."""
+    whole = folder / Path(sources[0]).name
+    whole.write_text("".join(f'#include "{ROOT / source}"\n' for source in sources))
+    return whole
+
+
 def run(program: Path, *arguments: object, **more: str) -> str:
     """What it says; ``more`` is added to its environment."""
     command = [program, *map(str, arguments)]

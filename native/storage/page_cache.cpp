@@ -16,7 +16,7 @@ using storage::CacheLookup, storage::Line, storage::Page, storage::Try;
 
 namespace {
 
-constexpr auto kLongestWait = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
+constexpr auto kLongestRead = std::chrono::seconds(60);  // for one page: a disk that answers takes milliseconds
 constexpr auto kNap = std::chrono::milliseconds(1);
 
 }  // namespace
@@ -293,7 +293,7 @@ bool Turn::has_room(Page page) {
 bool Waiting::is_long() const { return std::chrono::steady_clock::now() - since_ > kRoomPatience; }
 
 void Waiting::wait() {
-  if (std::chrono::steady_clock::now() - since_ > kLongestWait)
+  if (std::chrono::steady_clock::now() - since_ > kLongestRead)
     throw StorageError("the disk has not answered for a minute; see the system's log (dmesg)");
   cache_.progress(round_++);
 }

@@ -19,6 +19,7 @@ from hinterland.query.files import open_table  # noqa: E402
 from hinterland.runtime.errors import ConfigError, FormatError, StorageError  # noqa: E402
 
 from .. import forked  # noqa: E402
+from ..covering import covering  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -169,9 +170,10 @@ def write_compressed(path, codec, data):
         file.write(data)
 
 
-@pytest.mark.parametrize("codec", ["gzip", "bz2", "zstd", "lz4", None])
-@pytest.mark.parametrize("name", ["T.CSV.GZ", "t.csv", "t.csv.zst"])
-@pytest.mark.parametrize("encoding", ["utf8", "utf-8-sig", "utf-16", "utf-32"])
+ENCODINGS, CODECS = ["utf8", "utf-8-sig", "utf-16", "utf-32"], ["gzip", "bz2", "zstd", "lz4", None]
+
+
+@pytest.mark.parametrize("name, codec, encoding", covering([["T.CSV.GZ", "t.csv", "t.csv.zst"], CODECS, ENCODINGS], together=2))
 def test_csv_files_are_what_their_first_bytes_say(tmp_path, name, codec, encoding):
     """Whatever their names are."""
     text = "BZh1,t\n" + "".join(f"{row},é\n" for row in range(50_000))
@@ -197,8 +199,7 @@ def test_zeros_after_a_member_of_gzip(tmp_path, zeros):
         hl.query(tmp_path / "t.csv.gz").agg("sum(x)")
 
 
-@pytest.mark.parametrize("rows", [2, 0])
-@pytest.mark.parametrize("end", ["\n", ""])
+@pytest.mark.parametrize("rows, end", [(2, ""), (0, "\n"), (0, "")])
 def test_a_heading_longer_than_a_block(tmp_path, rows, end):
     names = [f"a column of a rather long name and of the number {number}" for number in range(25_000)]
     lines = [",".join(names), *[",".join(["7"] * len(names))] * rows]

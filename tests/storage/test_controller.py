@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ..programs import DEVICES, NATIVE, compiled, needs_compiler, run, tried_by_threads
+from ..programs import DEVICES, NATIVE, as_one, compiled, needs_compiler, run, tried_by_threads
 
 CONTROLLER = ["request", "serving", "controller"]
 FILES = [*CONTROLLER, "file_namespace", "file_backend"]
@@ -33,7 +33,9 @@ URING = ["-DHINTERLAND_URING=1"] if Path("/usr/include/liburing.h").exists() els
 )
 def test_commands_do_what_they_say_or_say_why_not(tmp_path, name, sources, more):
     files = [f"tests/storage/{name}.cpp", *(f"native/storage/{source}.cpp" for source in sources)]
-    if sources is not STORE:
+    if sources is STORE:
+        files = [as_one(tmp_path, *files)]
+    else:
         files += DEVICES
     libraries = ("-luring",) if more == URING and URING else ()
     run(compiled(tmp_path, *files, flags=["-O1", "-fopenmp", *more, *NATIVE], libraries=libraries))

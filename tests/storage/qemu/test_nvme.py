@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ...programs import NATIVE, compiled
+from ...programs import NATIVE, as_one, compiled
 
 KERNEL = os.environ.get("HINTERLAND_GUEST_KERNEL")  # a folder with boot/vmlinuz-* and lib/modules/, as Debian's packages have
 SOURCES = [
@@ -38,8 +38,8 @@ ERRORS = "".join(
 
 def program(folder: Path) -> Path:
     """nvme.cpp and the library's sources as one static program."""
-    sources = ["tests/storage/qemu/nvme.cpp", *(f"native/storage/{name}.cpp" for name in SOURCES)]
-    return compiled(folder, *sources, flags=["-O1", "-fopenmp", *NATIVE], libraries=("-static",))
+    source = as_one(folder, "tests/storage/qemu/nvme.cpp", *(f"native/storage/{name}.cpp" for name in SOURCES))
+    return compiled(folder, source, flags=["-O1", "-fopenmp", *NATIVE], libraries=("-static",))
 
 
 def modules(kernel: Path, wanted: tuple[str, ...]) -> list[bytes]:
