@@ -17,7 +17,7 @@ namespace hinterland::native {
 
 namespace {
 
-uint64_t clock_ns() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
+uint64_t now_ns() { return static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count()); }
 
 void pause_briefly() {
 #if defined(__x86_64__)
@@ -144,11 +144,11 @@ std::vector<ServingStats> Controller::stats() {
 void Controller::serve(Worker& worker) {
   ::prctl(PR_SET_TIMERSLACK, 1000);  // ns: sleeps are short
   ::pthread_setname_np(::pthread_self(), "hinterland-nvme");
-  for (uint64_t busy = clock_ns(); !stopped_;) {
+  for (uint64_t busy = now_ns(); !stopped_;) {
     // Before the turn: it sees what was submitted until then. Who comes and goes meanwhile has submitted more.
     const uint64_t acquired = acquired_;
     const bool nobody = live_ == 0;
-    const uint64_t now = clock_ns();
+    const uint64_t now = now_ns();
     while (worker.asking != 0) std::this_thread::yield();
     std::unique_lock<std::mutex> turn(worker.guard);
     if (worker.serving->turn(now)) {
@@ -157,7 +157,7 @@ void Controller::serve(Worker& worker) {
       turn.unlock();
       std::unique_lock<std::mutex> held(guard_);
       changed_.wait(held, [&] { return stopped_ || acquired_ != acquired; });
-      busy = clock_ns();
+      busy = now_ns();
     } else {
       back_off(worker, now, now - busy);
     }
