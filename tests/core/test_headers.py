@@ -13,9 +13,10 @@ from hinterland.runtime import jit
 HEADERS = sorted(path.relative_to(jit.INCLUDE_DIR).as_posix() for path in jit.INCLUDE_DIR.rglob("*.hpp"))
 
 
-def begun_with(folder, headers):
-    """Those that another begins with: it does not compile unless they do alone."""
-    first = {re.search(r"^(?!//|#pragma once|$).*$", (folder / header).read_text(), re.MULTILINE)[0] for header in headers}
+def begun_with(folder, headers, sources=()):
+    """Those that another or a source begins with: it does not compile unless they do alone."""
+    files = [folder / file for file in (*headers, *sources)]
+    first = {re.search(r"^(?!//|#pragma once|$).*$", file.read_text(), re.MULTILINE)[0] for file in files}
     return {header for header in headers if f'#include "{header}"' in first}
 
 

@@ -10,15 +10,20 @@ import pytest
 
 from hinterland_papers import FOLDER
 
+from ..core.test_headers import begun_with
 from ..programs import NATIVE, needs_compiler
 
 HEADERS = sorted(path.relative_to(FOLDER).as_posix() for path in (FOLDER / "hinterland_papers").rglob("*.hpp"))
+# The module is built of the sources.
+BEGUN = begun_with(FOLDER, HEADERS, (FOLDER / "hinterland_papers").rglob("*.cpp"))
 
 
 @needs_compiler
-@pytest.mark.parametrize("header", HEADERS)
-def test_header_compiles_alone(header):
-    text = f'#include "{header}"\n' * 2
+@pytest.mark.parametrize(
+    "headers", [HEADERS * 2, *([header] for header in HEADERS if header not in BEGUN)], ids=lambda of: of[-1]
+)
+def test_headers_compile_twice_and_alone(headers):
+    text = "".join(f'#include "{header}"\n' for header in headers)
     flags = ["-std=c++20", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-x", "c++", "-", *NATIVE, f"-I{FOLDER}"]
     done = subprocess.run(["g++", *flags], input=text, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
