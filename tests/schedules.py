@@ -64,7 +64,7 @@ class Schedule:
             raise self.errors[0]
 
     def step(self, ready: Callable[[], bool] = lambda: True) -> None:
-        """Others may go on before what follows, which waits until it is ``ready``. A thread that is none of them just goes on."""
+        """Others may go on before what follows, which waits until it is ``ready``. A thread that is none of them goes on."""
         number = self._numbers.get(threading.get_ident())
         if number is None:
             assert ready(), "who is no thread of a schedule would wait for one"
