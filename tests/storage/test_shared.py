@@ -68,15 +68,21 @@ def up(x: hl.StorageArray, y: hl.StorageArray) -> None:
 class Files:
     """Files of one number each, and what is open of them."""
 
-    def __init__(self, folder: Path, **values: int) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder, self.caches = folder, [hl.StorageCache("64KiB", device_budget="128KiB") for _ in range(4)]
         self.opened: list[hl.StorageArray] = []
+
+    def hold(self, **values: int) -> None:
         for name, value in values.items():
-            np.save(folder / f"{name}.npy", np.full(COUNT, value))
+            np.save(self.folder / f"{name}.npy", np.full(COUNT, value))
 
     def open(self, name: str, cache: int = 0, mode: str = "r") -> hl.StorageArray:
         self.opened.append(hl.StorageArray.open(self.folder / f"{name}.npy", mode, cache=self.caches[cache]))
         return self.opened[-1]
+
+    def close(self) -> None:
+        while self.opened:
+            self.opened.pop().close()
 
     def holds(self, name: str) -> set[int]:
         return set(np.load(self.folder / f"{name}.npy").tolist())
@@ -92,22 +98,24 @@ def tried(work: Work) -> bool:
     return True
 
 
-Begun = tuple[Files, Sequence[Work], Work]
+Begun = tuple[Sequence[Work], Work]
 
 
-def closed_while_a_kernel_writes(folder: Path) -> Begun:
-    files, done = Files(folder, x=0), []
+def closed_while_a_kernel_writes(files: Files) -> Begun:
+    files.hold(x=0)
+    done: list = []
     x = files.open("x", mode="r+")
 
     def check() -> None:
         assert x.closed and files.holds("x") == {int(done[0])}
 
-    return files, [lambda: done.append(tried(lambda: up(x, x))), x.close], check
+    return [lambda: done.append(tried(lambda: up(x, x))), x.close], check
 
 
-def closed_and_another_opened(folder: Path) -> Begun:
+def closed_and_another_opened(files: Files) -> Begun:
     """Whoever has the first finds its elements, or that it was closed, and never those of the second."""
-    files, found = Files(folder, x=7, y=9), []
+    files.hold(x=7, y=9)
+    found: list = []
     x = files.open("x")
 
     def close_and_open() -> None:
@@ -118,11 +126,11 @@ def closed_and_another_opened(folder: Path) -> Begun:
     def check() -> None:
         assert found in ([], [{7}])
 
-    return files, [lambda: tried(lambda: found.append(copied(x))), close_and_open], check
+    return [lambda: tried(lambda: found.append(copied(x))), close_and_open], check
 
 
-def closed_twice_while_kernels_read(folder: Path) -> Begun:
-    files = Files(folder, x=7)
+def closed_twice_while_kernels_read(files: Files) -> Begun:
+    files.hold(x=7)
     x, again = files.open("x"), files.open("x")
 
     def reads() -> None:
@@ -132,11 +140,11 @@ def closed_twice_while_kernels_read(folder: Path) -> Begun:
     def check() -> None:
         assert x.closed and again.closed
 
-    return files, [reads, x.close, x.close], check
+    return [reads, x.close, x.close], check
 
 
-def written_while_another_cache_reads(folder: Path) -> Begun:
-    files = Files(folder, x=0)
+def written_while_another_cache_reads(files: Files) -> Begun:
+    files.hold(x=0)
     x, elsewhere = files.open("x", mode="r+"), files.open("x", cache=1)
 
     def check() -> None:
@@ -145,23 +153,23 @@ def written_while_another_cache_reads(folder: Path) -> Begun:
     def reads() -> None:
         assert copied(elsewhere) <= {0, 1}
 
-    return files, [lambda: up(x, x), reads], check
+    return [lambda: up(x, x), reads], check
 
 
-def written_in_a_circle(folder: Path) -> Begun:
+def written_in_a_circle(files: Files) -> Begun:
     """Each kernel reads what the other writes, through another cache."""
-    files = Files(folder, a=0, b=0)
+    files.hold(a=0, b=0)
     written = [files.open("a", 0, "r+"), files.open("b", 1, "r+")]
     read = [files.open("b", 2), files.open("a", 3)]
 
     def check() -> None:
         assert all(copied(one) == {1} for one in (*written, *read))
 
-    return files, [lambda x=x, y=y: up(x, y) for x, y in zip(written, read, strict=True)], check
+    return [lambda x=x, y=y: up(x, y) for x, y in zip(written, read, strict=True)], check
 
 
-def written_while_an_array_is_opened_and_closed(folder: Path) -> Begun:
-    files = Files(folder, x=0)
+def written_while_an_array_is_opened_and_closed(files: Files) -> Begun:
+    files.hold(x=0)
     x = files.open("x", mode="r+")
 
     def reads() -> None:
@@ -171,11 +179,11 @@ def written_while_an_array_is_opened_and_closed(folder: Path) -> Begun:
     def check() -> None:
         assert copied(x) == set(x[:].tolist()) == files.holds("x") == {1}
 
-    return files, [lambda: up(x, x), reads], check
+    return [lambda: up(x, x), reads], check
 
 
-def rows_written_while_kernels_read(folder: Path) -> Begun:
-    files = Files(folder, x=0)
+def rows_written_while_kernels_read(files: Files) -> Begun:
+    files.hold(x=0)
     x, elsewhere = files.open("x", mode="r+"), files.open("x", cache=1)
 
     def writes() -> None:
@@ -190,7 +198,7 @@ def rows_written_while_kernels_read(folder: Path) -> Begun:
     def check() -> None:
         assert copied(x) == files.holds("x") == copied(elsewhere) == {1}
 
-    return files, [writes, reads], check
+    return [writes, reads], check
 
 
 CASES = [
@@ -211,24 +219,23 @@ class InOrder(list):
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_in_every_order_of_steps(case: Callable[[Path], Begun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_every_order_of_steps(case: Callable[[Files], Begun], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in device_pages, on_device, array_module:
         monkeypatch.setattr(module, "threading", THREADING)
     monkeypatch.setattr(cache_module, "Lock", THREADING.Lock)
+    monkeypatch.setattr(device_pages, "_all", InOrder())
+    files = Files(tmp_path)
 
-    def begin() -> tuple[Sequence[Work], Work]:
-        monkeypatch.setattr(device_pages, "_all", InOrder())
-        files, works, check = case(tmp_path)
+    def begin() -> Begun:
+        works, check = case(files)
 
         def check_and_close() -> None:
             check()
-            for one in files.opened:
-                one.close()
+            files.close()
 
         return works, check_and_close
 
-    tried_orders = explore(begin, PREEMPTIONS)
-    assert tried_orders > 20
+    assert explore(begin, PREEMPTIONS) > 20
 
 
 @pytest.fixture(scope="module")
@@ -242,10 +249,11 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, hl.Graph]:
 def test_kernels_a_traversal_and_a_loader_over_a_device_that_fails(
     graph: tuple[Path, hl.Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Kernels of two threads count in a file whose device answers late and in any order. Of another, which is opened and
-    closed, pages cannot be read now and then: kernels are told, or find what is there. All files have one cache."""
-    files = Files(tmp_path, counted=0, broken=7, rows=8)
-    faults = {"counted": (("reorder", True), ("late", 50)), "broken": (("fatal", 100),)}
+    """Kernels of two threads count in a file whose device answers late, in any order, and asks to be asked again. Of another,
+    which is opened and closed, pages cannot be read now and then: kernels are told, or find what is there."""
+    files = Files(tmp_path)
+    files.hold(counted=0, broken=7, rows=8)
+    faults = {"counted": (("reorder", True), ("late", 50), ("retryable", 20)), "broken": (("fatal", 100),)}
     seeds = iter(range(1 << 30))
 
     def backing_of(array: hl.StorageArray, mode: str | None = None) -> Backing:
@@ -293,8 +301,7 @@ def test_kernels_a_traversal_and_a_loader_over_a_device_that_fails(
 
     by_threads(again_and_again, len(works))
     assert copied(counted) == files.holds("counted") == {sum(turns)}
-    for one in counted, rows:
-        one.close()
+    files.close()
 
 
 def test_a_killed_process_loses_nothing_that_was_flushed(graph: tuple[Path, hl.Graph], tmp_path: Path) -> None:
