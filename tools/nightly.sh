@@ -16,7 +16,10 @@ if setarch -R true 2> /dev/null; then fixed=(setarch -R); fi # as in sanitized_t
 "${fixed[@]}" build/nightly/cache_stress 60000 8 "${SEED:-1}" $((calls / 3))
 
 step "writers killed at $points points"
-HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/{table/test_array,storage/test_written}.py -k killed_writer --timeout=36000
+HINTERLAND_KILLED_WRITERS=$points .venv/bin/python -m pytest -q tests/{table/test_array,storage/test_shared}.py -k killed --timeout=36000
+
+step "what kernels share of a file: every order of two preemptions, and five minutes of kernels, a traversal and a loader"
+HINTERLAND_PREEMPTIONS=2 HINTERLAND_SHARED_SECONDS=300 .venv/bin/python -m pytest -q tests/storage/test_shared.py -k "order or fails" --timeout=36000
 
 step "more cases of what the tests of every change try"
 .venv/bin/python -m pytest -q -m "nightly and not gpu"

@@ -31,7 +31,8 @@ nb::dict layout_of(uint32_t count, uint32_t submission_size, uint32_t completion
     queues.append(named<uint64_t>({{"submissions", queue.submissions},
                                    {"completions", queue.completions},
                                    {"submission_doorbell", queue.submission_doorbell},
-                                   {"completion_doorbell", queue.completion_doorbell}}));
+                                   {"completion_doorbell", queue.completion_doorbell},
+                                   {"overdue", queue.overdue}}));
   nb::dict all;
   all["bytes"] = layout.bytes;
   all["queues"] = queues;

@@ -74,9 +74,11 @@ const Binding devices([](nb::module_& m) {
           "Registers of each queue, for submissions and for completions.")
       .def_prop_ro("lost", &DrivenQueues::lost, "Whether the device was switched off and on, and the queues are gone.")
       .def("reopen", &DrivenQueues::reopen, Unlocked(), "Empty queues in their place, while nobody drives them.")
-      .def("acquire", &DrivenQueues::acquire, Unlocked(), "Doorbells are forwarded until as many release().")
+      .def("acquire", &DrivenQueues::acquire, Unlocked(),
+           "Doorbells are forwarded, and overdue commands aborted, until as many release().")
       .def("release", &DrivenQueues::release, Unlocked())
-      .def_prop_ro("cpu_ns", &DrivenQueues::cpu_ns, "Of the thread that forwards.");
+      .def_prop_ro("cpu_ns", &DrivenQueues::cpu_ns, "Of the thread that forwards.")
+      .def_prop_ro("aborted", &DrivenQueues::aborted, "Commands that the device has aborted, as they were overdue.");
 });
 
 }  // namespace hinterland::native

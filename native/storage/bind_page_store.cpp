@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace hinterland::native {
 
 HINTERLAND_STRUCT(storage::QueuePair, submissions, completions, submission_doorbell, completion_doorbell, control, marks,
-                  free_identifiers, commands, submission_size, completion_size);
+                  free_identifiers, commands, submission_size, completion_size, overdue);
 HINTERLAND_STRUCT(storage::Channel, queue, lines, address, lists, lists_address);
 HINTERLAND_STRUCT(storage::BlockRange, namespace_id, block_bytes, base, blocks);
 HINTERLAND_STRUCT(storage::Cache<storage::ClockPolicy>, words, statuses, sets, frames, num_sets, line_bytes, pages);

@@ -2,12 +2,19 @@
 // (include/hinterland/storage/queue.hpp). They write entries, ring doorbells and read completions; the host makes the queues,
 // and deletes them. Rings, and what commands name, lie in memory that all three reach.
 //
+// While somebody is live a thread of the host has the device abort what they call overdue (queue.hpp). What it aborts ends, and
+// they begin it anew; what it does not they give up.
+//
 // Who drives them writes the device's registers. Or, where those cannot be mapped for a GPU, words beside the rings, which a
 // thread of the host forwards: then a processor is part of each doorbell, and of nothing else.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <thread>
 #include <vector>
 
 #include "storage/doorbell_thread.hpp"
@@ -36,16 +43,20 @@ class DrivenQueues {
   // any more. StorageError where the device does not come back.
   void reopen();
 
-  // While somebody is live doorbells are forwarded.
+  // While somebody is live doorbells are forwarded, and what is overdue is aborted.
   void acquire();
   void release();
   [[nodiscard]] int64_t cpu_ns();  // of the thread that forwards
+  // Commands that the device has aborted.
+  [[nodiscard]] uint64_t aborted() const { return aborted_; }
 
  private:
   void open();
   void delete_all();
   void close();
   void take_numbers();
+  void watch();
+  void abort_overdue();
 
   const std::shared_ptr<NvmeDevice> device_;
   const std::span<char> memory_;
@@ -56,6 +67,13 @@ class DrivenQueues {
   size_t created_ = 0;   // of them
   unsigned opened_ = 0;  // after so many restarts of the device
   std::optional<DoorbellThread> forwards_;
+  std::atomic<uint64_t> aborted_ = 0;
+  std::mutex watching_;  // of what follows; held before the device's guard
+  std::condition_variable changed_;
+  unsigned live_ = 0;
+  bool stops_ = false, silent_ = false;      // the device does not even answer an Abort
+  std::vector<std::vector<uint32_t>> seen_;  // words of what is overdue, of each queue
+  std::thread watchdog_;
 };
 
 }  // namespace hinterland::native

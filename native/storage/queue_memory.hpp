@@ -1,5 +1,5 @@
-// Where the queue pairs of a controller lie in one region of memory: what its host and the device both see. The host's own
-// words (queue.hpp) lie where the host likes.
+// Where the queue pairs of a controller lie in one region of memory: what its host and the device both see, and what those who
+// drive them tell the host. Their own words (queue.hpp) lie where they like.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace hinterland::native {
 
 struct QueueOffsets {
-  uint64_t submissions, completions, submission_doorbell, completion_doorbell;
+  uint64_t submissions, completions, submission_doorbell, completion_doorbell, overdue;
 };
 
 struct QueueLayout {
@@ -30,6 +30,7 @@ struct QueueLayout {
       queue.submissions = take(uint64_t{submission_size} * sizeof(storage::SubmissionEntry), storage::kMemoryPageBytes);
       queue.completions = take(uint64_t{completion_size} * sizeof(storage::CompletionEntry), storage::kMemoryPageBytes);
     }
+    for (QueueOffsets& queue : queues) queue.overdue = take(uint64_t{completion_size} * sizeof(uint32_t), kLineBytes);
     bytes = ceil_div(bytes, storage::kMemoryPageBytes) * storage::kMemoryPageBytes;
   }
 

@@ -20,14 +20,16 @@ def rows_of(seed: int, version: int) -> torch.Tensor:
     return torch.randint(1, ROWS, (100,), generator=torch.Generator().manual_seed(seed << 20 | version))
 
 
-def killed_writers(paths: list[Path], rewrite: Callable[[list[Path], int, int], None], at_once: bool = True) -> None:
-    """Kills a writer of these copies at random points: in each a sector holds what its flush had confirmed, or what
+def killed_writers(
+    paths: list[Path], rewrite: Callable[[list[Path], int, int], None], at_once: bool = True, points: int = POINTS
+) -> None:
+    """Kills a writer of these copies at so many random points: in each a sector holds what its flush had confirmed, or what
     came after. A row that is not written ``at_once`` may be of both.
 
     ``rewrite(paths, out, seed)``: sets ``rows_of(seed, version)`` to ``version``, flushes, and writes the version's number and
     a line's end to the file descriptor ``out``, for versions from 1 on.
     """
-    delays = np.random.default_rng(1).exponential(0.06, POINTS)
+    delays = np.random.default_rng(1).exponential(0.06, points)
     for seed, delay in enumerate(delays):
         for path in paths:
             path.write_bytes(bytes(ROWS * WIDTH * 8))

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "bare_controller.hpp"
+#include "hinterland/storage/written.hpp"
 #include "storage/driven_queues.hpp"
 #include "storage/nvme_transfers.hpp"
 
@@ -242,24 +243,30 @@ struct DrivenByOthers {
                   .free_identifiers = own[i].free_identifiers,
                   .commands = own[i].commands,
                   .submission_size = kEntries,
-                  .completion_size = kEntries};
+                  .completion_size = kEntries,
+                  .overdue = reinterpret_cast<uint32_t*>(memory.get() + layout.queues[i].overdue)};
       pairs[i].prepare();
     }
   }
 
-  // One page of the disk, read to the queue's page or written from it.
-  uint16_t run(uint32_t queue, bool writes, uint64_t page, std::chrono::milliseconds patience = 10s) {
+  // A line for each command of a queue.
+  [[nodiscard]] uint64_t lines_at(uint32_t queue) const { return layout.bytes + uint64_t{queue} * kEntries * 4096; }
+
+  // One page of the disk, read to the queue's first line or written from it.
+  uint16_t run(uint32_t queue, bool writes, uint64_t page, std::chrono::milliseconds patience = 10s,
+               std::chrono::milliseconds overdue = 10s) {
     std::optional<uint16_t> status;
     const auto hear = [&](const CompletionReport& report) {
       if (report.end != End::kNothing) status = report.status;
     };
     SubmissionEntry entry{};
     BlockRange{1, 512, 0, BareController::kBytes / 512}.address(entry, writes ? Opcode::kWrite : Opcode::kRead, page * 8, 8);
-    entry.prp1 = queues->address() + layout.bytes + queue * 4096;
+    entry.prp1 = queues->address() + lines_at(queue);
     CHECK(pairs[queue].try_submit(entry, 0, 1, hear) == Submitted::kYes, "no room");
-    for (const auto until = std::chrono::steady_clock::now() + patience; !status; std::this_thread::yield()) {
+    for (const auto begin = std::chrono::steady_clock::now(); !status; std::this_thread::yield()) {
       pairs[queue].poll(hear);
-      if (!status && std::chrono::steady_clock::now() > until) pairs[queue].expire(2, hear);
+      const auto passed = std::chrono::steady_clock::now() - begin;
+      if (!status) pairs[queue].expire(passed > patience ? 2 : 0, hear, passed > overdue ? 2 : 0);
     }
     return *status;
   }
@@ -269,7 +276,7 @@ struct DrivenByOthers {
     std::vector<std::thread> threads;
     for (uint32_t queue = 0; queue < kQueues; ++queue)
       threads.emplace_back([this, queue] {
-        char* const own_page = memory.get() + layout.bytes + queue * 4096;
+        char* const own_page = memory.get() + lines_at(queue);
         for (uint64_t turn = 0; turn < 50; ++turn) {
           const uint64_t page = queue * 100 + turn % 7;
           std::memset(own_page, static_cast<int>(turn + queue), 4096);
@@ -291,7 +298,7 @@ struct DrivenByOthers {
 
   const bool forwards;
   const native::QueueLayout layout{kQueues, kEntries, kEntries};
-  const uint64_t bytes = layout.bytes + kQueues * 4096;
+  const uint64_t bytes = lines_at(kQueues);
   native::DirectMemory memory = native::direct_memory(static_cast<int64_t>(bytes));
   Own own[kQueues];
   QueuePair pairs[kQueues];
@@ -349,6 +356,88 @@ void check_reopened() {
     }
 }
 
+// What takes too long is aborted before it is given up, or the device does not abort it, or not even say so.
+void check_watched() {
+  for (const bool aborts : {true, false})
+    for (const bool answers : {true, false}) {
+      std::atomic<bool> loses = true, silent = !answers;
+      DrivenByOthers driven(aborts == answers, {.aborts = aborts}, [&](const SubmissionEntry& entry, bool is_admin) {
+        if (is_admin) return entry.opcode == 8 && silent ? kNever : kSuccess;
+        return entry.first_block == 8 * 3 && loses.exchange(false) ? kNever : kSuccess;
+      });
+      driven.queues->acquire();
+      const bool ends = aborts && answers;
+      const uint16_t status = driven.run(1, false, 3, ends ? 10s : 300ms, 20ms);
+      CHECK(status == (ends ? kAbortRequested : kAbortedByHost), "status %03x", status);
+      CHECK(driven.run(1, false, 3) == kSuccess, "begun anew");
+      driven.queues->release();
+      CHECK(driven.queues->aborted() == ends, "the watchdog has counted it, since nobody is live");
+      CHECK(outstanding(driven.pairs[1]) == (ends ? 0 : 1) && !driven.queues->lost(), "switched off and on");
+      silent = false;
+      if (!ends) driven.queues->reopen(), driven.prepare();
+      driven.check_data();
+    }
+}
+
+// Kernels' threads read and write through a cache over such queues. One command of each kind is lost: it is aborted and begun
+// anew, and no kernel hears of it.
+void check_lost_commands() {
+  std::array<std::atomic<bool>, 3> loses = {true, true, true};  // a flush, a write, a read
+  DrivenByOthers driven(false, {}, [&](const SubmissionEntry& entry, bool is_admin) {
+    const bool asked = entry.opcode == 0 || entry.first_block == 8 * 5;
+    return !is_admin && asked && loses[entry.opcode].exchange(false) ? kNever : kSuccess;
+  });
+  constexpr int64_t kPages = 64, kSets = 2, kSlots = 8 * kSets;
+  std::vector<char>& disk = driven.controller->disk;
+  for (int64_t page = 0; page < kPages; ++page) std::memset(&disk[page * 4096], static_cast<int>(page), 4096);
+  uint64_t words[kSlots + 1] = {};
+  uint32_t statuses[kSlots + 1] = {}, sets[kSets] = {};
+  const native::DirectMemory frames = native::direct_memory(kSlots * 4096);
+  Channel channels[DrivenByOthers::kQueues];
+  for (uint32_t i = 0; i < DrivenByOthers::kQueues; ++i)
+    channels[i] = {driven.pairs[i], driven.memory.get() + driven.lines_at(i), driven.queues->address() + driven.lines_at(i),
+                   nullptr, 0};
+  StoreControl control{};
+  DeviceStore store{};
+  store.cache = {{}, words, statuses, sets, frames.get(), kSets, 4096};
+  store.blocks = {1, 512, 0, kPages * 8};
+  store.channels = channels;
+  store.num_channels = DrivenByOthers::kQueues;
+  store.control = &control;
+  store.timeout_ns = std::chrono::nanoseconds(2s).count();
+
+  // Each adds one to the first byte of each page, of which they have the pages by turns.
+  const auto add = [&](int64_t thread) {
+    for (int64_t page = thread; page < kPages; page += 3) {
+      CacheLookup found{Try::kWait, -1};
+      const uint64_t until = store.until();
+      for (uint32_t round = 0;; ++round) {
+        found = store.template start<Alone>(true, static_cast<Page>(page));
+        if (found.outcome == Try::kHeld) break;
+        CHECK(found.outcome != Try::kFailed && store.template progress<Alone>(round, until), "page %d", static_cast<int>(page));
+      }
+      char* const frame = store.cache.frame(found.slot);
+      CHECK(frame[0] == static_cast<char>(page) && frame[4095] == static_cast<char>(page), "another page");
+      ++frame[0];
+      wrote(words[found.slot]);
+      release(words[found.slot]);
+    }
+  };
+  driven.queues->acquire();
+  std::vector<std::thread> threads;
+  for (int64_t thread = 0; thread < 3; ++thread) threads.emplace_back(add, thread);
+  for (std::thread& thread : threads) thread.join();
+  write_back(store, 0, 1);
+  flush(store);
+  driven.queues->release();
+  CHECK(control.status == 0, "status %llx", static_cast<unsigned long long>(control.status));
+  CHECK(driven.queues->aborted() == 3 && driven.controller->flushes == 1, "%d aborted",
+        static_cast<int>(driven.queues->aborted()));
+  for (int64_t page = 0; page < kPages; ++page)
+    CHECK(disk[page * 4096] == static_cast<char>(page + 1) && disk[page * 4096 + 4095] == static_cast<char>(page), "written");
+  for (const QueuePair& pair : driven.pairs) CHECK(outstanding(pair) == 0, "at rest");
+}
+
 // Somebody else's command has the device switched off and on; and it does not come back.
 void check_lost() {
   std::atomic<bool> never = true;
@@ -389,5 +478,7 @@ int main() {
   check_flush_and_end();
   check_driven_by_others();
   check_reopened();
+  check_watched();
+  check_lost_commands();
   check_lost();
 }

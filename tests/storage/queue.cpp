@@ -193,6 +193,28 @@ void check_late(uint32_t size, uint64_t start) {
   }
 }
 
+// What is past its deadline soon is named to the host, by another word each time that an identifier is used; what is not, or is
+// given up, is not.
+void check_overdue() {
+  Rings rings(4, 4);
+  std::vector<uint32_t> words(4);
+  rings.pair.overdue = words.data();
+  const QueuePair& queue = rings.pair;
+  Hand hand{queue};
+  const auto whoever = [](const CompletionReport&) {};
+  std::vector<uint32_t> seen(4);
+  for (uint64_t at = 0; at < 12; at += 3) {
+    for (const uint64_t deadline : {20, 11, 10}) CHECK(queue.try_submit({}, 0, deadline, whoever) == Submitted::kYes, "submit");
+    const uint16_t far = hand.identifier_at(at), soon = hand.identifier_at(at + 1), past = hand.identifier_at(at + 2);
+    CHECK(queue.expire(10, whoever, 10) == 1, "one is given up");
+    CHECK(words[soon] != seen[soon] && words[far] == seen[far] && words[past] == seen[past], "which is overdue");
+    seen = words;
+    CHECK(queue.expire(10, whoever, 10) == 0 && words == seen, "the same again");
+    for (const uint16_t identifier : {past, soon, far}) hand.post(identifier, kSuccess, at + 3);
+    CHECK(queue.poll(whoever) == 2 && outstanding(queue) == 0, "all have ended");
+  }
+}
+
 // Completions of nothing are counted; a wrong head of the submission ring is not believed; a command of which the device was
 // not told cannot be settled; a lap's old completions are not new ones.
 void check_odd_completions() {
@@ -463,6 +485,7 @@ int main(int count, char** values) {
     check_late(size, 0);
     check_late(size, (uint64_t{1} << 32) - 2 * size);
   }
+  check_overdue();
   check_odd_completions();
   check_heads();
   check_worst_times();

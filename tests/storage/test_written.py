@@ -17,8 +17,6 @@ from hinterland.storage.on_device import Backing, DeviceStore, hole_of
 from hinterland_papers.bam.devices import Device
 from hinterland_papers.bam.elements import read_elements, write_elements
 
-from .killed import ROWS, WIDTH, killed_writers, rows_of
-
 PAGE = 4096
 LINES = (512, 4096, 8192, 65536)
 
@@ -189,24 +187,6 @@ def test_faults_end_in_a_sentence_or_in_the_file(device: torch.device) -> None:
     else:
         pytest.fail("no try of twenty wrote all")
     assert torch.equal(held[PAGE:-PAGE].view(torch.int64), torch.arange(elements))
-
-
-def _rewrite(paths: list[Path], out: int, seed: int) -> None:
-    """By a kernel: see killed_writers()."""
-    backing = Backing(path=str(paths[0]))
-    store = DeviceStore(backing, torch.device("cpu"), 24 * (PAGE + 64), depth=16, channels=2, threads=2, mode="r+")
-    words = store.array(WIDTH * 8)  # no array begins at 0
-    for version in range(1, 100_000):
-        rows = (rows_of(seed, version) - 1) * WIDTH
-        values = torch.full((len(rows), WIDTH), version)
-        with store.live():
-            write_elements(words, (ROWS - 1) * WIDTH, torch.int64, store.device, rows, len(rows), values, run=WIDTH)
-        store.flush()
-        os.write(out, b"%d\n" % version)
-
-
-def test_a_killed_writer_loses_nothing_that_was_flushed(tmp_path: Path) -> None:
-    killed_writers([tmp_path / "x.bin"], _rewrite, at_once=False)
 
 
 @pytest.mark.parametrize("line_bytes", LINES)

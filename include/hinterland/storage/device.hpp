@@ -152,8 +152,8 @@ struct PageDevice {
   }
 
   template <class Lanes = Alone>
-  HINTERLAND_APART uint32_t expire(uint64_t now) const {
-    return channel.queue.template expire<Lanes>(now, hearing());
+  HINTERLAND_APART uint32_t expire(uint64_t now, uint64_t overdue_for = 0) const {
+    return channel.queue.template expire<Lanes>(now, hearing(), overdue_for);
   }
 
   // The device is gone: all that waits for it fails, and so does what is asked for from now on. Slots stay given up, since a

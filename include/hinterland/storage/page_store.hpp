@@ -122,13 +122,15 @@ struct PageStore {
       bool saw_all;
       ended |= each.template poll<Lanes>(saw_all) != 0;
       looked &= saw_all;
-      if (due && saw_all) each.template expire<Lanes>(now);  // what had ended was seen before
+      if (due && saw_all) each.template expire<Lanes>(now, overdue_for());  // what had ended was seen before
     }
     if (due && !looked && Lanes::lane() == 0) atomic_store(control->expired, now - static_cast<uint64_t>(timeout_ns / 8));
     if (!ended && Lanes::lane() == 0) Waits::pause(round);
     Lanes::sync();
     return !Lanes::any(now >= until);
   }
+  // The host has half of a command's time to have it aborted, and it is begun anew then.
+  HINTERLAND_FN uint64_t overdue_for() const { return static_cast<uint64_t>(timeout_ns / 2); }
   HINTERLAND_FN uint64_t until() const { return Here::now() + 2 * static_cast<uint64_t>(timeout_ns); }
 
   // Has the slots of the lanes that ask written, as Cache::write_back() does.

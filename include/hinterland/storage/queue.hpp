@@ -21,12 +21,14 @@
 //      identifier whose command was given up stays taken, since the device may still answer: it is free when that completion
 //      arrives, which is counted and told apart, or when settle() says that none will. A completion that comes while somebody
 //      gives its command up is left to him, so nobody hears that a command is over before he hears that it was given up.
+//   5. Whoever looks at deadlines names to the host, by a word in its memory, what is overdue: before it is given up the host
+//      can have the device abort it (NVMe 1.4, section 5.1). Then a completion comes, with kAbortRequested.
 //
 // Words that only threads share are ordered at the GPU's scope; doorbells and completions, at the system's. Causality goes
 // through both: what one thread wrote before its mark is there for the device when another thread rings.
 //
-// Memory for each entry: 68 bytes of the submission ring (64 the device's), 44 of the completion ring (16 the device's); beside
-// that QueueControl.
+// Memory for each entry: 68 bytes of the submission ring (64 the device's), 48 of the completion ring (16 the device's, 4 the
+// host's); beside that QueueControl.
 #pragma once
 
 #include "hinterland/core/alone.hpp"
@@ -108,6 +110,11 @@ struct QueuePair {
   Command* commands;           // [completion_size]
   uint32_t submission_size;    // powers of two from 2 to 65536
   uint32_t completion_size;
+  uint32_t* overdue =
+      nullptr;  // [completion_size], or null: by identifier, in memory that the host reads, as overdue_word() says
+
+  // Of a command that is overdue: another one than any before that had its identifier. 0 is no command's.
+  HINTERLAND_FN static uint32_t overdue_word(uint64_t state) { return static_cast<uint32_t>(Command::ticket(state)) << 1 | 1u; }
 
   // Commands at most, one fewer than the completion ring has entries: what is in flight always fits. (And none is FFFFh, which
   // the specification advises against.)
@@ -244,9 +251,10 @@ struct QueuePair {
 
   // Gives up what is past its deadline, with the status kAbortedByHost. Until it is settled the device may still read and write
   // the command's memory and, if it was a write, its blocks. Goes over all identifiers. Returns how many this lane gave up.
+  // What is past its deadline in less than `overdue_for` is overdue.
   template <class Lanes = Alone, class Handler>
-  HINTERLAND_FN uint32_t expire(uint64_t now, const Handler& handler) const {
-    return give_up<Lanes>(now, kAbortedByHost, handler);
+  HINTERLAND_FN uint32_t expire(uint64_t now, const Handler& handler, uint64_t overdue_for = 0) const {
+    return give_up<Lanes>(now, kAbortedByHost, handler, overdue_for);
   }
 
   // Closes the queue, and gives up whatever is in flight: the device is gone, or its queues are to be deleted. Only prepare()
@@ -412,12 +420,17 @@ struct QueuePair {
   }
 
   template <class Lanes, class Handler>
-  HINTERLAND_FN uint32_t give_up(uint64_t now, uint16_t status, const Handler& handler) const {
+  HINTERLAND_FN uint32_t give_up(uint64_t now, uint16_t status, const Handler& handler, uint64_t overdue_for = 0) const {
     uint32_t given_up = 0;
     for (uint32_t identifier = static_cast<uint32_t>(Lanes::lane()); identifier < identifiers(); identifier += Lanes::kWidth) {
       Command& command = commands[identifier];
       const uint64_t state = atomic_load_acquire(command.state);
-      if (Command::stage(state) != Command::kInFlight || atomic_load(command.deadline) > now) continue;
+      if (Command::stage(state) != Command::kInFlight) continue;
+      const uint64_t deadline = atomic_load(command.deadline);
+      if (deadline > now) {
+        if (overdue != nullptr && deadline - now < overdue_for) system_store(overdue[identifier], overdue_word(state));
+        continue;
+      }
       given_up += try_give_up(static_cast<uint16_t>(identifier), state, status, handler) ? 1 : 0;
     }
     return given_up;

@@ -41,11 +41,12 @@ struct Writes {
   }
 };
 
+inline constexpr int kWriteTries = 3;  // of a write, or a flush, if to try again is worth it
+
 // Has all that is dirty written, by `warps` warps together. What cannot be written is an error of the store when it was tried
-// again, if that is worth it; the rest is written all the same.
+// again; the rest is written all the same.
 template <class Store>
 HINTERLAND_FN void write_back(const Store& store, int64_t warp, int64_t warps) {
-  constexpr int kTries = 3;
   for (int64_t first = warp * Warp::kWidth; first < store.cache.num_slots(); first += warps * Warp::kWidth) {
     const int64_t slot = first + Warp::lane();
     bool waits = slot < store.cache.num_slots();
@@ -56,7 +57,7 @@ HINTERLAND_FN void write_back(const Store& store, int64_t warp, int64_t warps) {
       if (seen.is(Line::kDirty) && seen.is(Line::kFailed)) {
         const auto status = static_cast<uint16_t>(store.status(slot));
         // Given up, it stays as it is until the device answers, which it may never do.
-        waits = seen.is(Line::kWriting) ? !is_of_host(status) : tries == 0 || (tries < kTries && is_retryable(status));
+        waits = seen.is(Line::kWriting) ? !is_of_host(status) : tries == 0 || (tries < kWriteTries && is_retryable(status));
         if (!waits) store.fail(store.cache.page_of(seen), status | kOfWrite);
       }
       const Try outcome = store.template write_back<Warp>(waits, slot);
@@ -82,8 +83,15 @@ HINTERLAND_FN void flush(const Store& store) {
     return store.fail(kWholeDevice, kAbortedByHost | kOfWrite);  // the last has no answer yet
   atomic_store(word, uint64_t{Line::kWriting});
   bool asked = false;
+  int tries = 1;
   for (uint32_t round = 0;; ++round) {
-    const Line now{atomic_load(word)};
+    Line now{atomic_load(word)};
+    if (now.is(Line::kFailed) && !now.is(Line::kWriting) && tries < kWriteTries &&
+        is_retryable(static_cast<uint16_t>(store.status(slot)))) {
+      atomic_store(word, (now = Line{Line::kWriting}).word);
+      asked = false;
+      ++tries;
+    }
     if (!now.is(Line::kWriting) || now.is(Line::kFailed)) break;
     if (!asked) asked = store.device(0, Here::now() + static_cast<uint64_t>(store.timeout_ns)).try_flush(slot);
     if (!store.template progress<Alone>(round, until)) break;

@@ -121,6 +121,11 @@ class DevicePages:
         with self._lock:
             return [one.store for one in self._kept if (one.device, one.origin) == (device, origin)]
 
+    def _has_any(self) -> bool:
+        """Whether a device keeps pages, or is about to: a store that is being made reads files as they were before."""
+        with self._lock:
+            return bool(self._kept)
+
     def _kept_of(self, array: OpenFiles, device: torch.device, budget: int) -> _Kept:
         """What a device keeps of an array's files, from now on. The caller has the lock."""
         found = next((one for one in self._kept if (one.device, one.origin) == (device, array.origin)), None)
@@ -130,7 +135,9 @@ class DevicePages:
         return found
 
     def _made(self, array: OpenFiles, device: torch.device, budget: int) -> DeviceStore:
-        self._native.flush()  # a device reads files
+        for pages in list(_all):  # a device reads files, of which any cache may have newer pages
+            if "r+" in pages._modes.values() and pages._native.is_own:
+                pages._native.flush()
         line_bytes, paths = self._native.line_bytes, array.open_paths
         known = [probed(path, line_bytes) for path in paths]
         needed = sum(one.needed for one in known if one is not None) if all(known) else 0
@@ -159,14 +166,14 @@ class DevicePages:
 
 def written(array: OpenFiles) -> None:
     """An array's files have other bytes now: what devices keep of them is let go."""
-    if any(pages._kept for pages in list(_all)):
+    if any(pages._native.is_own and pages._has_any() for pages in list(_all)):
         _let_go_elsewhere(_files(array))
 
 
 def _let_go_elsewhere(files: frozenset[Any], but: _Kept | None = None) -> None:
     """What all caches of the process keep of the files on devices, but for one."""
     for pages in list(_all):
-        if pages._kept and pages._native.is_own:
+        if pages._native.is_own and pages._has_any():
             pages._let_go(lambda one: one is not but and not files.isdisjoint(one.files))
 
 

@@ -76,6 +76,11 @@ class DrivenDevice(Repr):
         return self._native.address, found
 
     @property
+    def aborted(self) -> int:
+        """Commands that the device has aborted, since they were overdue; kernels began them anew."""
+        return self._queues.aborted
+
+    @property
     def lost(self) -> bool:
         """Whether the device was switched off and on, and the queues are gone."""
         return self._queues.lost
@@ -96,7 +101,7 @@ class DrivenDevice(Repr):
         """The device serves already."""
 
     def acquire(self) -> None:
-        """Doorbells are forwarded until as many :meth:`release`, where they are."""
+        """Doorbells are forwarded, where they are, and overdue commands aborted until as many :meth:`release`."""
         self._queues.acquire()
 
     def release(self) -> None:

@@ -62,7 +62,8 @@ def driven(name: str, x: torch.Tensor, forwards: bool, line_bytes: int, **queues
 
 
 def late() -> None:
-    """A device that does not answer in time: the kernel ends, and the next one finds empty queues."""
+    """A device that does not answer in time, nor aborts (QEMU 7.2 does not): the kernel ends, and the next one finds empty
+    queues."""
     store = DeviceStore(Backing(path=SLOW), CPU, "1MiB", channels=2, depth=16, timeout=0.4)
     assert isinstance(store.controller, DrivenDevice)
     reopen, reopened = store.controller.reopen, []
@@ -72,7 +73,7 @@ def late() -> None:
             read_elements(store.array(FIRST), 40_000, TYPE, CPU, None, 40_000)
         raise AssertionError("it was fast")
     except StorageError as error:
-        assert "was not answered in time" in str(error), str(error)
+        assert "was not answered in time" in str(error) or store.controller.aborted, str(error)
     for _ in range(20):  # until it is as fast as it was at first
         time.sleep(1)
         try:
@@ -81,9 +82,9 @@ def late() -> None:
             break
         except StorageError:
             passed("late again")
-    assert reopened and not found.any()
+    assert (reopened or store.controller.aborted) and not found.any()
+    passed(f"late, {store.controller.aborted} aborted")
     store.close()
-    passed("late")
 
 
 x = written(PLAIN)
