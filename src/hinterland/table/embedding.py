@@ -75,8 +75,8 @@ class TableParameter(torch.nn.Parameter):
         rows = self.rows
         return place_again(rows.placement) if rows.in_reach or rows.file is not None else "host"
 
-    def beside(self, dtype: torch.dtype, placement: str | None, purpose: str) -> Table:
-        """A new table of the same shape, of which nobody knows what it holds.
+    def beside(self, shape: tuple[int, int], dtype: torch.dtype, placement: str | None, purpose: str) -> Table:
+        """A new table, of which nobody knows what it holds.
 
         Args:
             placement: None is where this table lies, which on storage is a file that goes with the new table.
@@ -88,9 +88,9 @@ class TableParameter(torch.nn.Parameter):
         """
         placement = self.placement_beside() if placement is None else placement
         if self.rows.file is not None and isinstance(placement, str) and placement == "storage":
-            made: Table = self.rows.file.beside(dtype, purpose)
+            made: Table = self.rows.file.beside(shape, dtype, purpose)
             return made
-        return UnifiedTensor.empty(self.rows.shape, dtype, placement)
+        return UnifiedTensor.empty(shape, dtype, placement)
 
     def on_cpu(self) -> torch.Tensor:
         """All rows in host memory, after waiting for steps under way: the table's own, or a copy of what lies in a file."""
