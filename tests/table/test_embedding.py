@@ -6,6 +6,7 @@ import copy
 import gc
 import os
 import pickle
+import time
 import warnings
 from functools import partial
 
@@ -404,6 +405,36 @@ def test_a_table_on_storage(device, mode, tiered, kind, tmp_path):
     table.flush()
     assert torch.equal(torch.from_numpy(np.fromfile(tmp_path / "x.bin", dtype=np.float32)).view(200, 20), bags[1].weight.cpu())
     assert os.listdir(tmp_path) == ["x.bin"]
+
+
+@pytest.mark.parametrize("tiered", [False, True])
+def test_a_batch_that_was_prefetched_is_in_memory(tmp_path, device, tiered):
+    """Its rows and their sums: the step reads nothing, and gives what it gives otherwise."""
+    weight, index = torch.randn(400, 256), torch.randint(100, 400, (3, 8), device=device)
+    on_storage(tmp_path / "x.bin", weight).close()
+    file = hl.StorageArray.open(tmp_path / "x.bin", "r+", dtype=torch.float32, shape=(400, 256))
+    table = file.tiered(**tiers_of(device) | {"order": torch.arange(20)}) if tiered else file
+    bag, expected = (UnifiedEmbeddingBag.from_pretrained(rows, freeze=False) for rows in (table, weight))
+    optimizer, other = (SparseAdagrad(one.parameters(), rowwise=True) for one in (bag, expected))
+    (sums,) = bag.table.states
+    before = file.stats().reads
+    bag.prefetch(index)
+    asked = sum(rows.count(index).tiers["storage"]["requests"] for rows in (table, sums))
+    for _ in range(1000):
+        if file.stats().reads == before + asked:
+            break
+        time.sleep(0.01)
+    for one, step in ((bag, optimizer), (expected, other)):
+        one(index).square().sum().backward()
+        step.step()
+    assert file.stats().reads == before + asked
+    assert torch.equal(table[index], expected.weight[index])
+    with pytest.raises(IndexOutOfRange, match="400"):
+        bag.prefetch(index + 400)
+    expected.prefetch(index)  # in memory there is nothing to do
+    del optimizer, sums
+    gc.collect()
+    assert not bag.table.states
 
 
 def trained_and_resumed(first, second, batches, folder):
