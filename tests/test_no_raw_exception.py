@@ -279,7 +279,7 @@ def cases() -> Cases:
         check="sync",
     )
     sums = partial(training.SparseAdagrad, bag.parameters())
-    case("SparseAdagrad", sums, lr=0.1, initial_accumulator_value=0.0, placement=None)
+    case("SparseAdagrad", sums, lr=0.1, initial_accumulator_value=0.0, placement=None, rowwise=True)
     case("UnifiedEmbeddingBag's place", partial(hl.UnifiedEmbeddingBag, 8, 2), dtype=torch.float32, placement="host")
     case("from_pretrained", hl.UnifiedEmbeddingBag.from_pretrained, embeddings=torch.zeros(8, 2), padding_idx=None)
     case("bag()", bag, input=torch.arange(4), offsets=torch.tensor([0, 2]), per_sample_weights=None)

@@ -43,8 +43,8 @@ HINTERLAND_STRUCT(memory::Bags, indices, index_bytes, count, offsets, offset_byt
 HINTERLAND_STRUCT(memory::PoolParams, placement, dim, bags, weights, pooled, best, counts, lanes, steps, offsets, entries);
 HINTERLAND_STRUCT(memory::WeighParams, placement, dim, bags, gradient, found, lanes);
 HINTERLAND_STRUCT(memory::NoteParams, bags, weights, counts, keys, key_bytes, bag, factor, bad);
-HINTERLAND_STRUCT(memory::UpdateParams, placement, dim, state, keys, key_bytes, order, count, bag, factor, best, gradient, bad,
-                  rate, eps, lanes, steps);
+HINTERLAND_STRUCT(memory::UpdateParams, placement, dim, state, state_dim, keys, key_bytes, order, count, bag, factor, best,
+                  gradient, bad, rate, eps, lanes, steps);
 
 namespace {
 

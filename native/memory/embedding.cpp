@@ -59,7 +59,13 @@ void update_rows(const memory::UpdateParams& params, ParameterType element) {
 #pragma omp parallel for schedule(dynamic, kBagPieces) if (pieces > kBagPiecesAlone)
       for (int64_t i = 0; i < pieces; ++i) memory::update_rows<T, kBagElements, Rule>(p, i, pieces);
     };
-    p.state == nullptr ? by.template operator()<memory::SgdRule>() : by.template operator()<memory::AdagradRule>();
+    if (p.state == nullptr) {
+      by.template operator()<memory::SgdRule>();
+    } else if (p.state_dim == p.dim) {
+      by.template operator()<memory::AdagradRule>();
+    } else {
+      by.template operator()<memory::RowwiseAdagradRule>();
+    }
   });
 }
 

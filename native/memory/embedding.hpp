@@ -16,7 +16,7 @@ std::pair<FoundFault, FoundFault> pool_bags(const memory::PoolParams& params, Pa
 void weigh_entries(const memory::WeighParams& params, ParameterType element);
 void note_entries(const memory::NoteParams& params);
 
-// By Adagrad where there is a state, else by SGD.
+// By Adagrad where there is a state, row-wise where it has one element a row; else by SGD.
 void update_rows(const memory::UpdateParams& params, ParameterType element);
 
 }  // namespace hinterland::native

@@ -59,8 +59,9 @@ void update(const memory::UpdateParams* p, int64_t element, int64_t wide, int64_
   with_width(element, wide, [&](auto kind, auto width) {
     using T = decltype(kind);
     constexpr int kWide = decltype(width)::value;
-    const auto share = p->state == nullptr ? &memory::update_rows<T, kWide, memory::SgdRule>
-                                           : &memory::update_rows<T, kWide, memory::AdagradRule>;
+    const auto share = p->state == nullptr      ? &memory::update_rows<T, kWide, memory::SgdRule>
+                       : p->state_dim == p->dim ? &memory::update_rows<T, kWide, memory::AdagradRule>
+                                                : &memory::update_rows<T, kWide, memory::RowwiseAdagradRule>;
     run(warps, [&](int64_t thread) { share(*p, thread, warps * 32); });
   });
 }

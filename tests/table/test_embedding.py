@@ -6,7 +6,9 @@ import copy
 import gc
 import os
 import pickle
+import time
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -22,10 +24,31 @@ from hinterland.table import SparseAdagrad, SparseSGD, whole
 
 MODES = ["sum", "mean", "max"]
 DTYPES = [torch.float32, torch.float16, torch.bfloat16]
-OPTIMIZERS = [
-    (SparseSGD, torch.optim.SGD, {"lr": 0.3}),
-    (SparseAdagrad, torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.01, "initial_accumulator_value": 0.2, "eps": 1e-8}),
-]
+
+
+class RowwiseAdagrad(torch.optim.Adagrad):
+    """With one sum a row, as torchrec says it, of one table."""
+
+    def __init__(self, params, **options):
+        super().__init__(params, **options)
+        self.table = self.param_groups[0]["params"][0]
+        self.state[self.table]["sum"] = self.state[self.table]["sum"][:, :1].clone()
+
+    @torch.no_grad()
+    def step(self):
+        group, state, slope = self.param_groups[0], self.state[self.table], self.table.grad.to_dense()
+        rate = group["lr"] / (1 + state["step"] * group["lr_decay"])
+        state["step"] += 1
+        state["sum"] += slope.square().mean(dim=1, keepdim=True)
+        self.table -= rate * slope / (state["sum"].sqrt() + group["eps"])
+
+
+ADAGRAD = {"lr": 0.1, "lr_decay": 0.01, "initial_accumulator_value": 0.2, "eps": 1e-8}
+OPTIMIZERS = {
+    "sgd": (SparseSGD, torch.optim.SGD, {"lr": 0.3}),
+    "adagrad": (SparseAdagrad, torch.optim.Adagrad, ADAGRAD),
+    "rowwise": (partial(SparseAdagrad, rowwise=True), RowwiseAdagrad, ADAGRAD),
+}
 shared_fixture = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -119,12 +142,12 @@ def _both(mode, padding, rows=23, dim=20, dtype=torch.float32):
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks")
-@pytest.mark.parametrize("kind", OPTIMIZERS, ids=["sgd", "adagrad"])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("padding", [None, -2])
 @pytest.mark.parametrize("mode", [*MODES, "weighted"])
 def test_many_steps_match_torch(device, mode, padding, kind):
     torch.manual_seed(3)
-    ours, theirs, options = kind
+    ours, theirs, options = OPTIMIZERS[kind]
     bag, expected = _both("sum" if mode == "weighted" else mode, padding)
     optimizers = ours(bag.parameters(), **options), theirs(expected.parameters(), **options)
     schedulers = [torch.optim.lr_scheduler.StepLR(optimizer, 10, 0.7) for optimizer in optimizers]
@@ -143,7 +166,7 @@ def test_many_steps_match_torch(device, mode, padding, kind):
                 optimizer.zero_grad()
                 scheduler.step()
     torch.testing.assert_close(bag.weight.cpu().double(), expected.weight.detach(), rtol=1e-4, atol=2e-5)
-    if ours is SparseAdagrad:
+    if kind != "sgd":
         found, want = (next(iter(o.state_dict()["state"].values())) for o in optimizers)
         assert found["step"] == want["step"]
         torch.testing.assert_close(found["sum"].double(), want["sum"], rtol=1e-4, atol=1e-6)
@@ -155,16 +178,16 @@ def test_many_steps_match_torch(device, mode, padding, kind):
     mode=st.sampled_from(MODES),
     dtype=st.sampled_from(DTYPES),
     rows=st.integers(1, 9),
-    dim=st.integers(1, 40),
+    dim=st.integers(1, 40) | st.sampled_from([128, 300]),
     bags=st.integers(0, 9),
     each=st.integers(0, 9),
-    adagrad=st.booleans(),
+    kind=st.sampled_from(list(OPTIMIZERS)),
     seed=st.integers(0, 999),
 )
-def test_one_step_matches_torch(device, mode, dtype, rows, dim, bags, each, adagrad, seed):
+def test_one_step_matches_torch(device, mode, dtype, rows, dim, bags, each, kind, seed):
     torch.manual_seed(seed)
     bag, expected = _both(mode, None, rows, dim, dtype)
-    ours, theirs, options = OPTIMIZERS[adagrad]
+    ours, theirs, options = OPTIMIZERS[kind]
     index, slope = torch.randint(0, rows, (bags, each)), torch.randn(bags, dim).to(dtype)
     optimizer, other = ours(bag.parameters(), **options), theirs(expected.parameters(), **options)
     bag(index.to(device)).backward(slope.to(device))
@@ -302,7 +325,7 @@ def test_a_table_in_tiers(device, tiers, mode, tmp_path):
     table = below.tiered(**tiers, order=order, devices=homes)
     assert 0 < table.plan.resident < 200
     bags = [UnifiedEmbeddingBag.from_pretrained(rows, freeze=False, mode=mode) for rows in (table, weight)]
-    optimizers = [SparseAdagrad(bag.parameters(), lr=0.1) for bag in bags]
+    optimizers = [SparseAdagrad(bag.parameters(), lr=0.1, rowwise=mode == "mean") for bag in bags]
     index = torch.randint(0, 200, (5, 30, 6), device=device)
 
     def train():
@@ -350,7 +373,7 @@ def tiers_of(device):
     return {"local": 4000, "host": 3000, "order": torch.randperm(200), "devices": homes}
 
 
-@pytest.mark.parametrize("kind", OPTIMIZERS, ids=["sgd", "adagrad"])
+@pytest.mark.parametrize("kind", OPTIMIZERS)
 @pytest.mark.parametrize("tiered", [False, True])
 @pytest.mark.parametrize("mode", [*MODES, "weighted"])
 def test_a_table_on_storage(device, mode, tiered, kind, tmp_path):
@@ -361,7 +384,7 @@ def test_a_table_on_storage(device, mode, tiered, kind, tmp_path):
     options = {"freeze": False, "mode": "sum" if mode == "weighted" else mode, "padding_idx": 7}
     bags = [UnifiedEmbeddingBag.from_pretrained(rows, **options) for rows in (table, weight)]
     assert bags[0].weight is table and "placement='storage'" in repr(bags[0])
-    ours, _, rates = kind
+    ours, _, rates = OPTIMIZERS[kind]
     optimizers = [ours(bag.parameters(), **rates) for bag in bags]
     for step in range(12):
         lengths = torch.randint(0, 7, (9,))
@@ -377,11 +400,41 @@ def test_a_table_on_storage(device, mode, tiered, kind, tmp_path):
                 optimizer.zero_grad()
         assert shares is None or torch.equal(*slopes)
     assert torch.equal(bags[0].state_dict()["weight"], bags[1].weight.cpu())
-    if ours is SparseAdagrad:
+    if kind != "sgd":
         assert torch.equal(*(optimizer.state_dict()["state"][0]["sum"] for optimizer in optimizers))
     table.flush()
     assert torch.equal(torch.from_numpy(np.fromfile(tmp_path / "x.bin", dtype=np.float32)).view(200, 20), bags[1].weight.cpu())
     assert os.listdir(tmp_path) == ["x.bin"]
+
+
+@pytest.mark.parametrize("tiered", [False, True])
+def test_a_batch_that_was_prefetched_is_in_memory(tmp_path, device, tiered):
+    """Its rows and their sums: the step reads nothing, and gives what it gives otherwise."""
+    weight, index = torch.randn(400, 256), torch.randint(100, 400, (3, 8), device=device)
+    on_storage(tmp_path / "x.bin", weight).close()
+    file = hl.StorageArray.open(tmp_path / "x.bin", "r+", dtype=torch.float32, shape=(400, 256))
+    table = file.tiered(**tiers_of(device) | {"order": torch.arange(20)}) if tiered else file
+    bag, expected = (UnifiedEmbeddingBag.from_pretrained(rows, freeze=False) for rows in (table, weight))
+    optimizer, other = (SparseAdagrad(one.parameters(), rowwise=True) for one in (bag, expected))
+    (sums,) = bag.table.states
+    before = file.stats().reads
+    bag.prefetch(index)
+    asked = sum(rows.count(index).tiers["storage"]["requests"] for rows in (table, sums))
+    for _ in range(1000):
+        if file.stats().reads == before + asked:
+            break
+        time.sleep(0.01)
+    for one, step in ((bag, optimizer), (expected, other)):
+        one(index).square().sum().backward()
+        step.step()
+    assert file.stats().reads == before + asked
+    assert torch.equal(table[index], expected.weight[index])
+    with pytest.raises(IndexOutOfRange, match="400"):
+        bag.prefetch(index + 400)
+    expected.prefetch(index)  # in memory there is nothing to do
+    del optimizer, sums
+    gc.collect()
+    assert not bag.table.states
 
 
 def trained_and_resumed(first, second, batches, folder):
@@ -521,13 +574,14 @@ def test_a_closure_is_called():
     torch.testing.assert_close(bag.weight.cpu()[1].sum(), before - 0.4)
 
 
-def test_checkpoints(tmp_path, device):
+@pytest.mark.parametrize("rowwise", [False, True])
+def test_checkpoints(tmp_path, device, rowwise):
     torch.manual_seed(0)
     batches = [torch.randint(0, 20, (5, 4), device=device) for _ in range(6)]
 
     def fresh():
         model = torch.nn.Sequential(UnifiedEmbeddingBag(20, 8, mode="sum"))
-        return model, SparseAdagrad(model.parameters(), lr=0.1, lr_decay=0.1)
+        return model, SparseAdagrad(model.parameters(), lr=0.1, lr_decay=0.1, rowwise=rowwise)
 
     model, optimizer, resumed, its_optimizer = trained_and_resumed(fresh(), fresh(), batches, tmp_path)
     assert list(model.state_dict()) == ["0.weight"]
@@ -560,7 +614,8 @@ def test_checkpoints_that_do_not_fit():
         bag.load_state_dict({"weight": torch.zeros(20, 8), "bias": torch.zeros(1)})
     bag.load_state_dict({"bias": torch.zeros(1)}, strict=False)
     optimizer = SparseAdagrad(bag.parameters(), initial_accumulator_value=3)
-    for other in (SparseAdagrad(UnifiedEmbeddingBag(20, 9).parameters()), SparseSGD(bag.parameters())):
+    rowwise = SparseAdagrad(bag.parameters(), rowwise=True)
+    for other in (SparseAdagrad(UnifiedEmbeddingBag(20, 9).parameters()), SparseSGD(bag.parameters()), rowwise):
         with pytest.raises(ConfigError, match=r"a table of shape \(20, 8\) has sums of shape"):
             optimizer.load_state_dict(other.state_dict())
     assert (optimizer.state_dict()["state"][0]["sum"] == 3).all()

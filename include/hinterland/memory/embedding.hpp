@@ -349,7 +349,8 @@ HINTERLAND_FN void note_entry(const NoteParams& p, int64_t i) {
 struct UpdateParams {
   Tiers placement;  // of the table
   int64_t dim;
-  float* state;  // [rows, dim] of what the optimizer keeps of each row, or null where it keeps nothing
+  float* state;       // [rows, state_dim] of what the optimizer keeps of each row, or null where it keeps nothing
+  int64_t state_dim;  // dim, or 1
   const void* keys;
   int64_t key_bytes;
   const int64_t* order;  // the entry of each key
@@ -365,13 +366,17 @@ struct UpdateParams {
   HINTERLAND_FN float* state_row(int64_t row) const { return state + row * dim; }
   HINTERLAND_FN int64_t key(int64_t place) const { return read_index(keys, key_bytes, place); }
   HINTERLAND_FN bool belongs(int64_t place, int64_t row) const { return place < count && key(place) == row; }
+  // Whether the first entry of the row of a place is there, and it is one of the table.
+  HINTERLAND_FN bool begins(int64_t place, int64_t row) const {
+    return row < placement.size() && (place == 0 || key(place - 1) != row);
+  }
 };
 
 // How a row learns.
 
 // w - rate g: torch.optim.SGD on sparse gradients.
 struct SgdRule {
-  static constexpr bool kState = false;
+  static constexpr bool kState = false, kWholeRow = false;
   float rate;
 
   HINTERLAND_FN explicit SgdRule(const UpdateParams& p) : rate(p.rate) {}
@@ -380,7 +385,7 @@ struct SgdRule {
 
 // s + g^2, then w - rate g / (sqrt(s) + eps): Duchi, Hazan and Singer 2011, as torch.optim.Adagrad has it.
 struct AdagradRule {
-  static constexpr bool kState = true;
+  static constexpr bool kState = true, kWholeRow = false;
   float rate, eps;
 
   HINTERLAND_FN explicit AdagradRule(const UpdateParams& p) : rate(p.rate), eps(p.eps) {}
@@ -390,28 +395,24 @@ struct AdagradRule {
   }
 };
 
-// One piece of the row whose first entry is at `place`, if any is: adds up its gradients in sorted order, and takes one step.
-// No other thread has this piece, so every copy of it is written here.
-template <class T, int kWide, class Rule>
-HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int64_t place, int64_t piece) {
-  constexpr int kInFlight = kGradientsInFlight<kWide>;
-  const Table<Tiers> table = table_of<T>(given.placement, given.dim);
-  const RowSlices<T, kWide> here(piece, given.dim);
-  const int64_t row = given.key(place), rows = table.size();
-  if (here.none() || row >= rows || (place > 0 && given.key(place - 1) == row)) return;
-  if constexpr (kInPlace<kWide>) {
-    const int64_t soon = place + kPrefetchDistance < given.count ? given.key(place + kPrefetchDistance) : rows;
-    if (soon < rows) here.prefetch(table.find(soon).row<const T>(0));
-    if (soon < rows && Rule::kState) here.prefetch(given.state_row(soon));
-  }
-  T* const own = table.find(row).row<T>(0);
-  const T* const gradient = static_cast<const T*>(given.gradient);
-  RowSlice<T, kWide> weight{};
-  RowSlice<float, kWide> state{};
-  here.load(own, weight);  // asked for first: they come over the link
-  if constexpr (Rule::kState) here.load(given.state_row(row), state);
+// s + the mean of g^2 over the row, then as AdagradRule: Mudigere et al. 2022, as FBGEMM and torchrec have it.
+struct RowwiseAdagradRule {
+  static constexpr bool kState = true, kWholeRow = true;
+  float rate, eps;
 
-  float sum[kWide]{};
+  HINTERLAND_FN explicit RowwiseAdagradRule(const UpdateParams& p) : rate(p.rate), eps(p.eps) {}
+  HINTERLAND_FN float step(float weight, float gradient, float sum) const {
+    return weight - rate * (gradient / (square_root(sum) + eps));
+  }
+};
+
+// Adds up the gradients of a piece of a row, whose first entry is at `place`, in sorted order.
+template <class T, int kWide>
+HINTERLAND_FN void add_gradients(const UpdateParams& given, const RowSlices<T, kWide>& here, int64_t place, int64_t row,
+                                 float (&sum)[kWide]) {
+  constexpr int kInFlight = kGradientsInFlight<kWide>;
+  const T* const gradient = static_cast<const T*>(given.gradient);
+  for (float& one : sum) one = 0;
   for (int64_t first = place; given.belongs(first, row); first += kInFlight) {
     int64_t entry[kInFlight], from[kInFlight];
     RowSlice<const T, kWide> value[kInFlight]{};
@@ -432,6 +433,29 @@ HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int
       }
     }
   }
+}
+
+// One piece of the row whose first entry is at `place`, if any is: adds up its gradients in sorted order, and takes one step.
+// No other thread has this piece, so every copy of it is written here.
+template <class T, int kWide, class Rule>
+HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int64_t place, int64_t piece) {
+  const Table<Tiers> table = table_of<T>(given.placement, given.dim);
+  const RowSlices<T, kWide> here(piece, given.dim);
+  const int64_t row = given.key(place), rows = table.size();
+  if (here.none() || !given.begins(place, row)) return;
+  if constexpr (kInPlace<kWide>) {
+    const int64_t soon = place + kPrefetchDistance < given.count ? given.key(place + kPrefetchDistance) : rows;
+    if (soon < rows) here.prefetch(table.find(soon).row<const T>(0));
+    if (soon < rows && Rule::kState) here.prefetch(given.state_row(soon));
+  }
+  T* const own = table.find(row).row<T>(0);
+  RowSlice<T, kWide> weight{};
+  RowSlice<float, kWide> state{};
+  here.load(own, weight);  // asked for first: they come over the link
+  if constexpr (Rule::kState) here.load(given.state_row(row), state);
+
+  float sum[kWide];
+  add_gradients(given, here, place, row, sum);
   for (int i = 0; i < here.size(); ++i) {
     float kept = 0;
     float& sums = Rule::kState ? state.element[i] : kept;
@@ -442,13 +466,60 @@ HINTERLAND_FN void update_piece(const UpdateParams& given, const Rule& rule, int
   if constexpr (Rule::kState) here.store(state, given.state_row(row));
 }
 
-// The share of a thread in an update. Threads need not run in step. Nothing is written where anything is bad.
+// Steps of whole rows, `lanes` threads for each: a row's one sum needs all of its gradient, which is added up once more where a
+// thread has several pieces. Lanes of a warp run in step.
+template <class T, int kWide, class Rule>
+HINTERLAND_FN void update_whole_rows(const UpdateParams& p, int64_t thread, int64_t threads) {
+  const Table<Tiers> table = table_of<T>(p.placement, p.dim);
+  const Rule rule(p);
+  const int64_t lane = thread & (p.lanes - 1), groups = threads / p.lanes, own = thread / p.lanes;
+  const int64_t in_warp = own - own % max_of<int64_t>(Warp::kWidth / p.lanes, 1);  // the warp's first group
+  for (int64_t base = 0; in_warp + base < p.count; base += groups) {
+    const int64_t place = own + base;
+    const int64_t row = place < p.count ? p.key(place) : table.size();
+    const bool begins = p.begins(place, row);
+    RowSlice<T, kWide> weight{};
+    float sum[kWide]{}, squares = 0, state = 0;
+    if (begins) {
+      const RowSlices<T, kWide> first(lane, p.dim);
+      if (!first.none()) first.load(table.find(row).row<T>(0), weight);  // asked for first: they come over the link
+      state = p.state[row];
+      for (int64_t step = p.steps; step-- > 0;) {  // to the first piece, whose sums are kept
+        const RowSlices<T, kWide> here(step * p.lanes + lane, p.dim);
+        if (here.none()) continue;
+        add_gradients(p, here, place, row, sum);
+        for (int i = 0; i < here.size(); ++i) squares += sum[i] * sum[i];
+      }
+    }
+    state += Warp::sum_within(squares, static_cast<int>(p.lanes)) / static_cast<float>(p.dim);
+    if (!begins) continue;
+    if (lane == 0) p.state[row] = state;
+    for (int64_t step = 0; step < p.steps; ++step) {
+      const RowSlices<T, kWide> here(step * p.lanes + lane, p.dim);
+      if (here.none()) break;
+      T* const to = table.find(row).row<T>(0);
+      if (step > 0) {
+        here.load(to, weight);
+        add_gradients(p, here, place, row, sum);
+      }
+      for (int i = 0; i < here.size(); ++i) narrow(rule.step(widen(weight.element[i]), sum[i], state), weight.element[i]);
+      here.store(weight, to);
+      table.find(row).copies(0).each([&](char* other) { here.copy(weight, reinterpret_cast<T*>(other)); });
+    }
+  }
+}
+
+// The share of a thread in an update. Threads need not run in step, but for steps of whole rows. Nothing is written where anything is bad.
 template <class T, int kWide, class Rule>
 HINTERLAND_FN void update_rows(const UpdateParams& p, int64_t thread, int64_t threads) {
   if (*p.bad != 0) return;
-  const Rule rule(p);
-  for_pieces(p.count, p.lanes, p.steps, thread, threads,
-             [&](int64_t place, int64_t piece) { update_piece<T, kWide>(p, rule, place, piece); });
+  if constexpr (Rule::kWholeRow) {
+    update_whole_rows<T, kWide, Rule>(p, thread, threads);
+  } else {
+    const Rule rule(p);
+    for_pieces(p.count, p.lanes, p.steps, thread, threads,
+               [&](int64_t place, int64_t piece) { update_piece<T, kWide>(p, rule, place, piece); });
+  }
 }
 
 }  // namespace hinterland::memory

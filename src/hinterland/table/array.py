@@ -399,8 +399,8 @@ class StorageArray(Table):
         self._require_open()
         return make(self, Asked.of(self, (local, peers, host), scores, order, devices, self.line_bytes))
 
-    def beside(self, dtype: torch.dtype, purpose: str) -> StorageArray:
-        """A table of zeros of the same shape, through the same cache, in a file without a name in the same folder: it goes with
+    def beside(self, shape: tuple[int, ...], dtype: torch.dtype, purpose: str) -> StorageArray:
+        """A table of zeros, through the same cache, in a file without a name in the same folder: it goes with
         the table.
 
         Args:
@@ -413,7 +413,7 @@ class StorageArray(Table):
         folder, name = os.path.split(self.path)
         try:
             with tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=f".{name}.") as hidden:
-                return StorageArray.create(os.path.join(hidden, purpose), tuple(self.shape), dtype, cache=self.cache)
+                return StorageArray.create(os.path.join(hidden, purpose), shape, dtype, cache=self.cache)
         except StorageError:
             raise
         except OSError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from typing import Any, Literal
+from weakref import WeakSet
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -30,11 +31,13 @@ class TableParameter(torch.nn.Parameter):
     Attributes:
         rows: the table, of any kind.
         gradients: what ``backward()`` has left since ``zero_grad()``.
+        states: what optimizers keep of its rows.
         has_optimizer: whether SparseSGD or SparseAdagrad was given it.
     """
 
     rows: Table
     gradients: list[Gradient]
+    states: WeakSet[Table]
     has_optimizer: bool
 
     def __new__(cls, rows: Table) -> TableParameter:
@@ -42,6 +45,7 @@ class TableParameter(torch.nn.Parameter):
         made = super().__new__(cls, torch.empty(0))
         made.rows = rows
         made.gradients = []
+        made.states = WeakSet()
         made.has_optimizer = False
         made._pass = -1
         made._written = None
@@ -75,8 +79,8 @@ class TableParameter(torch.nn.Parameter):
         rows = self.rows
         return place_again(rows.placement) if rows.in_reach or rows.file is not None else "host"
 
-    def beside(self, dtype: torch.dtype, placement: str | None, purpose: str) -> Table:
-        """A new table of the same shape, of which nobody knows what it holds.
+    def beside(self, shape: tuple[int, int], dtype: torch.dtype, placement: str | None, purpose: str) -> Table:
+        """A new table for what an optimizer keeps of the rows. Nobody knows what it holds.
 
         Args:
             placement: None is where this table lies, which on storage is a file that goes with the new table.
@@ -88,9 +92,17 @@ class TableParameter(torch.nn.Parameter):
         """
         placement = self.placement_beside() if placement is None else placement
         if self.rows.file is not None and isinstance(placement, str) and placement == "storage":
-            made: Table = self.rows.file.beside(dtype, purpose)
-            return made
-        return UnifiedTensor.empty(self.rows.shape, dtype, placement)
+            made: Table = self.rows.file.beside(shape, dtype, purpose)
+        else:
+            made = UnifiedTensor.empty(shape, dtype, placement)
+        self.states.add(made)
+        return made
+
+    def prefetch(self, index: torch.Tensor) -> None:
+        """Has these rows read in the background, and what optimizers keep of them, where they lie on storage."""
+        for table in (self.rows, *self.states):
+            if table.file is not None:
+                table.prefetch(index)
 
     def on_cpu(self) -> torch.Tensor:
         """All rows in host memory, after waiting for steps under way: the table's own, or a copy of what lies in a file."""
@@ -279,6 +291,19 @@ class UnifiedEmbeddingBag(torch.nn.Module):
         lookup = _Lookup(self.table, bags, self.mode, weights, self.check)
         ticket = _Ticket.apply(self.table, lookup)
         return _Pool.apply(ticket, per_sample_weights, lookup)
+
+    def prefetch(self, input: torch.Tensor) -> None:
+        """Has the rows of a batch to come read in the background, with what optimizers keep of them, as far as they lie on
+        storage. Returns at once.
+
+        Args:
+            input: as of ``forward``, on the CPU or a GPU, which is waited for.
+
+        Raises:
+            IndexOutOfRange, ConfigError: as ``forward``. Pages that cannot be read are met when they are needed.
+        """
+        check_type(input, "input")
+        self.table.prefetch(input.unique())
 
     def _bags(self, input: torch.Tensor, offsets: torch.Tensor | None) -> Bags:
         check_type(input, "input")

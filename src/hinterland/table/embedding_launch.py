@@ -33,7 +33,7 @@ _Bags, _PoolParams, _WeighParams, _NoteParams, _UpdateParams = (
 )
 _BLOCKS_PER_SM = 8
 _NOTE = "note_kernel"
-_RULES = {False: "SgdRule", True: "AdagradRule"}
+_RULES = ("SgdRule", "AdagradRule", "RowwiseAdagradRule")
 _WIDTHS = [(name, wide) for dtype, name in _ELEMENTS.items() for wide in (_UNIT // dtype.itemsize, 1)]
 
 
@@ -55,7 +55,7 @@ KERNELS = KernelFile(
         _NOTE,
         *(_pool(*width, largest) for width in _WIDTHS for largest in (False, True)),
         *(_weigh(*width) for width in _WIDTHS),
-        *(_update(*width, rule) for width in _WIDTHS for rule in _RULES.values()),
+        *(_update(*width, rule) for width in _WIDTHS for rule in _RULES),
     ),
     separate_module=True,
 )
@@ -311,8 +311,8 @@ def _captured(table: Table, bags: Bags) -> tuple[Placement, Bags]:
 def update(table: Table, state: Table | None, given: Gradient, rate: float, eps: float = 0.0) -> None:
     """One step of every row that has a gradient: by Adagrad where there is a ``state``, else by SGD.
 
-    The state is float32 and of the table's shape. Each row's gradients are added in the order of their entries. Queued on a
-    GPU, and not waited for. Rows of a table that kernels do not reach are fetched, and put back.
+    The state is float32 and of the table's shape, or row-wise ``[rows, 1]``. Each row's gradients are added in the order of
+    their entries. Queued on a GPU, and not waited for. Rows of a table that kernels do not reach are fetched, and put back.
 
     Raises:
         ConfigError: a rate or an eps that float32 does not hold.
@@ -343,7 +343,7 @@ def _step(table: Placement, state: torch.Tensor | None, given: Gradient, rate: f
     name = _ELEMENTS[table.dtype]
     source, params = table.reach(given.keys), _UpdateParams()
     params.placement, params.dim = source, dim
-    params.state = address(state)
+    params.state, params.state_dim = address(state), 0 if state is None else state.shape[1]
     params.keys, params.key_bytes = ordered.data_ptr(), ordered.element_size()
     params.order, params.count = order.data_ptr(), n
     params.bag, params.factor, params.best = given.bag.data_ptr(), address(given.factor), address(given.best)
@@ -354,7 +354,8 @@ def _step(table: Placement, state: torch.Tensor | None, given: Gradient, rate: f
         return
     with devices.on(device):
         wide, params.lanes, params.steps = _cut(source, given.rows)
-        _launch(device, _update(name, wide, _RULES[state is not None]), n * params.steps * params.lanes, params)
+        rule = _RULES[0 if state is None else 1 + (params.state_dim < dim)]
+        _launch(device, _update(name, wide, rule), n * params.steps * params.lanes, params)
 
 
 def check_type(tensor: torch.Tensor, name: str) -> None:

@@ -144,10 +144,10 @@ class SparseSGD(_SparseOptimizer):
 
 
 class SparseAdagrad(_SparseOptimizer):
-    """Adagrad of each element, as torch.optim.Adagrad does it with sparse gradients.
+    """Adagrad of each element, as torch.optim.Adagrad does it with sparse gradients, or of each row.
 
-    Its sums of squares are float32, and as many elements again. They lie in host memory beside the table, or in another file
-    beside a table in a file: in the same folder, without a name, and gone with the optimizer.
+    Its sums of squares are float32 of the table's shape, or ``[rows, 1]``. They lie in host memory beside the table, or in
+    another file beside a table in a file: in the same folder, without a name, and gone with the optimizer.
 
     Args:
         params: ``bag.parameters()``, of one or more bags.
@@ -155,12 +155,16 @@ class SparseAdagrad(_SparseOptimizer):
         initial_accumulator_value: where the sums start.
         eps: added to their root.
         placement: where the sums lie instead, as of UnifiedTensor.
+        rowwise: whether a row has one sum, of the means of its squared gradients, as in FBGEMM and torchrec.
 
     Raises:
+        ConfigError: an option that cannot be.
         OutOfMemory: the sums do not fit; nothing has been allocated then.
         StorageError: their file cannot be made.
 
-    Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 2011.
+    Source: Duchi, Hazan and Singer, "Adaptive subgradient methods for online learning and stochastic optimization", JMLR 2011;
+    of rows Mudigere et al., "Software-hardware co-design for fast and scalable training of deep learning recommendation
+    models", ISCA 2022.
     """
 
     def __init__(
@@ -171,13 +175,15 @@ class SparseAdagrad(_SparseOptimizer):
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
         placement: str | None = None,
+        rowwise: bool = False,
     ) -> None:
-        self._placement = placement
+        self._placement, self._rowwise = placement, arguments.switch("rowwise", rowwise)
         options = {"lr": lr, "lr_decay": lr_decay, "initial_accumulator_value": initial_accumulator_value, "eps": eps}
         super().__init__(params, options)
 
     def _start(self, param: TableParameter, group: dict[str, Any]) -> None:
-        sums = self._sums[param] = param.beside(torch.float32, self._placement, "sums")
+        rows, dim = param.rows.shape
+        sums = self._sums[param] = param.beside((rows, 1 if self._rowwise else dim), torch.float32, self._placement, "sums")
         begin = group["initial_accumulator_value"]
         if begin != 0 or sums.file is None:  # whose file is zeros
             fill_all(sums, lambda rows: rows.fill_(begin))
