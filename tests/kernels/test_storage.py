@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -390,7 +389,7 @@ def test_an_array_is_closed_when_nobody_reads_it(writes: bool, device: torch.dev
         table.close()
         closed.set()
 
-    with ExitStack() as after, table.cache.on_devices.live(table, device, after=after if writes else None) as store:
+    with table.cache.on_devices.live(table, device, writes=writes) as store:
         closing = threading.Thread(target=close)
         closing.start()
         while not table.closed:
@@ -410,7 +409,7 @@ def test_of_two_devices_one_writes(tmp_path: Path) -> None:
         pages = table.cache.on_devices
         with pages.live(table, one) as mine, pages.live(table, other) as read:
             assert mine is not read
-        with ExitStack() as after, pages.live(table, one, after=after) as again:
+        with pages.live(table, one, writes=True) as again:
             assert again is mine
         with pages.live(table, other) as anew, pages.live(table, one) as again:
             assert anew is not read and again is mine

@@ -141,11 +141,11 @@ class Kernel(Repr):
         owners = [min(arrays, key=lambda one: (id(one) not in writers, one.mode == "r")) for arrays in files.values()]
         budget = None if self.cache is None else self.cache // len(owners)
         stores: dict[Volume, DeviceStore] = {}
-        with ExitStack() as after, ExitStack() as runs:
+        with ExitStack() as runs:
             # In an order of its own, so that no two calls wait for each other.
             for array in sorted(owners, key=lambda one: (id(one.cache), one.origin)):
-                ends = after if id(array) in writers else None
-                stores[array.volume] = runs.enter_context(array.cache.on_devices.live(array, device, budget, ends))
+                writes = id(array) in writers
+                stores[array.volume] = runs.enter_context(array.cache.on_devices.live(array, device, budget, writes=writes))
             for place, array in given.stored:
                 words, store = given.values[place], stores[array.volume]
                 words.home, words.store = store.array(array.file_position).home, store.address

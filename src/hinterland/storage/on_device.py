@@ -161,6 +161,9 @@ class Queues(NamedTuple):
         return max(budget - large * _ROUNDED, min(budget, _ROUNDED)) - self.words_bytes - _PARTS * _ALIGNED
 
 
+MOST_QUEUES = Queues(32, 256)
+
+
 class Controller(Repr):
     """Host threads that serve the queues of one store, or of several, perhaps on several GPUs.
 
@@ -308,8 +311,8 @@ class DeviceStore(Repr):
         budget: int | str = "256MiB",
         line_bytes: int = 4096,
         *,
-        channels: int = 32,
-        depth: int = 256,
+        channels: int = MOST_QUEUES.channels,
+        depth: int = MOST_QUEUES.depth,
         threads: int = 4,
         timeout: float = 30.0,
         mode: Literal["r", "r+"] = "r",
@@ -430,6 +433,11 @@ class DeviceStore(Repr):
     def address(self) -> int:
         """Of the store's :attr:`words`, in the device's memory: ``ArrayWords::store``."""
         return self.words.data_ptr()
+
+    def move_to(self, words: torch.Tensor) -> None:
+        """Kernels of all streams find it there from now on (:func:`store_words`)."""
+        self.words = words.copy_(self.words)
+        self._wait()
 
     @property
     def line_words(self) -> torch.Tensor:
@@ -624,6 +632,11 @@ class DeviceStore(Repr):
 
     def _facts(self) -> dict[str, Any]:
         return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "served_by": self.controller}
+
+
+def store_words(device: torch.device) -> torch.Tensor:
+    """Memory for the words of a store, or of several one after the other: uint8 on the device."""
+    return torch.zeros(_size(_Store), dtype=torch.uint8, device=device)
 
 
 def hole_of(path: str, begin: int) -> tuple[int, int]:
