@@ -85,13 +85,15 @@ class Kernel(Repr):
             blocks = arguments.whole_number("grid", blocks, 0, _MOST_BLOCKS)
             if blocks == 0:
                 return
-            if not given.stored:
-                self._run(given, where, blocks, block)
-                return
-            left_out = torch.zeros(_LEFT_OUT_WORDS, dtype=torch.int64, device=where)
-            for place, _ in given.named:
-                given.values[place].left_out = left_out.data_ptr()
             with ExitStack() as held:
+                for _, table in sorted(given.requested.items()):
+                    held.enter_context(table.requesting())
+                if not given.stored:
+                    self._run(given, where, blocks, block)
+                    return
+                left_out = torch.zeros(_LEFT_OUT_WORDS, dtype=torch.int64, device=where)
+                for place, _ in given.named:
+                    given.values[place].left_out = left_out.data_ptr()
                 for _, cache in sorted({id(array.cache): array.cache for array in given.written}.items()):
                     held.enter_context(cache.writing)
                 with self._live(given, where):
