@@ -69,8 +69,8 @@ class Kernel(Repr):
             DeviceError: the GPU refuses; or there is no GPU, and no C++ compiler either.
             IndexOutOfRange: an array lies on storage, and the kernel asked for an element that this array, or another, does not
                 have. It reads as zero and is not written; everything else is.
-            StorageError: what lies on storage could not be read or written. Otherwise what was written is in the files, on the
-                disk, when this returns. All that could be written is also where something could not be, which is lost.
+            StorageError: what lies on storage could not be read or written. What the kernel wrote is in the files, on the disk,
+                once ``flush()`` of the array has returned, or it is closed; who reads it in this process finds it before.
         """
         wanted = self.signature.parameters
         if len(passed) != len(wanted):

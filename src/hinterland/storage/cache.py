@@ -18,7 +18,7 @@ from ..runtime.repr import Repr, Size
 from ..runtime.thresholds import TRANSFER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
-from .device_pages import DevicePages
+from .device_pages import DevicePages, settle
 from .stats import StorageStats
 
 _Counts = struct("StoreCounts")
@@ -86,6 +86,7 @@ class StorageCache(Repr):
     def live(self) -> Iterator[None]:
         """A with-block in which loops of native code read through the cache. StorageError at its end where a page could not be
         read: what was found then says nothing. Copies of files that could not be read are warned about."""
+        settle()
         self.native.begin_run()
         try:
             yield
@@ -94,12 +95,14 @@ class StorageCache(Repr):
         self.warn_of_failures()
 
     def flush(self) -> None:
-        """Everything that was written before to any array of this cache is in its file, on the disk, when this returns.
+        """Everything that was written before to any array of this cache, also by kernels, is in its file, on the disk, when
+        this returns.
 
         Raises:
             StorageError: the first page that could not be written; it is still held, and the next flush tries again.
         """
         self.native.flush()
+        self.on_devices.flush()
 
     def stats(self) -> StorageStats:
         """What was moved so far."""

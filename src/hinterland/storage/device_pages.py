@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import torch
 
+from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.thresholds import DEVICE_BUDGET
 from ..runtime.units import parse_bytes
@@ -26,6 +27,7 @@ _MOST_THREADS = 4  # that serve a file's queues
 _ROOM = 2  # lines for each page of a file, so that hardly a set is full
 _SET = 8 * 64  # bytes of a set beside its frames, at the most
 _all: WeakSet[DevicePages] = WeakSet()
+_replayed: set[Any] = set()  # files that CUDA graphs read
 
 
 @dataclass(eq=False)
@@ -33,6 +35,7 @@ class _Kept:
     """What a device keeps of the files at ``origin``, and which files these are, whatever they are called. Kernels find it by
     ``words``, at one address as long as an array of theirs is open, whichever store is there by then."""
 
+    native: Any
     device: torch.device
     origin: int
     files: frozenset[Any]
@@ -40,12 +43,30 @@ class _Kept:
     words: torch.Tensor
     store: DeviceStore | None = None  # None: the next kernel makes one
     stale: bool = False  # something else has written to the files: the next kernel makes another
+    ahead: bool = False  # kernels have written what is not in the files
     turn: threading.Lock = field(default_factory=threading.Lock)  # of who makes it, or begins to use it
+    flushing: Any = field(default_factory=threading.RLock)  # whose owner may collect an array, which closes it
+
+    def flush(self) -> None:
+        """What kernels wrote before is in the files, and nothing older in host memory. StorageError: as of a store's flush."""
+        with self.flushing:
+            if not self.ahead:
+                return
+            assert self.store is not None
+            try:
+                self.store.flush()
+            finally:
+                self.native.forget_pages(self.origin)
+            self.ahead = False
 
 
 class DevicePages:
     """Those of one StorageCache. A store is made when a kernel first reads its file on its device. It stays until the last
     array of the file is closed, or until something else has written to the file: then the next kernel makes another.
+
+    What kernels write stays there, too (section 7.3), until a line makes room, somebody flushes the cache, or anybody but
+    kernels of that device reads the file or writes to it (:func:`settle`). So of all who have pages of a file one at most is
+    ahead of it (section 8.3).
 
     Args:
         native: the cache in host memory, whose budget also bounds what is on its way.
@@ -79,36 +100,36 @@ class DevicePages:
             self._gone = {key: stats for key, stats in self._gone.items() if key[1] != origin}
         for one in gone:
             if one.store is not None:
-                one.store.discard()
+                one.store.drain()
+                try:
+                    one.flush()  # of kernels that began before
+                finally:
+                    one.store.discard()
 
     @contextmanager
     def live(
         self, array: OpenFiles, device: torch.device, budget: int | None = None, *, writes: bool = False
     ) -> Iterator[DeviceStore]:
         """A with-block in which kernels on the current stream read an array's files through the cache that ``device`` has of
-        them, or write to them. Its end waits for the stream, and what was written is in the files then, on the disk.
+        them, or write to them. Its end waits for the stream.
 
         Args:
             budget: bytes of a cache that is made for this, where not those of all. One that is there stays as it is.
             writes: whether kernels write, by who has ``StorageCache.writing``. What others keep of the files is stale then.
 
         Raises:
-            StorageError, IndexOutOfRange: as of ``DeviceStore.live`` and ``flush``. After a block that writes nothing is kept.
+            StorageError, IndexOutOfRange: as of ``DeviceStore.live``; or what another device is ahead could not be written.
             ConfigError, OutOfMemory: as making a store does.
         """
         kept = self._kept_of(array, device, budget)
-        try:
-            with ExitStack() as run:
-                with kept.turn:
-                    store = self._store_of(kept, array)
-                    run.enter_context(store.live())
-                if writes:
-                    run.callback(self._settle, kept)
-                yield store
-        except BaseException:
-            if writes:  # kept for later, it would overwrite what is written until then
-                kept.stale = True
-            raise
+        _settle(lambda: kept.files, kept)
+        with ExitStack() as run:
+            with kept.turn:
+                store = self._store_of(kept, array)
+                run.enter_context(store.live())
+            if writes:
+                run.callback(self._written, kept)
+            yield store
 
     def words(self, array: OpenFiles, device: torch.device, budget: int | None = None) -> Params:
         """An array as kernels read it within :meth:`live`, which has the same arguments and errors: as long as it is open."""
@@ -116,14 +137,19 @@ class DevicePages:
         with kept.turn:
             return self._store_of(kept, array).array(array.file_position)
 
-    def _settle(self, kept: _Kept) -> None:
-        """Has what kernels wrote in the files, and nothing older in host memory or on other devices."""
-        try:
-            assert kept.store is not None
-            kept.store.flush()
-        finally:
-            self._native.forget_pages(kept.origin)
-            _outdate(kept.files, kept)
+    def flush(self) -> None:
+        """What kernels wrote before is in the files, on the disk. StorageError: the first page that could not be written; it is
+        still held, and the next flush tries again."""
+        for one in list(self._kept):
+            one.flush()
+
+    def _written(self, kept: _Kept) -> None:
+        """Kernels have written to what is kept, and others' pages of the files are older."""
+        with kept.flushing:
+            kept.ahead = True
+        _outdate(kept.files, kept)
+        if not kept.files.isdisjoint(_replayed):
+            kept.flush()
 
     def stats(self, device: torch.device, origin: int) -> StorageStats:
         """What a device's caches of the files at ``origin`` have moved."""
@@ -146,13 +172,14 @@ class DevicePages:
             found = next((one for one in self._kept if (one.device, one.origin) == (device, array.origin)), None)
             if found is None:
                 budget = budget or self.budget or parse_bytes(DEVICE_BUDGET)
-                found = _Kept(device, array.origin, _files(array), budget, store_words(device))
+                found = _Kept(self._native, device, array.origin, _files(array), budget, store_words(device))
                 self._kept.append(found)
         return found
 
     def _store_of(self, kept: _Kept, array: OpenFiles) -> DeviceStore:
         """That of what is kept, which has nothing older than the files. The caller has the turn."""
         if kept.stale:
+            kept.flush()  # where both wrote at the same time
             kept.stale, stale, kept.store = False, kept.store, None
             if stale is not None:
                 stale.discard()
@@ -181,10 +208,35 @@ class DevicePages:
         mode = self._modes[array.origin]
         threads = min(queues.channels, _MOST_THREADS)
         hole = _hole(array) if mode == "r+" else (0, 0, 0)
-        how: Any = {"mode": mode, "gives_up": True, "hole": hole, "threads": threads, **queues._asdict()}
+        how: Any = {"mode": mode, "hole": hole, "threads": threads, **queues._asdict()}
         made = DeviceStore(Backing.of(array, mode), kept.device, lines, line_bytes, **how)
         made.move_to(kept.words)
         return made
+
+
+def settle(array: OpenFiles | None = None) -> None:
+    """What kernels wrote to an array's files, or to any, is in these: called before anybody else reads them or writes to them.
+    StorageError: a page that could not be written, as of ``DevicePages.flush``."""
+    _settle(None if array is None else lambda: _files(array))
+
+
+def _settle(files: Callable[[], frozenset[Any]] | None, but: _Kept | None = None) -> None:
+    for pages in list(_all):
+        for one in pages._kept:
+            if one.ahead and one is not but and one.native.is_own and (files is None or not one.files.isdisjoint(files())):
+                one.flush()
+
+
+def replay(array: OpenFiles) -> None:
+    """A CUDA graph reads an array's files at any time from now on: what kernels write to them is there when they end.
+
+    Raises:
+        ConfigError: they have written what is not.
+    """
+    files = _files(array)
+    if any(one.ahead and not one.files.isdisjoint(files) for pages in list(_all) for one in pages._kept):
+        raise ConfigError("kernels have written to what a CUDA graph is to read; call flush() before it is captured")
+    _replayed.update(files)
 
 
 def written(array: OpenFiles) -> None:

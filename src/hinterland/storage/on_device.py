@@ -610,8 +610,13 @@ class DeviceStore(Repr):
                 raise
             self.discard()
 
+    def drain(self) -> None:
+        """Waits for kernels of other threads that use the store."""
+        with self._running:
+            self._running.wait_for(lambda: self._runs == 0)
+
     def discard(self) -> None:
-        """The same, and what was not flushed is lost. It waits for kernels of other threads that use the store."""
+        """As :meth:`close`, and what was not flushed is lost. It waits for kernels of other threads that use the store."""
         with self._running:
             self._running.wait_for(lambda: self._runs == 0)
             if not self._open:
