@@ -413,6 +413,33 @@ def test_an_array_is_closed_when_nobody_reads_it(writes: bool, device: torch.dev
         pass
 
 
+def test_what_a_kernel_writes_while_its_array_is_closed_is_in_the_file(tmp_path: Path) -> None:
+    """Also after the flush with which closing begins."""
+    table, flag = opened(saved(tmp_path / "x.npy", np.zeros(5000))), torch.zeros(2, dtype=torch.int32)
+    wait = hl.kernel(
+        """
+        __global__ void wait(array<double> x, int* flag) {
+          flag[1] = 1;
+          while (*static_cast<volatile int*>(flag) == 0) {}
+          for (int i = 0; i < x.size(); ++i) x[i] = 3;
+        }"""
+    )
+    threads = [
+        threading.Thread(target=lambda: wait(table, flag, device="cpu", grid=1, block=1)),
+        threading.Thread(target=table.close),
+    ]
+    threads[0].start()
+    while flag[1] == 0:
+        pass
+    threads[1].start()
+    while not table.closed:
+        pass
+    flag[0] = 1
+    for thread in threads:
+        thread.join()
+    assert (np.load(tmp_path / "x.npy") == 3).all()
+
+
 def test_of_two_devices_one_writes(tmp_path: Path) -> None:
     """What the other has of the file is let go, and read anew (Mailthody 2022, section 8.3)."""
     one, other = torch.device("cpu"), torch.device("cpu", 0)  # who keeps pages sees two

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import torch
 
+from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.thresholds import DEVICE_BUDGET
@@ -54,7 +55,8 @@ class _Kept:
                 return
             assert self.store is not None
             try:
-                self.store.flush()
+                with devices.on(self.device):
+                    self.store.flush()
             finally:
                 self.native.forget_pages(self.origin)
             self.ahead = False
