@@ -256,7 +256,7 @@ def _added(files: _Files, device: torch.device, cache: int, lines: list[int], pa
                 assert torch.equal(c[::997].cpu(), 3 * torch.arange(0, elements, 997).double())
                 return seconds
             with files.target(new, elements, line) as (c, path, offset):
-                seconds = _seconds(lambda: add(a, b, c, *ahead, device=device), device)
+                seconds = _seconds(lambda: (add(a, b, c, *ahead, device=device), c.flush()), device)
                 _checked(path, offset, elements, lambda at: 3 * at.double())
             return seconds
 
@@ -311,7 +311,7 @@ def _reduced(files: _Files, device: torch.device, cache: int, lines: list[int], 
                 assert torch.equal(near.cpu(), wanted(torch.arange(segments)))
                 return seconds
             with files.target(True, segments, line) as (out, path, offset):
-                seconds = _seconds(lambda: sums(x, out, *ahead, **launch), device)
+                seconds = _seconds(lambda: (sums(x, out, *ahead, **launch), out.flush()), device)
                 _checked(path, offset, segments, wanted)
             return seconds
 

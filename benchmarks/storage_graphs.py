@@ -102,10 +102,8 @@ def _on_storage(
     for line in LINES:
         disk = compare(path, block_bytes=line, blocks=min(20_000, edges // line), pairs=3)
         for name, (algorithm, run) in RUNS.items():
-            with patch.object(tables, "_LINES", ((0, line),)):
-                stored = hl.load_graph(path, "storage", host_budget=lines * (2 if device.type == "cuda" else 1))
-            budget = state_bytes(algorithm, graph) + lines + (8 << 20) if device.type == "cuda" else None
-            with hl.prepare(stored, gpu_budget=budget, device=device, algorithms=algorithm) as prepared:
+            stored = hl.load_graph(path, "storage", cache=hl.StorageCache(lines, line, device_budget=lines + (8 << 20)))
+            with hl.prepare(stored, device=device, algorithms=algorithm) as prepared:
                 took, read = counted(lambda run=run, prepared=prepared: run(prepared, source), prepared)  # type: ignore[misc]
             rate = read * line / took
             hits = max(_all_hits(path, line, run, source, algorithm, edges, device), near[name])

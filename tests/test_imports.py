@@ -109,7 +109,7 @@ def test_graphs_on_storage_go_through_the_table():
     assert [(name, one) for name, targets in above.items() for one in targets if one.startswith(below)] == []
     tables = [ast.walk(ast.parse(path.read_text())) for path in (ROOT / "table").rglob("*.py")]
     of_storage = {name for nodes in tables for name in _taken(nodes, "storage")}
-    assert {"StorageCache", "DeviceStore", "Queues"} <= of_storage
+    assert {"StorageCache", "DeviceStore"} <= of_storage
     by_graphs = [
         (name, taken)
         for name in above

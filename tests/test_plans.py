@@ -12,7 +12,8 @@ from hinterland.graph.algorithms import named
 from hinterland.graph.device_graph import DeviceGraph
 from hinterland.graph.plan import GraphPlan, plan_graph
 from hinterland.memory import plan_slots
-from hinterland.runtime.units import format_bytes
+from hinterland.runtime.units import format_bytes, parse_bytes
+from hinterland.storage.on_device import MOST_QUEUES
 from hinterland.table import plan_tiers
 from hinterland.training import plan_cache
 from hinterland.training.cache_split import CacheCandidates, split
@@ -58,18 +59,24 @@ def test_lists_that_are_kept(graph, algorithm, room, left, order, kept):
     assert (plan.left, plan.order, found) == (left, order, kept)
 
 
-def test_lines_of_what_lies_on_storage(graph, tmp_path):
-    """All of it in one cache, which is the first lists', and as much again; or what there is room for."""
-    stored = on_storage(graph, tmp_path / "g.hl", 64 << 10, transpose=True)
+@pytest.mark.parametrize("said", (None, "200KiB", "1GiB"))
+def test_room_for_lines_of_what_lies_on_storage(graph, tmp_path, said):
+    """For all of it in one cache, which is the file's, and as much again; or what its cache says; or what there is room for."""
+    stored = on_storage(graph, tmp_path / "g.hl", 64 << 10, transpose=True, device_budget=said)
     both = [stored.neighbor_lists, stored.transpose().neighbor_lists]
-    least, ample = both[0].stored.least_bytes, 2 * sum(lists.arrays["indices"].nbytes for lists in both)
-    some = least + 5000
-    for room, lines, kept in ((1 << 30, None, ample + 2 * least), (1 << 30, some, some), (some + 2 * 12_288, None, some)):
+    ample = 2 * sum(lists.arrays["indices"].nbytes for lists in both) + MOST_QUEUES.device_bytes
+    ample = ample if said is None else min(ample, parse_bytes(said))
+    free, some = 1 << 30, 5000
+    for room, most, kept in ((free, free, ample), (free, some, some), (some + 2 * 12_288, free, some), (free, None, None)):
         out, incoming = DeviceGraph(both[0], CPU), DeviceGraph(both[1], CPU)
-        plan = plan_graph(room, out, incoming, graph.original_ids, named(["bfs"]), False, True, lines)
-        assert plan.kept[out].offsets and plan.kept[incoming].offsets and not plan.kept[incoming].lines
-        assert plan.kept[out].lines == kept
-        assert plan.left >= 0 and sum(held.nbytes for held in plan.kept.values()) <= room
+        plan = plan_graph(room, out, incoming, graph.original_ids, named(["bfs"]), False, True, most)
+        assert plan.kept[out].offsets and plan.kept[incoming].offsets
+        assert plan.lines == kept
+        assert plan.left >= 0 and sum(held.nbytes for held in plan.kept.values()) + (kept or 0) <= room
+    with both[0].stored[0].cache.on_devices.live(both[0].stored[0], CPU):  # what is there needs no room
+        pass
+    plan = plan_graph(free, out, incoming, graph.original_ids, named(["bfs"]), False, True, free)
+    assert plan.lines is None
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,7 @@ HINTERLAND_STRUCT(memory::CountParams<memory::OneRange>, rows, tiers);
 HINTERLAND_STRUCT(memory::CountParams<memory::Tiers>, rows, tiers);
 HINTERLAND_STRUCT(memory::SlotLog, places, slot_at, place_of, before);
 HINTERLAND_STRUCT(memory::Clock, rows, capacity, slots, row_of, used, marked, hand, written, log);
+HINTERLAND_STRUCT(memory::RequestedRows, slots, marked, local, host);
 HINTERLAND_STRUCT(memory::ClockBatch, indices, index_bytes, count, filled, claimed, sums, moved, left, places, bounds, each);
 HINTERLAND_STRUCT(memory::AdmitParams, clock, batch, control);
 HINTERLAND_STRUCT(memory::FillParams, copy, hand);

@@ -128,9 +128,8 @@ def keep_offsets(prepared):
 def on_gpu(form, algorithm, device):
     """Every budget, for one run and for many."""
     needed = state_bytes(algorithm.plan, form)
-    lines = form.neighbor_lists.stored.least_bytes
-    budgets = {"all memory": None, "room for pages": needed + lines + (4 << 20), "tight": needed + lines + 2048, "none": 0}
-    if lines:
+    budgets = {"all memory": None, "room for pages": needed + (4 << 20), "tight": needed + 2048, "none": 0}
+    if form.neighbor_lists.stored:
         budgets = {"tight": budgets["tight"]}
     for name, budget in budgets.items():
         yield name, form, {"device": device, "gpu_budget": budget}

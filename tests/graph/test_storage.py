@@ -14,6 +14,7 @@ import torch
 import hinterland as hl
 from hinterland.graph import arrays
 from hinterland.graph.algorithms import state_bytes
+from hinterland.graph.device_graph import DeviceGraph, all_through
 from hinterland.graph.formats import hl as format_hl
 from hinterland.graph.lists import NeighborLists
 from hinterland.machine.model import Disk
@@ -21,6 +22,7 @@ from hinterland.runtime.errors import ConfigError, FormatError, GraphError, OutO
 from hinterland.storage import roofline
 from hinterland.storage.on_device import Queues
 from hinterland.table import StorageArray
+from hinterland_papers.bam.elements import read_elements
 
 from .cases import RECORDS, array, verified
 from .stored import SET, on_storage
@@ -188,11 +190,40 @@ def test_the_budget_is_kept(graph: hl.Graph, file: Path) -> None:
 
 def test_queues_are_as_deep_as_the_disk_needs(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stored = hl.load_graph(file, "storage", host_budget="1GiB")
-    arrays, (cache,) = stored.neighbor_lists.stored, stored.neighbor_lists.stored.caches
+    [array, *_] = stored.neighbor_lists.stored
     disk = Disk(str(file), True, 1e12, 1e12, {1: 5e4, 64: 230e3, 700: 250e3})
     for known, queues in ((disk, (16, 64)), (replace(disk, path="/proc"), (32, 256)), (None, (32, 256))):
         monkeypatch.setattr(roofline, "load", lambda known=known: known and SimpleNamespace(disk=known))
-        assert arrays.queues(cache) == Queues(*queues)
+        assert array.cache.on_devices.queues(array, 1 << 30) == Queues(*queues)
+
+
+def test_all_that_reads_a_file_shares_what_a_device_has_of_it(graph: hl.Graph, file: Path) -> None:
+    """Two preparations and a kernel, each line once: by words that stay where they are when the file is written to."""
+    stored, device = hl.load_graph(file, "storage", cache=hl.StorageCache("1MiB")), torch.device("cpu")
+    views = [DeviceGraph(stored.neighbor_lists, device) for _ in range(2)]
+    for view in views:
+        view.read_on_device(1 << 20)
+    indices = arrays.file_of(stored.neighbor_lists.arrays["indices"])
+    [through] = all_through(views)  # weights lie in the same file
+    whole = graph.array("indices")
+    words = [indices.cache.on_devices.words(indices, device) for _ in views]
+    reads = []
+    for one in words:
+        with through.live():
+            found, _ = read_elements(one, len(indices), indices.dtype, device, None, len(indices))
+        assert torch.equal(found, whole)
+        reads.append(through.stats().reads)
+    copied = torch.empty_like(whole)
+    copy = "__global__ void copy(array<const int> x, int* out) { for (int i = 0; i < x.size(); ++i) out[i] = x[i]; }"
+    hl.kernel(copy)(indices, copied, grid=1, block=1)
+    assert torch.equal(copied, whole) and reads == [through.stats().reads] * 2 and reads[0] >= whole.nbytes // 4096
+    assert views[0].held == views[1].held == 0 < through.nbytes <= 1 << 20
+    assert indices.cache.on_devices.words(indices, device, 8 << 20).store == words[0].store  # with the size that it has
+    with StorageArray.open(file, "r+", dtype=torch.int32, shape=(1,), offset=section(file, "indices")) as other:
+        other[0] = torch.tensor(7, dtype=torch.int32)
+    with through.live():
+        found, _ = read_elements(words[0], len(indices), indices.dtype, device, None, 10)
+    assert found.tolist() == [7, *whole[1:10].tolist()]
 
 
 def test_options_that_cannot_be_used(file: Path, graph: hl.Graph, tmp_path: Path) -> None:
@@ -306,13 +337,16 @@ def same(found: torch.Tensor, wanted: torch.Tensor, name: str) -> None:
 @pytest.mark.parametrize("placement", ["storage", {"indices": "storage", "weights": "host"}, {"weights": "storage"}])
 @pytest.mark.parametrize("line_bytes", [512, 16384])
 def test_a_gpu_finds_the_same(graph: hl.Graph, tmp_path: Path, placement, line_bytes: int) -> None:
-    """With room for all lines, and with as few as get on."""
-    stored = on_storage(graph, tmp_path / "g.hl", 8 * (line_bytes + 64), line_bytes, placement)
+    """With room for all lines, and with one set of them."""
+    stored = [
+        on_storage(graph, tmp_path / f"{budget}.hl", 8 * (line_bytes + 64), line_bytes, placement, device_budget=budget)
+        for budget in (None, 16 * (line_bytes + 64) + (64 << 10))
+    ]
     for name, run in RUNS.items():
         wanted = run(graph)
-        same(run(stored, {"device": "cuda"}), wanted, name)
-        least = stored.neighbor_lists.stored.least_bytes + state_bytes(name, stored) + 4096
-        same(run(stored, {"device": "cuda", "gpu_budget": least}), wanted, name)
+        for one in stored:
+            same(run(one, {"device": "cuda"}), wanted, name)
+            same(run(one, {"device": "cuda", "gpu_budget": state_bytes(name, one) + 4096}), wanted, name)
 
 
 @pytest.mark.gpu
@@ -332,13 +366,16 @@ def test_what_a_gpu_has_read_stays_in_its_memory(graph: hl.Graph, file: Path) ->
     stored = hl.load_graph(file, "storage", host_budget="8MiB")
     before = torch.cuda.memory_allocated()
     with hl.prepare(stored, device="cuda", algorithms="cc") as prepared:
-        assert torch.cuda.memory_allocated() - before <= prepared.held
+        [through] = prepared.through
+        assert torch.cuda.memory_allocated() - before <= prepared.held + through.nbytes
         first, again = (hl.connected_components(prepared, "all-lists", stats=True) for _ in range(2))
         same(first.labels, RUNS["cc"](graph), "cc")
         read = first.stats["storage"]
         assert read["bytes"] >= stored.array("indices").nbytes and read["requests"] == read["misses"] > 0
         assert read["cpu_us_per_request"] > 0 and first.stats["tiers"]["storage"]["bytes"] == read["bytes"]
         assert again.stats["storage"]["requests"] == 0 < again.stats["storage"]["hits"]
+    alone = hl.connected_components(stored, "all-lists", stats=True, device="cuda").stats["storage"]  # prepared for one run
+    assert alone["requests"] == 0 and alone["kept_bytes"] == through.nbytes > 0
     assert hl.bfs(stored, 5, device="cuda", gpu_budget="64KiB").levels.is_cpu  # no room: the CPU does it
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 import hinterland as hl
 from hinterland.runtime.errors import ConfigError, IndexOutOfRange, StorageError
+from hinterland.storage import device_pages
 
 SMALL = "4.5MiB"  # of which queues take most: 50 lines of 4 KiB are left
 # Which lanes come together differs: some take the first branch, some the second, some neither, and some go round more often.
@@ -46,6 +46,14 @@ __global__ void scatter(array<int> x, const int64_t* at, const int* by, int64_t 
     else if (by[i] % 3 == 1) x[at[i]] = by[i];
     else x[at[i]]--;
   }
+}
+"""
+
+
+UP = """
+__global__ void up(array<double> x, array<const double> y) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < x.size()) x[i] += 1 + 0 * y[i];
 }
 """
 
@@ -129,14 +137,15 @@ def test_vectors_on_storage_are_added(device: torch.device, tmp_path: Path) -> N
         assert not c[torch.arange(1000)].any()  # pages that must be read anew
         add = hl.kernel(ADD, cache=SMALL)
         add(*tables, c, device=device)
+        c.flush()
         assert np.array_equal(np.load(tmp_path / "c.npy"), a + b)
         assert torch.equal(c[torch.arange(len(a))], torch.from_numpy(a + b))
         c[torch.tensor([7])] = torch.tensor([1.5], dtype=torch.float64)  # what is in its cache only is seen
         add(c, tables[1], c, device=device)
         wanted = a + b
         wanted[7] = 1.5
-        assert np.array_equal(np.load(tmp_path / "c.npy"), wanted + b)
         assert torch.equal(c[torch.arange(len(a))], torch.from_numpy(wanted + b))
+        assert np.array_equal(np.load(tmp_path / "c.npy"), wanted + b)
 
 
 @pytest.mark.parametrize("block", (256, 33))
@@ -148,6 +157,7 @@ def test_threads_write_elements_of_their_own_in_common_lines(block: int, device:
     scatter = hl.kernel(SCATTER, cache=SMALL)
     with opened(saved(tmp_path / "x.npy", x)) as table:
         scatter(table, torch.from_numpy(at).to(device), torch.from_numpy(by).to(device), len(at), grid=9, block=block)
+        table.flush()
         assert np.array_equal(np.load(tmp_path / "x.npy"), scattered(x, at, by))
 
 
@@ -390,7 +400,7 @@ def test_an_array_is_closed_when_nobody_reads_it(writes: bool, device: torch.dev
         table.close()
         closed.set()
 
-    with ExitStack() as after, table.cache.on_devices.live(table, device, after=after if writes else None) as store:
+    with table.cache.on_devices.live(table, device, writes=writes) as store:
         closing = threading.Thread(target=close)
         closing.start()
         while not table.closed:
@@ -403,6 +413,33 @@ def test_an_array_is_closed_when_nobody_reads_it(writes: bool, device: torch.dev
         pass
 
 
+def test_what_a_kernel_writes_while_its_array_is_closed_is_in_the_file(tmp_path: Path) -> None:
+    """Also after the flush with which closing begins."""
+    table, flag = opened(saved(tmp_path / "x.npy", np.zeros(5000))), torch.zeros(2, dtype=torch.int32)
+    wait = hl.kernel(
+        """
+        __global__ void wait(array<double> x, int* flag) {
+          flag[1] = 1;
+          while (*static_cast<volatile int*>(flag) == 0) {}
+          for (int i = 0; i < x.size(); ++i) x[i] = 3;
+        }"""
+    )
+    threads = [
+        threading.Thread(target=lambda: wait(table, flag, device="cpu", grid=1, block=1)),
+        threading.Thread(target=table.close),
+    ]
+    threads[0].start()
+    while flag[1] == 0:
+        pass
+    threads[1].start()
+    while not table.closed:
+        pass
+    flag[0] = 1
+    for thread in threads:
+        thread.join()
+    assert (np.load(tmp_path / "x.npy") == 3).all()
+
+
 def test_of_two_devices_one_writes(tmp_path: Path) -> None:
     """What the other has of the file is let go, and read anew (Mailthody 2022, section 8.3)."""
     one, other = torch.device("cpu"), torch.device("cpu", 0)  # who keeps pages sees two
@@ -410,7 +447,7 @@ def test_of_two_devices_one_writes(tmp_path: Path) -> None:
         pages = table.cache.on_devices
         with pages.live(table, one) as mine, pages.live(table, other) as read:
             assert mine is not read
-        with ExitStack() as after, pages.live(table, one, after=after) as again:
+        with pages.live(table, one, writes=True) as again:
             assert again is mine
         with pages.live(table, other) as anew, pages.live(table, one) as again:
             assert anew is not read and again is mine
@@ -540,7 +577,7 @@ def test_references(dtype: type, device: torch.device, tmp_path: Path) -> None:
         hl.StorageArray.create(tmp_path / "y.npy", x.shape, torch.from_numpy(x).dtype, host_budget="1MiB") as y,
     ):
         hl.kernel(text, "threads", cache=SMALL)(table, y, 999, device=device, grid=3, block=32)
-        assert np.array_equal(np.load(tmp_path / "y.npy"), x + dtype(3))
+        assert np.array_equal(y[:], x + dtype(3))
         sums = torch.zeros(25 * 32, dtype=torch.float64, device=device)
         hl.kernel(text, "warps", cache=SMALL)(table, sums, 2817, grid=1, block=25 * 32)  # 3 x 939 elements a lane
     assert sums.sum().item() == x.sum(dtype=np.float64)
@@ -566,22 +603,113 @@ def test_asking_ahead_outside_asks_for_nothing(block: int, device: torch.device,
 
 
 def test_a_full_disk(device: torch.device, small_disk: Path) -> None:
-    """What could not be written is said, and is not written later either, over what is newer."""
+    """Where a flush has no room all is kept, nobody reads what is older, and the next flush writes it."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(700 << 10))
     a = torch.arange(80_000, dtype=torch.float64, device=device)
     add = hl.kernel(ADD, cache="8MiB")
     c = hl.StorageArray.create(small_disk / "c.bin", (80_000,), torch.float64, host_budget="1MiB")
-    with pytest.raises(StorageError, match=r"c\.bin: the bytes from .* could not be written: .*; it is lost"):
-        add(a, a, c)
-    ballast.unlink()
-    c[torch.arange(80_000)] = torch.ones(80_000, dtype=torch.float64)
-    c.flush()
-    add(a[:10], a[:10], torch.zeros(10, dtype=torch.float64, device=device))
-    assert (np.fromfile(small_disk / "c.bin") == 1).all()
     add(a, a, c)
+    ones = torch.ones(80_000, dtype=torch.float64)
+    for use in (c.flush, lambda: c[[5]], lambda: c.__setitem__([5], ones[:1]), c.close):
+        with pytest.raises(
+            StorageError, match=r"c\.bin: the bytes from .* could not be written: .* next flush\(\) tries again"
+        ):
+            use()
+    add(c, c, c)
+    ballast.unlink()
+    c.flush()
+    assert np.array_equal(np.fromfile(small_disk / "c.bin"), 4 * np.arange(80_000.0))
+    c[torch.arange(80_000)] = ones
     c.close()
-    assert np.array_equal(np.fromfile(small_disk / "c.bin"), 2 * np.arange(80_000.0))
+    assert (np.fromfile(small_disk / "c.bin") == 1).all()
+
+
+COPY = hl.kernel(
+    """
+    __global__ void copy(array<const double> x, double* out) {
+      const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+      if (i < x.size()) out[i] = x[i];
+    }"""
+)
+
+
+def filled(x: hl.StorageArray, fill: Callable[[torch.Tensor], object]) -> torch.Tensor:
+    fill(out := torch.empty(len(x), dtype=x.dtype))
+    return out
+
+
+def pinned(x: hl.StorageArray) -> torch.Tensor:
+    with x.pin(torch.arange(1024)):
+        return x[torch.arange(len(x))]
+
+
+INCREMENT = hl.kernel(UP)
+READS: dict[str, Callable[[hl.StorageArray], torch.Tensor]] = {
+    "rows": lambda x: x[torch.arange(len(x))],
+    "rows, asked ahead": lambda x: (x.prefetch(torch.arange(len(x))), x[torch.arange(len(x))])[1],
+    "rows, pinned": pinned,
+    "past the cache": lambda x: filled(x, x.read_into),
+    "kernel": lambda x: filled(x, lambda out: COPY(x, out)),
+}
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_what_kernels_write_waits_until_somebody_asks(
+    data: st.DataObject, device: torch.device, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Kernels of two devices, rows written from the host, and readers through the same cache or another: all see the last."""
+    path = saved(tmp_path_factory.mktemp("behind") / "x.npy", np.zeros(9000))
+    wanted = np.zeros(9000)
+    cache = hl.StorageCache("1MiB", device_budget=data.draw(st.sampled_from(("120KiB", "1MiB"))))
+    places = (device, torch.device("cpu", 0))  # who keeps pages sees two
+    with opened(path, cache=cache) as x, opened(path, "r", cache=cache) as same:
+        for step in data.draw(st.lists(st.sampled_from(("up", "write", "flush", *READS)), min_size=1, max_size=12)):
+            if step == "up":
+                INCREMENT(x, same, device=data.draw(st.sampled_from(places)))
+                wanted += 1
+            elif step == "write":
+                at = data.draw(st.integers(0, 8990))
+                x[torch.arange(at, at + 10)] = torch.full((10,), -1.0, dtype=torch.float64)
+                wanted[at : at + 10] = -1
+            elif step == "flush":
+                x.flush()
+                assert np.array_equal(np.load(path), wanted)
+            else:
+                cache.native.flush()  # rows from the host are for who reads through their cache
+                with opened(path, "r") as other:  # through a cache of its own
+                    assert np.array_equal(READS[step](data.draw(st.sampled_from((x, same, other)))), wanted)
+    assert np.array_equal(np.load(path), wanted)
+
+
+def test_a_sequence_of_kernels_writes_each_line_once(device: torch.device, tmp_path: Path) -> None:
+    """Section 7.3: what stays in the device's memory from kernel to kernel is written when it is flushed, or makes room."""
+    lines = -(-saved(tmp_path / "x.npy", np.zeros(9000)).stat().st_size // 4096)
+    up = hl.kernel(UP)
+    with opened(tmp_path / "x.npy") as x:
+        for _ in range(5):
+            up(x, x, device=device)
+        assert (x.stats(device).reads, x.stats(device).writes) == (lines, 0)
+        assert not np.load(tmp_path / "x.npy").any()
+        for _ in range(2):
+            x.flush()
+            assert x.stats(device).writes == lines
+        assert (np.load(tmp_path / "x.npy") == 5).all()
+        up(x, x, device=device)
+    assert (np.load(tmp_path / "x.npy") == 6).all()
+
+
+def test_what_a_cuda_graph_reads_is_written_when_a_kernel_ends(device: torch.device, tmp_path: Path) -> None:
+    up = hl.kernel(UP)
+    with opened(saved(tmp_path / "x.npy", np.zeros(9000))) as x:
+        up(x, x, device=device)
+        with pytest.raises(ConfigError, match=r"call flush\(\) before it is captured"):
+            device_pages.replay(x)
+        x.flush()
+        device_pages.replay(x)
+        up(x, x, device=device)
+        assert (np.load(tmp_path / "x.npy") == 2).all()
 
 
 def test_kernels_that_write_the_same_array_take_turns(device: torch.device, tmp_path: Path) -> None:
@@ -609,14 +737,6 @@ def test_kernels_that_write_the_same_array_take_turns(device: torch.device, tmp_
         assert not failed
         assert (x[torch.arange(10_000)] == turns * len(kernels)).all()
     assert (np.load(tmp_path / "x.npy") == turns * len(kernels)).all()
-
-
-UP = """
-__global__ void up(array<double> x, array<const double> y) {
-  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < x.size()) x[i] += 1 + 0 * y[i];
-}
-"""
 
 
 def test_kernels_that_write_what_the_other_reads_elsewhere_end(device: torch.device, tmp_path: Path) -> None:

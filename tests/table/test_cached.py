@@ -129,6 +129,65 @@ def test_what_is_kept_is_what_clock_keeps(lanes, rows, capacity, sizes, hot, see
         assert state(by_threads) == state(by_lanes) == (ring.row_of, ring.used, ring.at)
 
 
+@pytest.mark.unsanitized
+@settings(max_examples=60)
+@given(
+    rows=st.integers(1, 300),
+    capacity=st.integers(1, 150),
+    batches=st.lists(st.lists(st.integers(-3, 303), max_size=200), min_size=1, max_size=8),
+)
+def test_rows_that_lanes_ask_for_one_by_one_are_a_batch(library, lanes, rows, capacity, batches):
+    """In the order of their numbers, whoever came first; nothing moves meanwhile, and what there is not is not noted."""
+    held, ring = Clock(SlotPlan(rows, 1, min(rows, capacity)), CPU), Ring(min(rows, capacity))
+    table = torch.arange(rows, dtype=torch.int32).to(torch.uint8)
+    for batch in batches:
+        slots, asked = torch.empty(len(batch), dtype=torch.int64), torch.tensor(batch, dtype=torch.int64)
+        words = held.requested(table.data_ptr())
+        there = [ring.row_of.index(row) if row >= 0 and row in ring.row_of else -1 for row in batch]
+        library.ask_rows(
+            *map(ctypes.c_void_p, (words.address, asked.data_ptr())), len(batch), ctypes.c_void_p(slots.data_ptr())
+        )
+        assert slots.tolist() == there
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(_core, "admit_rows", lanes)
+            held.admit(None, table.data_ptr())
+        ring.admit(sorted({row for row in batch if 0 <= row < rows}))
+        assert state(held) == (ring.row_of, ring.used, ring.at)
+        kept = [(slot, row) for slot, row in enumerate(ring.row_of) if row >= 0]
+        assert all(held.block[slot] == table[row] for slot, row in kept)
+
+
+def test_a_kernel_fills_a_cached_table(device):
+    """What it missed the next one finds; where two read it, and one beside a table in tiers, the same."""
+    source = torch.arange(600, dtype=torch.float32).view(200, 3)
+    host = hl.UnifiedTensor.from_tensor(source)
+    table, tiers = host.cached(SlotPlan(200, 12, 40).held_bytes, device), host.tiered(local="1KiB", devices=device)
+    ring = Ring(table.plan.capacity)
+    get = hl.kernel(
+        """
+        __global__ void get(array<const float> x, array<const float> y, const int64_t* at, float* out, int64_t n) {
+          const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+          if (i < n) out[i] = x[at[i]] + y[at[i]];
+        }"""
+    )
+    generator = torch.Generator().manual_seed(3)
+    for other in (table, tiers, source.to(device), table):
+        at = (torch.rand(150, generator=generator) ** 3 * 600).long()
+        out = torch.empty(150, device=device)
+        get(table, other, at.to(device), out, 150)
+        assert torch.equal(out.cpu(), 2 * source.flatten()[at])
+        ring.admit((at // 3).unique().tolist())
+        assert state(table._clock) == (ring.row_of, ring.used, ring.at)
+    assert torch.equal(table[torch.arange(200, device=device)].cpu(), source)
+    before = state(table._clock)
+    with pytest.raises(ConfigError, match="requires a gradient"):
+        get(table, source.to(device).requires_grad_(), at.to(device), out, 150)
+    assert state(table._clock) == before
+    table.close()
+    with pytest.raises(ConfigError, match="closed"):
+        get(table, tiers, at.to(device), out, 150)
+
+
 @settings(max_examples=60)
 @given(
     row_bytes=st.integers(1, 300) | st.sampled_from([512, 516, 1028, 4100]),

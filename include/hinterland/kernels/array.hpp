@@ -30,12 +30,14 @@
 #define HINTERLAND_STORED 4
 #define HINTERLAND_WRITTEN 8   // beside HINTERLAND_STORED: an array<T> may be on storage, too
 #define HINTERLAND_SEVERAL 16  // beside HINTERLAND_STORED: in several files
+#define HINTERLAND_CACHED 32   // in tiers of which one is filled with what is asked for
 #if !defined(HINTERLAND_ARRAY_KINDS)
-#define HINTERLAND_ARRAY_KINDS (HINTERLAND_NEAR | HINTERLAND_TIERED | HINTERLAND_STORED | HINTERLAND_SEVERAL)
+#define HINTERLAND_ARRAY_KINDS \
+  (HINTERLAND_NEAR | HINTERLAND_TIERED | HINTERLAND_STORED | HINTERLAND_SEVERAL | HINTERLAND_CACHED)
 #endif
 
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
-#include "hinterland/memory/placement.hpp"
+#if HINTERLAND_ARRAY_KINDS & (HINTERLAND_TIERED | HINTERLAND_CACHED)
+#include "hinterland/memory/requested.hpp"
 #endif
 #if defined(HINTERLAND_STORED_CALLS)
 #include "hinterland/storage/calls.hpp"
@@ -53,7 +55,7 @@ struct ArgumentWords {
   int32_t number;        // of the parameter
   const void* store;     // the storage::DeviceStore of its file
   void* left_out;        // the storage::LeftOut of a call with a file
-  const void* tiers;     // the memory::Tiers of an array in tiers
+  const void* tiers;     // the memory::Tiers of an array in tiers, or its memory::RequestedRows
   int64_t row_elements;  // of a row of a table in tiers; of a line of storage
   int64_t reciprocal;    // of a row's (memory::divided_by)
 };
@@ -114,7 +116,10 @@ class array {
     if (words_.kind == HINTERLAND_STORED) return of_bits(lines().access(position(at), 0, sizeof(T), false));
 #endif
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
-    if (words_.kind == HINTERLAND_TIERED) return read_tiered(at);
+    if (words_.kind == HINTERLAND_TIERED) return read_row<memory::Tiers>(at);
+#endif
+#if HINTERLAND_ARRAY_KINDS & HINTERLAND_CACHED
+    if (words_.kind == HINTERLAND_CACHED) return read_row<memory::RequestedRows>(at);
 #endif
     return static_cast<const Element*>(words_.home)[at];
   }
@@ -155,15 +160,20 @@ class array {
     return static_cast<T*>(words_.home) + at;
   }
 
-#if HINTERLAND_ARRAY_KINDS & HINTERLAND_TIERED
-  HINTERLAND_FN Element read_tiered(int64_t at) const {
-    const auto& tiers = *static_cast<const memory::Tiers*>(words_.tiers);
+#if HINTERLAND_ARRAY_KINDS & (HINTERLAND_TIERED | HINTERLAND_CACHED)
+  template <class Rows>
+  HINTERLAND_FN Element read_row(int64_t at) const {
     const int64_t row = words_.row_elements == 1 ? at : memory::divided_by(words_.reciprocal, at);
-    int64_t place[] = {row};
-    tiers.locate(place);
-    const memory::Spot spot = tiers.spot(place[0]);
+    const memory::Spot spot = spot_of(*static_cast<const Rows*>(words_.tiers), row);
     return reinterpret_cast<const Element*>(spot.memory)[spot.row * words_.row_elements + at - row * words_.row_elements];
   }
+
+  HINTERLAND_FN static memory::Spot spot_of(const memory::Tiers& tiers, int64_t row) {
+    int64_t place[] = {row};
+    tiers.locate(place);
+    return tiers.spot(place[0]);
+  }
+  HINTERLAND_FN static memory::Spot spot_of(const memory::RequestedRows& rows, int64_t row) { return rows.spot(row); }
 #endif
 
 #if HINTERLAND_ARRAY_KINDS & HINTERLAND_STORED

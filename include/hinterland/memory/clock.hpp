@@ -23,6 +23,7 @@
 
 #include "hinterland/core/grid.hpp"
 #include "hinterland/core/thresholds.hpp"
+#include "hinterland/memory/requested.hpp"
 #include "hinterland/memory/gather.hpp"
 
 namespace hinterland::memory {
@@ -55,17 +56,11 @@ struct Clock {
   uint32_t* written;  // a bit for each slot whose row is ahead of its table; null where none can be
   SlotLog log;        // `hand->at` is the first place behind the last slot
 
-  static constexpr int32_t kNoSlot = -1;
   static constexpr int64_t kSlotsInWord = 32;
   static constexpr int64_t kMost = stdlib::numeric_limits<int32_t>::max() - 1;  // slots, and positions of a batch
 
   HINTERLAND_FN bool lru() const { return log.places > 0; }
   HINTERLAND_FN int64_t words() const { return ceil_div(lru() ? log.places : capacity, kSlotsInWord); }
-
-  // The lowest position has the lowest claim. A batch has at most kMost positions, so claims stay below kNoSlot.
-  HINTERLAND_FN static int32_t claim_of(int64_t position) {
-    return static_cast<int32_t>(stdlib::numeric_limits<int32_t>::min() + position);
-  }
 
   // Where a slot's bits are.
   HINTERLAND_FN int32_t bit_at(int32_t slot) const { return lru() ? log.place_of[slot] : slot; }
@@ -148,7 +143,7 @@ struct Chunks {
 
 // What one batch asks for, and its scratch memory.
 struct ClockBatch {
-  const void* indices;
+  const void* indices;  // null: row numbers are positions, and who asks has asked (RequestedRows)
   int64_t index_bytes;
   int64_t count;          // at most Clock::kMost
   int64_t* filled;        // [min(count, capacity)]: the slots that get new rows, in the order of the claims
@@ -162,7 +157,9 @@ struct ClockBatch {
 
   static constexpr int32_t kElsewhere = -1, kClaim = -2;
 
-  HINTERLAND_FN int64_t number(int64_t position) const { return read_index(indices, index_bytes, position); }
+  HINTERLAND_FN int64_t number(int64_t position) const {
+    return indices == nullptr ? position : read_index(indices, index_bytes, position);
+  }
   HINTERLAND_FN int64_t table(int64_t position) const { return static_cast<uint32_t>(position) / static_cast<uint32_t>(each); }
   // The row that a position's number is; -1: none.
   HINTERLAND_FN int64_t row(int64_t number, int64_t position, int64_t rows) const {
@@ -260,7 +257,7 @@ struct Admission {
     int64_t row[kAsksAhead];
     int32_t slot[kAsksAhead];
 
-    HINTERLAND_FN bool claims(int k) const { return row[k] >= 0 && slot[k] == Clock::claim_of(position[k]); }
+    HINTERLAND_FN bool claims(int k) const { return row[k] >= 0 && slot[k] == claim_of(position[k]); }
   };
   HINTERLAND_FN Found look_up(int64_t from, int64_t end) const {
     Found found;
@@ -274,8 +271,7 @@ struct Admission {
     for (int k = 0; k < kAsksAhead; ++k)
       found.row[k] = found.position[k] < end ? batch.row(number[k], found.position[k], clock.rows) : -1;
     HINTERLAND_UNROLLED
-    for (int k = 0; k < kAsksAhead; ++k)
-      found.slot[k] = found.row[k] < 0 ? Clock::kNoSlot : atomic_load(clock.slots[found.row[k]]);
+    for (int k = 0; k < kAsksAhead; ++k) found.slot[k] = found.row[k] < 0 ? kNoSlot : atomic_load(clock.slots[found.row[k]]);
     return found;
   }
 
@@ -290,10 +286,10 @@ struct Admission {
     for (int k = 0; k < kAsksAhead; ++k) marked[k] = at[k] >= 0 && Clock::bit_of(clock.marked, at[k]);
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k) {
-      const int32_t seen = some.slot[k], claim = Clock::claim_of(some.position[k]);
+      const int32_t seen = some.slot[k], claim = claim_of(some.position[k]);
       if (at[k] >= 0 && !marked[k])
         atomic_or(clock.marked[at[k] / Clock::kSlotsInWord], 1u << at[k] % Clock::kSlotsInWord);
-      else if (some.row[k] >= 0 && at[k] < 0 && (seen == Clock::kNoSlot || claim < seen))
+      else if (some.row[k] >= 0 && at[k] < 0 && (seen == kNoSlot || claim < seen))
         atomic_min(clock.slots[some.row[k]], claim);
     }
   }
@@ -331,7 +327,7 @@ struct Admission {
         const uint32_t votes = Warp::ballot(claimed);
         const int64_t mine = at + stdlib::popcount(votes & ((1u << Warp::lane()) - 1));
         if (claimed && mine < admitted) batch.claimed[mine] = some.row[k];
-        if (claimed && mine >= admitted) atomic_store(clock.slots[some.row[k]], Clock::kNoSlot);
+        if (claimed && mine >= admitted) atomic_store(clock.slots[some.row[k]], kNoSlot);
         if (batch.places != nullptr && some.position[k] < asked.end(chunk)) {
           const bool taken = claimed && mine < admitted;
           batch.places[some.position[k]] =
@@ -403,7 +399,7 @@ struct Admission {
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k) {
       const int64_t i = from + k * Warp::kWidth + Warp::lane();
-      slot[k] = i < moved ? log.slot_at[batch.moved[i]] : Clock::kNoSlot;
+      slot[k] = i < moved ? log.slot_at[batch.moved[i]] : kNoSlot;
     }
     HINTERLAND_UNROLLED
     for (int k = 0; k < kAsksAhead; ++k) {
@@ -450,7 +446,8 @@ HINTERLAND_FN void admit(Team& team, const Clock& clock, const ClockBatch& batch
   const Admission admission(clock, batch);
   const int64_t asked = admission.asked.count, lap = admission.lap.count;
 
-  for_each_warp(team, ceil_div(batch.count, Admission::kStride), [&](int64_t i) { admission.ask(i * Admission::kStride); });
+  if (batch.indices != nullptr)
+    for_each_warp(team, ceil_div(batch.count, Admission::kStride), [&](int64_t i) { admission.ask(i * Admission::kStride); });
 
   team.dynamic_for(asked + lap, [&](const auto& items) {
     items([&](int64_t item) { item < asked ? admission.count_claims(item) : admission.count_slots(item - asked); });

@@ -40,7 +40,7 @@ struct RowTableParams {
   HINTERLAND_FN int32_t place(int64_t position) const {
     return clock.capacity == 0 ? ClockBatch::kElsewhere : batch.places[position];
   }
-  HINTERLAND_FN int32_t slot_of(int64_t row) const { return clock.capacity == 0 ? Clock::kNoSlot : clock.slots[row]; }
+  HINTERLAND_FN int32_t slot_of(int64_t row) const { return clock.capacity == 0 ? kNoSlot : clock.slots[row]; }
   HINTERLAND_FN char* in_slot(int64_t slot) const { return slots + slot * row_bytes; }
   HINTERLAND_FN char* in_table(int64_t table, int64_t row) const {
     return tables.memories[table] + (row - tables.bounds[table]) * row_bytes;

@@ -27,9 +27,8 @@ from benchmarks.storage_graphs import counted, median_seconds
 from hinterland.graph.algorithms import state_bytes
 from hinterland.memory.allocator import allocate
 from hinterland.runtime import devices
+from hinterland.storage import device_pages
 from hinterland.storage.on_device import Backing, DeviceStore, Queues
-from hinterland.table import device as tables
-from hinterland.table.device import StoredArrays
 from hinterland_papers.bam import stored
 from hinterland_papers.bam.devices import Device
 from hinterland_papers.bam.plan import WAYS, Case, MeasuredRun, Way, choose, rank
@@ -214,20 +213,16 @@ class _Bench:
             size = path.stat().st_size
             held = torch.zeros(-(-size // 65536) * 65536, dtype=torch.uint8)  # whole lines, whatever their size
             held[:size] = torch.from_file(str(path), size=size, dtype=torch.uint8)
-            in_memory = lambda array: Device(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
+            in_memory = lambda *_: Device(address=held.data_ptr(), bytes=held.nbytes, timing=self.options.timing)  # noqa: E731
             on_gpu = self.device.type == "cuda"
             with (
-                patch.object(tables, "_LINES", ((0, line),)),
                 patch.object(Backing, "of", in_memory),
-                patch.object(StoredArrays, "most_bytes", room + QUEUES.device_bytes),
-                patch.dict(DeviceStore.__init__.__kwdefaults__, threads=THREADS),
+                patch.object(device_pages, "_MOST_THREADS", THREADS),
             ):
-                on_disk = hl.load_graph(path, "storage", host_budget=1 << 30 if on_gpu else max(room, 8 * (line + 64)))
-                budget = state_bytes(algorithm, self.graph) + 2 * self.nbytes + (1 << 30) if on_gpu else None
-                with hl.prepare(on_disk, gpu_budget=budget, device=self.device, algorithms=algorithm) as prepared:
-                    if on_gpu:
-                        (store,) = prepared.through
-                        assert store.budget == room, "another cache is compared"
+                host_budget = 1 << 30 if on_gpu else max(room, 8 * (line + 64))
+                cache = hl.StorageCache(host_budget, line, device_budget=room + QUEUES.device_bytes)
+                on_disk = hl.load_graph(path, "storage", cache=cache)
+                with hl.prepare(on_disk, device=self.device, algorithms=algorithm) as prepared:
                     return counted(lambda: run(prepared, self.source), prepared)
 
 

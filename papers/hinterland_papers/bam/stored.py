@@ -19,8 +19,7 @@ from hinterland.runtime import devices
 from hinterland.runtime.errors import ConfigError, GraphError
 from hinterland.runtime.launch import launch, resident_blocks
 from hinterland.runtime.params import Params, struct
-from hinterland.storage.on_device import DeviceStore
-from hinterland.table.device import StoredArrays
+from hinterland.storage.on_device import Backing, DeviceStore
 
 from .. import _core, kernel_file
 from ..emogi import traversal as emogi
@@ -73,7 +72,10 @@ class StoredEdges(NamedTuple):
             raise ConfigError(
                 "BaM's assignments read plain lists on storage; load an .hl file of these with placement='storage'"
             )
-        return cls(StoredArrays([file]).on_device(devices.as_device(device), budget), file.file_position)
+        queues = file.cache.on_devices.queues(file, budget)
+        how = {"line_bytes": file.line_bytes, **queues._asdict()}
+        lines = max(queues.rest_of(budget), 0)
+        return cls(DeviceStore(Backing.of(file), devices.as_device(device), lines, **how), file.file_position)
 
 
 def bfs(graph: Graph, source: int, edges: StoredEdges | None, assignment: str = "warp", size: int | None = None) -> EmogiResult:

@@ -39,7 +39,6 @@ class Kept:
     gpus: int = 1
     whole: bool = False  # all edges
     weighted: bool = False  # weights along with the edges
-    lines: int = 0  # bytes for pages of arrays that lie on storage
     nbytes: int = 0  # that all of this takes
 
 
@@ -68,12 +67,11 @@ def checked_view(lists: NeighborLists) -> DeviceGraph:
 class DeviceGraph:
     """Neighbour lists as a device reads them, and their addresses (``GraphWords`` of adjacency.hpp).
 
-    ``name`` is what a plan calls them; ``shares``: how many read through their cache, if they lie on storage, and get as large
-    a part of its host memory for pages on their way to a GPU.
+    ``name`` is what a plan calls them.
     """
 
-    def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists", shares: int = 1) -> None:
-        self.lists, self.device, self.name, self._shares = lists, device, name, shares
+    def __init__(self, lists: NeighborLists, device: torch.device, name: str = "lists") -> None:
+        self.lists, self.device, self.name = lists, device, name
         self.stored = lists.stored
         self.through: list[Through] = list(self.stored.caches)  # what lies on storage
         offsets, edges = lists.array("indptr", device), self._array("packed" if lists.is_compressed else "indices")
@@ -190,7 +188,7 @@ class DeviceGraph:
         if kept.whole:
             return offsets + adjacency_prefix + self.edge_bytes(kept.weighted)
         pages = kept.pages + (-(-kept.dealt // kept.gpus) + 1 if kept.dealt else 0)  # one is left out, where a share begins
-        return offsets + adjacency_prefix + kept.lines + (self.pages_bytes(pages, kept.weighted) if pages else 0)
+        return offsets + adjacency_prefix + (self.pages_bytes(pages, kept.weighted) if pages else 0)
 
     def keep(self, kept: Kept, page_scores: torch.Tensor | None = None, dealt: DealtPages | None = None) -> None:
         """Copies to the device what a plan found room for. GraphError where a neighbour among the prefixes is no vertex: the
@@ -200,8 +198,6 @@ class DeviceGraph:
         devices have them.
         """
         self._words = None
-        if kept.lines:
-            self.through = [self.stored.on_device(self.device, kept.lines, self._shares)]
         if kept.offsets:
             types = self._kept_offset_types()
             self.offsets = copied(self.offsets, self.device, types[0])
@@ -219,6 +215,12 @@ class DeviceGraph:
             assert page_scores is not None
             self._keep_pages(kept.pages, kept.weighted, page_scores)
         self.held += kept.nbytes
+
+    def read_on_device(self, budget: int | None) -> None:
+        """Reads what lies on storage through what the device keeps of its files. ``budget``: as of
+        :meth:`.StoredArrays.on_device`."""
+        self.through = self.stored.on_device(self.device, budget)
+        self._words = self._made_words()  # and what is kept, while there is the room that was planned
 
     def _first_neighbors(self, count: int) -> torch.Tensor:
         """The prefixes: ``[count, num_lists]`` on the device, -1 for none."""

@@ -4,7 +4,7 @@ In the order in which memory is given out:
 
 1. the state of the largest of the algorithms, which is left free;
 2. the offsets, which every list that is read needs: 4 bytes a vertex, or 8 where the last is 2^32 or more;
-   then lines of a cache, where lists lie on storage, which takes all that is left if it is larger than that;
+   then, where lists lie on storage and no budget is said, room for what the GPU keeps of their files, beside all plans;
    then, of a reordered graph, the order (8 bytes a vertex), by which the results of many runs are renumbered;
 3. *adjacency prefixes*, the first neighbours of each vertex: an algorithm that looks for one neighbour among many (bottom-up
     search,
@@ -28,8 +28,9 @@ from ..runtime import devices
 from ..runtime.budget import BudgetItem, Explained, share
 from ..runtime.errors import OutOfMemory
 from ..runtime.units import format_bytes
+from ..table.device import FileOnDevice, StoredArrays
 from .algorithms import Algorithm
-from .device_graph import DeviceGraph, Kept, allocated
+from .device_graph import DeviceGraph, Kept, all_through, allocated
 
 LONGEST_PREFIX = 4  # of a vertex, as its line of them is read in one piece; one gives most (docs/notes/traversal-on-h200.md)
 
@@ -43,6 +44,7 @@ class GraphPlan(Explained):
         left: bytes of it that are not given out.
         kept: what there is room for of each view's lists.
         order: whether the order of a reordered graph is kept.
+        lines: bytes for pages of each file on storage, if the device keeps none of them yet; None is what their caches say.
         said: what else :meth:`explain` says.
     """
 
@@ -51,6 +53,7 @@ class GraphPlan(Explained):
         self.weighted = weighted
         self.kept: dict[DeviceGraph, Kept] = {}
         self.order = False
+        self.lines: int | None = None
         self.said: list[str] = []
         self._spent: list[BudgetItem] = []
 
@@ -85,13 +88,15 @@ class GraphPlan(Explained):
         if view.offsets_bytes:
             self._keep(view, "offsets", offsets=True)
 
-    def keep_lines(self, views: Sequence[DeviceGraph], room: int) -> None:
-        """Lines of a cache for what lies on storage, all of it in one file: for all, or as many as ``room`` bytes hold, as far
-        as there is as much. They count as the first view's."""
-        stored = [view for view in views if view.stored]
-        if stored:
-            lines = min(self.left, room, sum(view.stored.most_bytes for view in stored))
-            self._keep(stored[0], "lines of storage", format_bytes(lines), lines=lines)
+    def keep_lines(self, views: Sequence[DeviceGraph], most: int) -> None:
+        """Leaves room for what the device will keep of files of which it has nothing yet: for all that lies there, or ``most``
+        bytes, as far as there is as much."""
+        unread = StoredArrays(
+            array for view in views for array in view.stored if not array.cache.on_devices.stores(view.device, array.origin)
+        )
+        if unread:
+            taken = min(self.left, most, unread.most_bytes)
+            self.left, self.lines = self.left - taken, taken // len(unread.files)
 
     def keep_prefix(self, view: DeviceGraph, room: int | None = None) -> None:
         """The first neighbours of every vertex, as many as there is room for, or as ``room`` bytes of it hold."""
@@ -124,9 +129,8 @@ class GraphPlan(Explained):
         """Copies to the device what is kept of each view's lists; ``scores`` as for :meth:`DeviceGraph.page_scores`."""
         for view, kept in self.kept.items():
             view.keep(kept, view.page_scores(scores) if kept.pages else None)
-        lines = next((view.through for view, kept in self.kept.items() if kept.lines), None)
-        for view in self.kept:  # lists of in-neighbours, in the same file, are read through the cache of the others
-            view.through = lines if view.stored and lines else view.through
+            if view.stored and view.device.type == "cuda":
+                view.read_on_device(self.lines)
 
     def about(self) -> str:
         """The lists."""
@@ -140,9 +144,11 @@ class GraphPlan(Explained):
         ]
 
     def notes(self) -> list[str]:
-        """That an algorithm's state comes first, which arrays are not all mapped in large pages, and more."""
+        """That an algorithm's state comes first, which arrays are not all mapped in large pages, what of files is kept, and
+        more."""
         first = ["the state of an algorithm comes before all of this"] if self.budget else []
-        return [*first, *(note for view in self.kept for note in view.slow_places()), *self.said]
+        files = [one.explain() for one in all_through(self.kept) if isinstance(one, FileOnDevice)]
+        return [*first, *(note for view in self.kept for note in view.slow_places()), *files, *self.said]
 
 
 def plan_graph(
@@ -160,7 +166,7 @@ def plan_graph(
     Args:
         out, incoming: the lists, and those of in-neighbours, if they are known.
         many_runs: keep what pays only over several runs, too.
-        lines: the most bytes of a cache for what lies on storage; None is the room.
+        lines: the most bytes of the room for what the device keeps of files; None: that is beside the room.
     """
     plan = GraphPlan(room, weighted)
     known = [out] if incoming is None else list(dict.fromkeys([out, incoming]))
@@ -172,12 +178,10 @@ def plan_graph(
     searching = incoming is not None and any(a.searching for a in algorithms)
     if searching and known[-1] not in read:
         read.append(known[-1])
-    least = max(view.stored.least_bytes for view in known)
-    plan.left -= least
     for view in dict.fromkeys([*read, out]):  # degrees are asked for even where no list is read
         plan.keep_offsets(view)
-    plan.left += least
-    plan.keep_lines(known, plan.left if lines is None else lines)
+    if lines is not None:
+        plan.keep_lines(known, lines)
     if many_runs and order is not None:
         plan.order = plan.take(BudgetItem("order of the vertices", "all", allocated(order.nbytes)))
     if many_runs or any(a.incoming_only for a in algorithms):

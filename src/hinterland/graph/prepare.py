@@ -51,14 +51,12 @@ class ResidentGraph(Repr):
         words = 2 * allocated(WORDS_BYTES)
         least = words + max((algorithm.state_bytes(graph) for algorithm in wanted), default=0)
         ample = words + max((algorithm.ample(graph) for algorithm in wanted), default=0)
-        lines = graph.neighbor_lists.stored.least_bytes
-        if budget is not None and least + lines > budget:
-            device = _without_gpu(device, budget, least + lines, algorithms)
-        lines = 0 if device.type == "cpu" else lines
+        if budget is not None and least > budget:
+            device = _without_gpu(device, budget, least, algorithms)
         self.graph, self.device, self.budget = graph, device, budget
-        room = room_within(device, budget, least + lines, graph.num_vertices)
+        room = room_within(device, budget, least, graph.num_vertices)
         reserved = ample if ample - least <= room else least
-        room += lines - min(room, reserved - least)
+        room -= min(room, reserved - least)
         self.reserved = reserved - words
         incoming_only = any(algorithm.incoming_only for algorithm in wanted)
         on_storage = bool(graph.neighbor_lists.stored)
@@ -87,8 +85,8 @@ class ResidentGraph(Repr):
             if (lists.is_compressed, lists.listed_type) == (other.is_compressed, other.listed_type):  # a kernel reads both
                 self.incoming = DeviceGraph(lists, device, "in-neighbours' lists")
         room = max(0, room - sum(view.held for view in self._views))  # arrays that lie on another GPU have come over whole
-        shares = budget is None and any(algorithm.beside for algorithm in wanted)
-        most = max(lines, room // BESIDE) if shares else None
+        lines = room // BESIDE if any(algorithm.beside for algorithm in wanted) else room
+        most = lines if budget is None else None
         self.plan = plan_graph(room, self.out, self.incoming, graph.original_ids, wanted, weighted, many_runs, most)
         self.plan.said += said
         with devices.on(device):
@@ -181,7 +179,8 @@ def prepare(
         graph: the graph. To search a directed one in both directions its transpose is built, as by ``graph.transpose()``,
             where that takes at most a quarter of the free memory and, of a graph on the GPU, fits in the budget;
             ``explain()`` says so.
-        gpu_budget: most bytes of GPU memory for what is kept and the algorithms' state together; None is what is free.
+        gpu_budget: most bytes of GPU memory for what is kept and the algorithms' state together; None is what is free. Pages of
+            files are beside it: a GPU keeps them for all that reads the file (``StorageCache(device_budget=)``).
         device: where to run; None is the current GPU, or the CPU on a machine without one.
         algorithms: the names of what will run: ``"bfs"``, ``"cc"``, ...; the largest one's state is left free.
         weighted: keep weights along with the edges.
@@ -270,15 +269,14 @@ def view_for(lists: NeighborLists, device: torch.device, state_bytes: int, share
     """Lists of no graph for one run that takes so much GPU memory: their offsets are kept where there is room for them, too.
     OutOfMemory where the state exceeds the free GPU memory.
 
-    ``shares``: as many lists are read in the run. Of those on storage each has its part of the free GPU memory, and of the host
-    memory of their cache for pages on their way.
+    ``shares``: as many lists are read in the run. What is kept of each one's file has its part of the free GPU memory.
     """
-    lines = 0 if device.type == "cpu" else lists.stored.least_bytes
-    room = lines + room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES) + lines, lists.num_lists)
-    view = DeviceGraph(lists, device, shares=shares)
+    room = room_within(device, None, state_bytes + 2 * allocated(WORDS_BYTES), lists.num_lists)
+    view = DeviceGraph(lists, device)
     plan = GraphPlan(max(0, room - view.held))
+    plan.of(view)
     if plan.budget:
-        plan.keep_lines([view], max(lines, plan.left // (BESIDE * shares)))
+        plan.keep_lines([view], plan.left // (BESIDE * shares))
         plan.keep_offsets(view)
     with devices.on(device):
         plan.apply()

@@ -9,7 +9,7 @@ from ..machine import measured_link
 from ..memory.count import COUNTS, METERED, TIERS, Metered, no_requests
 from ..memory.gather_stats import amplification, link
 from ..runtime import arguments, devices
-from ..table.device import moved
+from ..table.device import FileOnDevice, moved
 from .prepare import ResidentGraph
 from .traversal import FIELDS, Finished, Stopwatch
 
@@ -137,6 +137,7 @@ def _with_storage(
     report = summary(timed, timed, prepared, mode)
     storage = moved(prepared.through).since(before).report()
     if prepared.device.type == "cuda":
+        storage["kept_bytes"] = sum(one.nbytes for one in prepared.through if isinstance(one, FileOnDevice))
         storage["hits"] = report["tiers"]["storage"]["requests"] - storage["misses"]
     storage["hits"] = max(0, storage["hits"])  # some pages are read ahead and go unread
     report["storage"] = storage

@@ -16,7 +16,7 @@ from ..runtime.params import Params, struct
 from ..table import StorageArray, Table, as_table
 from .signature import Bfloat16, Float16, Parameter, Signature
 
-NEAR, TIERED, STORED, WRITTEN, SEVERAL = 1, 2, 4, 8, 16  # include/hinterland/kernels/array.hpp
+NEAR, TIERED, STORED, WRITTEN, SEVERAL, CACHED = 1, 2, 4, 8, 16, 32  # include/hinterland/kernels/array.hpp
 _Array = struct("kernels::ArgumentWords")
 
 
@@ -28,6 +28,7 @@ class CallArguments:
         values: of each parameter, as its struct takes it; of arrays on storage what is still missing of them.
         stored: those arrays, and where among the values they are.
         written: those of them that the kernel may write.
+        requested: tables that take in what the kernel reads.
         named: where the arrays are among the values, and what sentences call each.
         kinds: of all arrays, added up.
         longest: elements of the longest array or tensor.
@@ -37,6 +38,7 @@ class CallArguments:
     values: list[Any] = field(default_factory=list)
     stored: list[tuple[int, StorageArray]] = field(default_factory=list)
     written: list[StorageArray] = field(default_factory=list)
+    requested: dict[int, Table] = field(default_factory=dict)
     named: list[tuple[int, str]] = field(default_factory=list)
     kinds: int = NEAR
     longest: int = 0
@@ -132,12 +134,16 @@ class CallArguments:
                     self.written.append(stored)
                     self.kinds |= WRITTEN
         elif table.in_reach:
-            tiers = table.reach(torch.empty(0, dtype=torch.int64, device=device))
+            tiers = table.requested_on(device)
+            words.kind, words.reciprocal = CACHED, (1 << 63) // row + 1 if row > 1 else 0
+            if tiers is None:
+                words.kind, tiers = TIERED, table.reach(torch.empty(0, dtype=torch.int64, device=device))
+            else:
+                self.requested[id(table)] = table
             there = tiers.on(device) if device.type == "cuda" else None
-            words.kind, words.reciprocal = TIERED, (1 << 63) // row + 1 if row > 1 else 0
             words.tiers = tiers.address if there is None else there.data_ptr()
             self.keeps += [tiers, there]
-            self.kinds |= TIERED
+            self.kinds |= words.kind
         else:
             raise ConfigError(f"{what}: kernels do not read rows of a {kind}; pass the StorageArray itself")
         self._add_array(words, name)

@@ -69,8 +69,8 @@ class Kernel(Repr):
             DeviceError: the GPU refuses; or there is no GPU, and no C++ compiler either.
             IndexOutOfRange: an array lies on storage, and the kernel asked for an element that this array, or another, does not
                 have. It reads as zero and is not written; everything else is.
-            StorageError: what lies on storage could not be read or written. Otherwise what was written is in the files, on the
-                disk, when this returns. All that could be written is also where something could not be, which is lost.
+            StorageError: what lies on storage could not be read or written. What the kernel wrote is in the files, on the disk,
+                once ``flush()`` of the array has returned, or it is closed; who reads it in this process finds it before.
         """
         wanted = self.signature.parameters
         if len(passed) != len(wanted):
@@ -85,13 +85,15 @@ class Kernel(Repr):
             blocks = arguments.whole_number("grid", blocks, 0, _MOST_BLOCKS)
             if blocks == 0:
                 return
-            if not given.stored:
-                self._run(given, where, blocks, block)
-                return
-            left_out = torch.zeros(_LEFT_OUT_WORDS, dtype=torch.int64, device=where)
-            for place, _ in given.named:
-                given.values[place].left_out = left_out.data_ptr()
             with ExitStack() as held:
+                for _, table in sorted(given.requested.items()):
+                    held.enter_context(table.requesting())
+                if not given.stored:
+                    self._run(given, where, blocks, block)
+                    return
+                left_out = torch.zeros(_LEFT_OUT_WORDS, dtype=torch.int64, device=where)
+                for place, _ in given.named:
+                    given.values[place].left_out = left_out.data_ptr()
                 for _, cache in sorted({id(array.cache): array.cache for array in given.written}.items()):
                     held.enter_context(cache.writing)
                 with self._live(given, where):
@@ -141,11 +143,11 @@ class Kernel(Repr):
         owners = [min(arrays, key=lambda one: (id(one) not in writers, one.mode == "r")) for arrays in files.values()]
         budget = None if self.cache is None else self.cache // len(owners)
         stores: dict[Volume, DeviceStore] = {}
-        with ExitStack() as after, ExitStack() as runs:
+        with ExitStack() as runs:
             # In an order of its own, so that no two calls wait for each other.
             for array in sorted(owners, key=lambda one: (id(one.cache), one.origin)):
-                ends = after if id(array) in writers else None
-                stores[array.volume] = runs.enter_context(array.cache.on_devices.live(array, device, budget, ends))
+                writes = id(array) in writers
+                stores[array.volume] = runs.enter_context(array.cache.on_devices.live(array, device, budget, writes=writes))
             for place, array in given.stored:
                 words, store = given.values[place], stores[array.volume]
                 words.home, words.store = store.array(array.file_position).home, store.address

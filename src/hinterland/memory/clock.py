@@ -29,6 +29,7 @@ _FILL = {
     for unit in (_UNITS[:-1] if chunks else _UNITS)
 }
 _Ring, _AdmitParams, _FillParams = struct("memory::Clock"), struct("memory::AdmitParams"), struct("memory::FillParams")
+_RequestedRows = struct("memory::RequestedRows")
 KERNELS = KernelFile("memory/clock.cu", (*_ADMIT.values(), *_FILL.values()), separate_module=True)
 _BLOCK = _core.ADMIT_THREADS
 _CONTROL_BYTES = _core.CLOCK_HAND_AT  # of the team's control block, before the hand
@@ -181,16 +182,28 @@ class Clock:
         """Which of ``rows`` (int64, from 0 on) have slots: bool, of the same shape."""
         return self.slots[rows] >= 0 if self.plan.capacity else torch.zeros_like(rows, dtype=torch.bool)
 
-    def admit(self, index: torch.Tensor, table: int = 0, max_blocks: int | None = None) -> None:
+    @property
+    def takes_requests(self) -> bool:
+        """Whether kernels may ask for rows one by one (:meth:`requested`)."""
+        return self.plan.capacity > 0 and self.plan.rows <= _MOST and not self.log.numel()
+
+    def requested(self, table: int) -> Params:
+        """RequestedRows of the table at this address, for kernels: :meth:`admit` gives slots afterwards, of no index."""
+        asked = _RequestedRows(slots=self.ring.slots, marked=self.ring.marked, local=self.block.data_ptr())
+        asked.host.base, asked.host.rows = table, self.plan.rows
+        return asked
+
+    def admit(self, index: torch.Tensor | None, table: int = 0, max_blocks: int | None = None) -> None:
         """Gives slots to the rows at ``index`` and copies them there. On a GPU it returns at once.
 
         Args:
-            index: contiguous int32 or int64 on this device; row numbers outside the table are left out.
+            index: contiguous int32 or int64 on this device; row numbers outside the table are left out. None: kernels have
+                asked for rows (:meth:`requested`), which are a batch in the order of their numbers.
             table: address of the rows; unused where the plan has rows of 0 bytes.
             max_blocks: multiprocessors that a GPU may use; by default all, and to copy every fourth.
         """
         plan = self.plan
-        count = min(index.numel(), _MOST)
+        count = plan.rows if index is None else min(index.numel(), _MOST)
         if count == 0 or plan.capacity == 0:
             return
         admit, fill = self.batch(index, count), _FillParams.from_buffer_copy(self._fill)
@@ -208,15 +221,17 @@ class Clock:
         if plan.row_bytes:
             self._fill_on_gpu(fill, min(count, plan.capacity), max_blocks)
 
-    def batch(self, index: torch.Tensor, count: int) -> Params:
-        """What admits the first ``count`` row numbers of ``index``, with its scratch memory."""
+    def batch(self, index: torch.Tensor | None, count: int) -> Params:
+        """What admits the first ``count`` row numbers of ``index``, or of all, with its scratch memory."""
         room = min(count, self.plan.capacity)
         lists = 3 + (self.log.numel() > 0)
         scratch = torch.empty(lists * room + _core.CLOCK_SUMS, dtype=torch.int64, device=self.device)
         admit = _AdmitParams.from_buffer_copy(self._admit)
         admit.keeps = scratch
         batch, parts = admit.batch, scratch.data_ptr()
-        batch.indices, batch.index_bytes, batch.count = index.data_ptr(), index_bytes(index), count
+        batch.count = count
+        if index is not None:
+            batch.indices, batch.index_bytes = index.data_ptr(), index_bytes(index)
         batch.filled, batch.claimed, batch.left, batch.moved = (parts + 8 * room * i for i in range(4))
         batch.sums = parts + 8 * room * lists
         return admit

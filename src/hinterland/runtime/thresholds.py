@@ -39,7 +39,6 @@ BULK_BLOCKS = 2  # of bulk copies, likewise. Measured: 0.95 to 1.00 with whole l
 # Graphs.
 HISTORY_SHARE = 8  # betweenness: one number in so many vertices for the way back, on a GPU. Guess
 BESIDE = 8  # part of the free memory that a cache of storage takes beside others, if no budget says more. Guess
-LEAST_LINES = 1 << 10  # of a GPU's cache: some for each warp that reads. Guess
 STORED_BYTES = 4 << 20  # of an array on storage, read together. Derived: a 64th of HOST_BUDGET
 WEIGHTS_SAMPLED = 1 << 20  # of which the mean is taken. Derived: it is then off by a thousandth of their deviation
 PAIRS_CHECKED = 1 << 16  # that a check looks at together. Guess

@@ -15,10 +15,10 @@ from ..runtime.engine import warn_of_threads
 from ..runtime.errors import ConfigError
 from ..runtime.params import struct
 from ..runtime.repr import Repr, Size
-from ..runtime.thresholds import DEVICE_BUDGET, TRANSFER_DEPTH
+from ..runtime.thresholds import TRANSFER_DEPTH
 from ..runtime.units import parse_bytes
 from ..runtime.warned import warn_once
-from .device_pages import DevicePages
+from .device_pages import DevicePages, settle
 from .stats import StorageStats
 
 _Counts = struct("StoreCounts")
@@ -36,7 +36,9 @@ class StorageCache(Repr):
             are small and far apart, large ones ask the disk less often.
         engine: ``"io_uring"``; ``"threads"`` that read and write one page each at a time; ``"auto"`` is io_uring where
             the kernel offers it and the library was built with liburing, and a warning says so once where it is not.
-        device_budget: bytes of a device's memory for pages of each file, in lines of ``line_bytes``, and for its queues.
+        device_budget: bytes of a device's memory for pages of each file, in lines of ``line_bytes``, and for its queues. None
+            is 256 MiB; or, of a graph, twice what lies on storage, as far as a GPU has that free, if the first run there has
+            no ``gpu_budget``.
 
     Attributes:
         on_devices: what devices keep of its files.
@@ -52,7 +54,7 @@ class StorageCache(Repr):
         host_budget: int | str = "256MiB",
         line_bytes: int = 4096,
         engine: Literal["auto", "io_uring", "threads"] = "auto",
-        device_budget: int | str = DEVICE_BUDGET,
+        device_budget: int | str | None = None,
     ) -> None:
         if not isinstance(line_bytes, int) or line_bytes not in _LINES:
             raise ConfigError(f"line_bytes={arguments.repr_of(line_bytes)} is no power of two from 512 to 65536")
@@ -62,7 +64,7 @@ class StorageCache(Repr):
         if engine == "auto" and self.engine == "threads":
             warn_of_threads()
         self.expecting: _core.StoredTable | None = None  # that of the array which has told what is to come
-        self.on_devices = DevicePages(self.native, parse_bytes(device_budget))
+        self.on_devices = DevicePages(self.native, None if device_budget is None else parse_bytes(device_budget))
         self.writing = Lock()  # a kernel's that writes to its arrays: another device's cache would not see what this one's has
 
     @property
@@ -84,6 +86,7 @@ class StorageCache(Repr):
     def live(self) -> Iterator[None]:
         """A with-block in which loops of native code read through the cache. StorageError at its end where a page could not be
         read: what was found then says nothing. Copies of files that could not be read are warned about."""
+        settle()
         self.native.begin_run()
         try:
             yield
@@ -92,12 +95,14 @@ class StorageCache(Repr):
         self.warn_of_failures()
 
     def flush(self) -> None:
-        """Everything that was written before to any array of this cache is in its file, on the disk, when this returns.
+        """Everything that was written before to any array of this cache, also by kernels, is in its file, on the disk, when
+        this returns.
 
         Raises:
             StorageError: the first page that could not be written; it is still held, and the next flush tries again.
         """
         self.native.flush()
+        self.on_devices.flush()
 
     def stats(self) -> StorageStats:
         """What was moved so far."""

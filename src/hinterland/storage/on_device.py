@@ -161,6 +161,9 @@ class Queues(NamedTuple):
         return max(budget - large * _ROUNDED, min(budget, _ROUNDED)) - self.words_bytes - _PARTS * _ALIGNED
 
 
+MOST_QUEUES = Queues(32, 256)
+
+
 class Controller(Repr):
     """Host threads that serve the queues of one store, or of several, perhaps on several GPUs.
 
@@ -290,7 +293,6 @@ class DeviceStore(Repr):
         threads: of the host that serve the queues, if the controller is this store's own; else its threads and ``mode`` hold.
         timeout: seconds that a command may take.
         mode: ``"r"``, or ``"r+"`` where kernels write as well. A file has one writer at a time, and any number of readers.
-        gives_up: whether what cannot be written is lost when it is closed, instead of kept for another try.
         hole: ``(number, first, end)``: bytes of the backing of this number that are zeros, and that nobody else writes
             (:func:`hole_of`). Their lines are not read before they were written; a bit for each is within the budget, of
             which the bits take a sixteenth at the most: what lies behind is read.
@@ -308,12 +310,11 @@ class DeviceStore(Repr):
         budget: int | str = "256MiB",
         line_bytes: int = 4096,
         *,
-        channels: int = 32,
-        depth: int = 256,
+        channels: int = MOST_QUEUES.channels,
+        depth: int = MOST_QUEUES.depth,
         threads: int = 4,
         timeout: float = 30.0,
         mode: Literal["r", "r+"] = "r",
-        gives_up: bool = False,
         hole: tuple[int, int, int] = (0, 0, 0),
     ) -> None:
         self.device, self.line_bytes, self.budget = device, line_bytes, parse_bytes(budget)
@@ -377,7 +378,7 @@ class DeviceStore(Repr):
         )
         self.words = store.on(device)
         self._running, self._runs, self._has_failed, self._failed_commands = threading.Condition(), 0, False, 0
-        self._open, self._gives_up, self._process = True, gives_up, os.getpid()
+        self._open, self._process = True, os.getpid()
         if self.controller is not backing:
             self.controller.start()
 
@@ -430,6 +431,11 @@ class DeviceStore(Repr):
     def address(self) -> int:
         """Of the store's :attr:`words`, in the device's memory: ``ArrayWords::store``."""
         return self.words.data_ptr()
+
+    def move_to(self, words: torch.Tensor) -> None:
+        """Kernels of all streams find it there from now on (:func:`store_words`)."""
+        self.words = words.copy_(self.words)
+        self._wait()
 
     @property
     def line_words(self) -> torch.Tensor:
@@ -557,7 +563,7 @@ class DeviceStore(Repr):
         late = ", it was not answered in time" if code == _NOT_ANSWERED else ""
         kept = ""
         if writes:
-            kept = "; it is lost" if self._gives_up else "; what was not written is kept, and the next flush() tries again"
+            kept = "; what was not written is kept, and the next flush() tries again"
         return f"{where}: NVMe status {code & 0x7FF:#05x} (type {code >> 8 & 7}, code {code & 0xFF:#04x}){late}{kept}"
 
     def stats(self) -> StorageStats:
@@ -589,21 +595,21 @@ class DeviceStore(Repr):
         store any more. In a forked process it is let go alone: threads and files are the parent's.
 
         Raises:
-            StorageError: as :meth:`flush`; the store stays open then, unless it gives up.
+            StorageError: as :meth:`flush`; the store stays open then.
         """
         if os.getpid() != self._process:
             self._open = False
         if self._open:
-            try:
-                self.flush()
-            except StorageError:
-                if self._gives_up:
-                    self.discard()
-                raise
+            self.flush()
             self.discard()
 
+    def drain(self) -> None:
+        """Waits for kernels of other threads that use the store."""
+        with self._running:
+            self._running.wait_for(lambda: self._runs == 0)
+
     def discard(self) -> None:
-        """The same, and what was not flushed is lost. It waits for kernels of other threads that use the store."""
+        """As :meth:`close`, and what was not flushed is lost. It waits for kernels of other threads that use the store."""
         with self._running:
             self._running.wait_for(lambda: self._runs == 0)
             if not self._open:
@@ -624,6 +630,11 @@ class DeviceStore(Repr):
 
     def _facts(self) -> dict[str, Any]:
         return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "served_by": self.controller}
+
+
+def store_words(device: torch.device) -> torch.Tensor:
+    """Memory for the words of a store, or of several one after the other: uint8 on the device."""
+    return torch.zeros(_size(_Store), dtype=torch.uint8, device=device)
 
 
 def hole_of(path: str, begin: int) -> tuple[int, int]:

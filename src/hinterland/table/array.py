@@ -22,7 +22,7 @@ from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES, EXPECTED_SHARE, HOST_BUDGET
 from ..runtime.units import format_bytes
 from ..storage.cache import StorageCache
-from ..storage.device_pages import written
+from ..storage.device_pages import replay, settle, written
 from ..storage.layout import Layout, Volume, is_bare
 from ..storage.stats import StorageStats
 from ..storage.volume import MODES, Paths, bare_devices, create, locate
@@ -48,7 +48,7 @@ class StorageArray(Table):
     zeros, and the next call on this array, or :meth:`synchronize`, raises. Keep it open as long as the graph is replayed.
 
     Rows that are written may be on any device. Of equal row numbers the last counts, and with a bad one nothing is written.
-    They survive the process once ``flush()`` has returned.
+    They survive the process once ``flush()`` has returned, and so does what kernels write.
 
     Made by ``StorageArray.open`` and ``StorageArray.create``. It is a context manager: the end of the block closes it.
 
@@ -222,6 +222,7 @@ class StorageArray(Table):
             StorageError: the file cannot be read, or is shorter than it was.
         """
         self._require_open()
+        settle(self)
         to, end, row = out.data_ptr(), begin + len(out), 0
         for extent in self._layout.extents:
             first, last = max(begin, row), min(end, row + extent.rows)
@@ -243,6 +244,7 @@ class StorageArray(Table):
     def fetch(self, rows: torch.Tensor, out: torch.Tensor, places: torch.Tensor | None = None) -> None:
         """As of any table. Nothing is checked."""
         self._require_open()
+        settle(self)
         rows = rows.cpu()
         batch = self._table.begin_batch(rows.data_ptr(), rows.numel())
         try:
@@ -286,6 +288,7 @@ class StorageArray(Table):
         asked: torch.Tensor | None = None,
     ) -> None:
         """As of any table."""
+        replay(self)
         self._captured.add(index, out, from_end, asked)
 
     def synchronize(self) -> None:
@@ -306,6 +309,7 @@ class StorageArray(Table):
 
     def _write(self, index: torch.Tensor, rows: torch.Tensor, max_blocks: int | None, check: str) -> None:
         self._require_open()
+        settle(self)
         where, rows = row_numbers(index, self._rows).cpu(), rows.cpu()
         try:
             self._table.scatter(where.data_ptr(), where.numel(), rows.data_ptr())
@@ -315,6 +319,7 @@ class StorageArray(Table):
 
     def _prefetch(self, rows: torch.Tensor) -> None:
         self._require_open()
+        settle(self)
         rows = rows.cpu()
         self._table.read_ahead(rows.data_ptr(), rows.numel())
 
@@ -361,6 +366,7 @@ class StorageArray(Table):
             StorageError: a page cannot be read. In any case nothing is pinned then.
         """
         self._require_open()
+        settle(self)
         rows = row_numbers(index, self._rows).cpu()
         pinned = Pinned(self, _core.PinnedPages(self._table, rows.data_ptr(), rows.numel()))
         self._pinned.add(pinned)
@@ -420,7 +426,7 @@ class StorageArray(Table):
             raise refused(folder, "write", error) from error
 
     def flush(self) -> None:
-        """Everything that was written before is in the file, on the disk, when this returns.
+        """Everything that was written before, also by kernels, is in the file, on the disk, when this returns.
 
         Raises:
             StorageError: the first page that could not be written; it is still held, and the next flush tries again.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn
 
 import torch
@@ -31,6 +32,9 @@ class CachedTensor(Table):
     another keep the same rows, on a GPU and on the CPU. Beside its result a gather takes 24 bytes a row number, and 24 KiB,
     until the GPU is done. Its ``stats`` are of the slots before: there a row without one counts each time that it is named, and
     comes once.
+
+    A kernel of the user's own (:func:`hinterland.kernel`) is a gather of all rows that it reads, in the order of their numbers,
+    whose slots are given when it ends. Of more than 2^31 - 2 rows it only finds those that have slots.
 
     Gathers on several streams, in CUDA graphs or by several threads take turns. Row numbers on the CPU are read from the
     UnifiedTensor, and change nothing. It is read only: write to the UnifiedTensor, and then ``clear()``.
@@ -91,6 +95,23 @@ class CachedTensor(Table):
         index = as_index(index)
         with self._alone():
             self._admit(index, max_blocks)
+
+    def requested_on(self, device: torch.device) -> Params | None:
+        """As of any table: where the slots are, as far as there are any."""
+        clock = self._open()
+        return clock.requested(self.host.cpu().data_ptr()) if device == self._device and clock.takes_requests else None
+
+    @contextmanager
+    def requesting(self) -> Iterator[None]:
+        """As of any table: rows that a kernel read and that have no slots get some, by the same rule as those of a gather."""
+        with self._alone():
+            clock = self._open()
+            try:
+                yield
+            except BaseException:  # who was asked for has no slot, and nobody would give it one
+                clock.clear()
+                raise
+            clock.admit(None, self.host.cpu().data_ptr())
 
     def _count(self, rows: torch.Tensor) -> TierCount:
         with self._alone():

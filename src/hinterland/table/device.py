@@ -4,7 +4,8 @@ caches keep, a GPU through a cache in its own memory (Mailthody 2022, chapter 5)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TypedDict
 
@@ -13,16 +14,47 @@ import torch
 from ..runtime import arguments, devices
 from ..runtime.capture import require_running
 from ..runtime.params import Params, struct
-from ..runtime.thresholds import HOST_BUDGET, LEAST_LINES
-from ..runtime.units import parse_bytes
+from ..runtime.thresholds import HOST_BUDGET
+from ..runtime.units import format_bytes, parse_bytes
 from ..storage.cache import StorageCache
-from ..storage.layout import Volume
-from ..storage.on_device import Backing, DeviceStore, Queues
-from ..storage.roofline import probed
+from ..storage.on_device import MOST_QUEUES, DeviceStore
 from ..storage.stats import StorageStats, together
 from .array import StorageArray
 
-Through = StorageCache | DeviceStore  # what native code reads through
+
+@dataclass(frozen=True)
+class FileOnDevice:
+    """The files of an array as a GPU reads them: through what it keeps of them for all its kernels (``DevicePages``).
+
+    Attributes:
+        budget: bytes of its memory for that, if it is made for this, where its cache says none.
+    """
+
+    cache: StorageCache
+    origin: int
+    device: torch.device
+    array: StorageArray = field(compare=False)
+    budget: int | None = field(compare=False)
+
+    def live(self) -> AbstractContextManager[DeviceStore]:
+        """A with-block in which kernels on the current stream read them, as of ``DevicePages.live``."""
+        return self.cache.on_devices.live(self.array, self.device, self.budget)
+
+    def stats(self) -> StorageStats:
+        """What was moved since the files were opened."""
+        return self.cache.on_devices.stats(self.device, self.origin)
+
+    def explain(self) -> str:
+        """What of the GPU's memory it takes, and whose that is, in a sentence."""
+        return f"{format_bytes(self.nbytes)} of {self.device} keep what was read of {self.array.path}, beside any gpu_budget"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the GPU's memory that are taken."""
+        return sum(store.nbytes for store in self.cache.on_devices.stores(self.device, self.origin))
+
+
+Through = StorageCache | FileOnDevice  # what native code reads through
 
 _ARRAY = struct("memory::ArrayWords")
 # Bytes of a page by those of the budget, the first that is reached: docs/storage.md has times of the first two. A cache needs
@@ -56,41 +88,27 @@ class StoredArrays(tuple[StorageArray, ...]):
         return list(dict.fromkeys(array.cache for array in self))
 
     @property
-    def _volumes(self) -> list[Volume]:
-        """Their files, each once, in the order in which a store has them."""
-        return list(dict.fromkeys(array.volume for array in self))
-
-    def queues(self, cache: StorageCache, shares: int = 1) -> Queues:
-        """As many as a share of the host memory of ``cache`` has lines for; and no more than the disks need, where the probe
-        has found how many that are (Little's law, storage/roofline.py)."""
-        paths = {path for array in self if array.cache is cache for path in array.open_paths}
-        known = [roofline for path in paths if (roofline := probed(path, cache.line_bytes)) is not None]
-        needed = sum(roofline.needed for roofline in known) if len(known) == len(paths) else 0
-        return Queues.within(cache.host_budget // shares, cache.line_bytes, needed)
-
-    @property
-    def least_bytes(self) -> int:
-        """What a GPU's cache of them takes with as few lines as get on; 0 where there are none."""
-        return sum(self.queues(one).device_bytes + LEAST_LINES * (one.line_bytes + 64) for one in self.caches)
+    def files(self) -> list[StorageArray]:
+        """An array of each of their files."""
+        return list({(array.cache, array.origin): array for array in self}.values())
 
     @property
     def most_bytes(self) -> int:
-        """The same with lines for all, and as much room again, so that hardly a set is full."""
-        return 2 * sum(array.nbytes for array in self) + self.least_bytes
+        """What a GPU keeps of them: lines for all, and as much room again, so that hardly a set is full; or what their
+        caches say."""
+        said = [array.cache.on_devices.budget for array in self.files]
+        most = 2 * sum(array.nbytes for array in self) + len(said) * MOST_QUEUES.device_bytes
+        return most if None in said else min(most, sum(filter(None, said)))
 
-    def on_device(self, device: torch.device, nbytes: int, shares: int = 1) -> DeviceStore:
-        """A cache of them in so much of the device's memory. ``shares``: of how many that have the host memory of their cache
-        for pages on their way."""
-        cache = self[0].cache
-        queues = self.queues(cache, shares)
-        backings = list({array.volume: Backing.of(array) for array in self}.values())
-        return DeviceStore(backings, device, nbytes - queues.device_bytes, cache.line_bytes, **queues._asdict())
+    def on_device(self, device: torch.device, budget: int | None) -> list[Through]:
+        """Their files as a GPU reads them. ``budget``: bytes for each that it keeps nothing of, where its cache says none."""
+        return [FileOnDevice(one.cache, one.origin, device, one, one.cache.on_devices.budget or budget) for one in self.files]
 
     def words(self, array: StorageArray, through: Iterable[Through]) -> Params:
-        """One of them as native code reads it: through a store among ``through``, or else its own cache."""
-        store = next((one for one in through if isinstance(one, DeviceStore)), None)
-        if store is not None:
-            return store.array(array.file_position, self._volumes.index(array.volume))
+        """One of them as native code reads it: as a GPU does if that is among ``through``, or else through its own cache."""
+        for one in through:
+            if isinstance(one, FileOnDevice) and (one.cache, one.origin) == (array.cache, array.origin):
+                return array.cache.on_devices.words(array, one.device, one.budget)
         return _ARRAY(home=array.position, store=array.cache.native.address, bytes=array.dtype.itemsize)
 
 
@@ -99,10 +117,15 @@ def reading(through: Iterable[Through]) -> Iterator[None]:
     """A with-block in which native code, or a kernel on the current stream, reads through these. StorageError at its end where
     a page could not be read: what was found then says nothing."""
     with ExitStack() as runs:
-        for one in through:
+        for one in sorted(through, key=_order):
             require_running("threads of the CPU, which serve a GPU's reads of files, do not run", "read them outside of it")
             runs.enter_context(one.live())
         yield
+
+
+def _order(one: Through) -> tuple[int, int]:
+    """In which files are taken, so that no two runs wait for each other."""
+    return (id(one.cache), one.origin) if isinstance(one, FileOnDevice) else (id(one), 0)
 
 
 def moved(through: Iterable[Through]) -> StorageStats:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -155,6 +156,14 @@ class Placement(Repr, ABC):
         host = tiers.host
         host.base, host.rows = source, self._rows
         return tiers
+
+    def requested_on(self, device: torch.device) -> Params | None:
+        """Its RequestedRows for kernels on a device, within :meth:`requesting`, if what they read comes nearer."""
+        return None
+
+    def requesting(self) -> AbstractContextManager[None]:
+        """A with-block in which kernels on the current stream read :meth:`requested_on`. At its end that comes nearer."""
+        return nullcontext()
 
     def explain(self) -> str:
         """Where its rows lie, and what that means, a line each: of tiers and slots what its plan says."""
