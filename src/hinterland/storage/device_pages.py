@@ -49,7 +49,8 @@ class _Kept:
     flushing: Any = field(default_factory=lambda: threading.RLock())  # whose owner may collect an array, which closes it
 
     def flush(self) -> None:
-        """What kernels wrote before is in the files, and nothing older in host memory. StorageError: as of a store's flush."""
+        """What kernels wrote before is in the files, and what others keep of these is stale: one that was made while kernels
+        wrote has read them before. StorageError: as of a store's flush."""
         with self.flushing:
             if not self.ahead:
                 return
@@ -59,6 +60,7 @@ class _Kept:
                     self.store.flush()
             finally:
                 self.native.forget_pages(self.origin)
+                _outdate(self.files, self)
             self.ahead = False
 
 
@@ -117,7 +119,7 @@ class DevicePages:
 
         Args:
             budget: bytes of a cache that is made for this, where not those of all. One that is there stays as it is.
-            writes: whether kernels write, by who has ``StorageCache.writing``. What others keep of the files is stale then.
+            writes: whether kernels write, by who has ``StorageCache.writing``.
 
         Raises:
             StorageError, IndexOutOfRange: as of ``DeviceStore.live``; or what another device is ahead could not be written.
@@ -146,10 +148,9 @@ class DevicePages:
             one.flush()
 
     def _written(self, kept: _Kept) -> None:
-        """Kernels have written to what is kept, and others' pages of the files are older."""
+        """Kernels have written to what is kept."""
         with kept.flushing:
             kept.ahead = True
-        _outdate(kept.files, kept)
         if not kept.files.isdisjoint(_replayed):
             kept.flush()
 
