@@ -138,6 +138,7 @@ __global__ void hits(const double* x, double* out, int64_t turns, int64_t rounds
 # of the cache's, in which it must still be when it is wanted.
 _AHEAD, _PART_AHEAD = 256, 8
 _TILE, _PIECE = 16 << 20, 1 << 20
+PARTS = ("hits", "added", "reduced", "fio")
 _FEW = 1 << 17  # elements of a call that has a kernel compiled
 
 
@@ -154,6 +155,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default=None, help="cpu or cuda; by default the GPU, if there is one")
     parser.add_argument("--mib", type=int, default=4096, help="of each array; with --small, and on a CPU, 24")
     parser.add_argument("--lines", type=int, nargs="+", default=[4096, 65536], help="bytes of a line, each of which is tried")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="which tables to make")
     parser.add_argument("--pairs", type=int, default=5, help="how often everything is measured, in turns")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured files go: the disk in question")
 
@@ -165,13 +167,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     cache = nbytes // (4 if nbytes >= 1 << 30 else 2)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="hinterland-bench-") as name:
         files = _Files(Path(name), nbytes)
-        hits = _hits(files, device, pairs)
-        return {
-            "hits": hits,
-            "added": _added(files, device, cache, lines, pairs),
-            "reduced": _reduced(files, device, cache, lines, pairs),
-            "fio": _fio(files, lines),
+        parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+            "hits": lambda: _hits(files, device, pairs),
+            "added": lambda: _added(files, device, cache, lines, pairs),
+            "reduced": lambda: _reduced(files, device, cache, lines, pairs),
+            "fio": lambda: _fio(files, lines),
         }
+        return {part: parts[part]() for part in in_time(options.parts)}
 
 
 class _Files:
