@@ -43,6 +43,7 @@ PUBLISHED = {
 }
 
 
+CAPTURED_DATA = ["cora", "citeseer", "generated"]
 SEEDS, SMALL_SEEDS = 10, 2
 CAPTURED: dict[str, Any] = {"lr": 0.01, "batch_size": 64, "epochs": 30}
 SMALL: dict[str, Any] = {"lr": 0.01, "batch_size": 1024, "epochs": 1}
@@ -52,6 +53,7 @@ BY_CHANCE = 3  # standard errors of a difference of means
 def add_options(parser: argparse.ArgumentParser) -> None:
     add_seconds(parser)
     parser.add_argument("--captured", action="store_true", help="captured steps beside eager ones, on a GPU")
+    parser.add_argument("--data", nargs="+", choices=CAPTURED_DATA, default=CAPTURED_DATA, help="with --captured: those alone")
 
 
 def title(options: argparse.Namespace) -> str:
@@ -63,7 +65,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """Trains each model on each data set, on the CPU: the graphs are small."""
     seeds = SMALL_SEEDS if options.small else SEEDS
     if options.captured:
-        return {"captured": _captured(seeds, SMALL if options.small else CAPTURED)}
+        return {"captured": _captured(options.data, seeds, SMALL if options.small else CAPTURED)}
     torch.set_num_threads(1)
     results: dict[str, Any] = {
         "settings": {"fanouts": list(FANOUTS), "patience": 50, **SETTINGS},
@@ -96,10 +98,10 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     return results
 
 
-def _captured(seeds: int, settings: dict[str, Any]) -> list[dict[str, Any]]:
+def _captured(data: list[str], seeds: int, settings: dict[str, Any]) -> list[dict[str, Any]]:
     """One row by data set and model: its mean and deviation, in per cent, each way."""
     rows = Rows()
-    for name, model in in_time(product(("cora", "citeseer", "generated"), SETTINGS)):
+    for name, model in in_time(product(data, SETTINGS)):
         if name == "generated":
             dataset = datasets.generate("products", scale=0.005)
         else:
