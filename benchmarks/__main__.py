@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from ._rows import RUN
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 RESULTS = HERE / "results"
@@ -40,19 +42,20 @@ def main() -> None:
             show(json.loads(path.read_text()))
         return
     module = module or importlib.import_module(modules[options.name])
-    results = module.run(options if hasattr(module, "add_options") else options.small)
     record = {
         "benchmark": module.title(options) if hasattr(module, "title") else options.name,
         "date": datetime.date.today().isoformat(),
         "machine": machine(),
         "small": options.small,
-        "results": results,
     }
-    show(record)
     output = options.output or (None if options.small else RESULTS / file_name(record))
+    if options.small:
+        torch.set_num_threads(1)  # more wait for each other at each small sum
+    RUN.begin(record, output, getattr(options, "seconds", None))
+    results = module.run(options if hasattr(module, "add_options") else options.small)
+    show({**record, "results": results})
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(record, indent=1) + "\n")
+        RUN.keep(results)
         print(f"kept in {output}", file=sys.stderr)
 
 

@@ -22,6 +22,7 @@ import hinterland as hl
 from hinterland.runtime import devices
 
 from ._gnn_case import Case, counts, mean
+from ._rows import Rows, in_time
 
 TARGET_SECONDS = 3.5  # of papers100M's epoch with a tenth cached
 STAGES = (  # and what of hinterland.training does each
@@ -82,8 +83,8 @@ def _epochs(made: hl.datasets.Dataset, device: torch.device) -> list[dict[str, A
         "tenth": {"cache": "features", "gpu_budget": tenth},
         "auto": {"cache": "auto", **auto},
     }
-    found = []
-    for name, cache in caches.items():
+    found = Rows()
+    for name, cache in in_time(caches.items(), least=1):
         case: Case | None = None
         for epoch in ("first", "second"):
             began = devices.idle_at(device)

@@ -1,5 +1,5 @@
 """Trips with the distributions of New York's taxis, in Arrow and Parquet files, and the questions of BaM to them (Mailthody
-2022, sections 3.3 and 7.2.3), put to this library, DuckDB, polars and, where it is installed and has a GPU, cuDF.
+2022, sections 3.3 and 7.2.3), put to this library, DuckDB and, where they are installed, polars and cuDF, which needs a GPU.
 
 Q0 is the mean distance of trips of at least some miles; Q1 dollars a mile, the ratio of sums; Q2 to Q5 add surcharge, hail fee,
 tolls and taxes to it. Distances, totals and tolls are drawn, each by itself, from the quantiles of the taxi trips of
@@ -127,8 +127,9 @@ class Question:
 
     def all(self) -> dict[str, Callable[[], Any]]:
         """Who is asked, by name."""
+        polars = {"polars": self.polars} if importlib.util.find_spec("polars") else {}
         with_gpu = {"cudf": self.cudf} if devices.cuda_available() and importlib.util.find_spec("pylibcudf") else {}
-        return {"ours": self.ours, "duckdb": self.duckdb, "polars": self.polars, **with_gpu}
+        return {"ours": self.ours, "duckdb": self.duckdb, **polars, **with_gpu}
 
     def checked(self) -> hl.QueryResult:
         """Ours, once all have answered, and alike to 10 digits."""

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import argparse
 import statistics
-import sys
 import time
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ import torch
 
 from hinterland import datasets
 from hinterland.training import train
+
+from ._rows import Rows, add_seconds, in_time
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FANOUTS = (-1, -1)
@@ -41,12 +43,17 @@ PUBLISHED = {
 }
 
 
+CAPTURED_DATA = ["cora", "citeseer", "generated"]
 SEEDS, SMALL_SEEDS = 10, 2
+CAPTURED: dict[str, Any] = {"lr": 0.01, "batch_size": 64, "epochs": 30}
+SMALL: dict[str, Any] = {"lr": 0.01, "batch_size": 1024, "epochs": 1}
 BY_CHANCE = 3  # standard errors of a difference of means
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    add_seconds(parser)
     parser.add_argument("--captured", action="store_true", help="captured steps beside eager ones, on a GPU")
+    parser.add_argument("--data", nargs="+", choices=CAPTURED_DATA, default=CAPTURED_DATA, help="with --captured: those alone")
 
 
 def title(options: argparse.Namespace) -> str:
@@ -58,10 +65,14 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """Trains each model on each data set, on the CPU: the graphs are small."""
     seeds = SMALL_SEEDS if options.small else SEEDS
     if options.captured:
-        return {"captured": [row for name in ("cora", "citeseer", "generated") for row in _captured(name, seeds)]}
+        return {"captured": _captured(options.data, seeds, SMALL if options.small else CAPTURED)}
     torch.set_num_threads(1)
-    results: dict[str, Any] = {"settings": {"fanouts": list(FANOUTS), "patience": 50, **SETTINGS}, "accuracy": [], "runs": []}
-    for (name, model), (mean, deviation) in PUBLISHED.items():
+    results: dict[str, Any] = {
+        "settings": {"fanouts": list(FANOUTS), "patience": 50, **SETTINGS},
+        "accuracy": [],
+        "runs": Rows(),
+    }
+    for (name, model), (mean, deviation) in in_time(PUBLISHED.items()):
         dataset = datasets.largest_component(datasets.open(DATA / f"{name}.npz"))
         began, found = time.perf_counter(), []
         for seed in range(seeds):
@@ -73,7 +84,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             results["runs"].append(
                 {"data": name, "model": model, "seed": seed, "test": found[-1], "best_epoch": trained.best["epoch"]}
             )
-            print(f"{name} {model} seed {seed}: {found[-1]:.1f}%", file=sys.stderr)
         results["accuracy"].append(
             {
                 "data": name,
@@ -88,15 +98,15 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     return results
 
 
-def _captured(name: str, seeds: int) -> list[dict[str, Any]]:
-    """One row by model: its mean and deviation, in per cent, each way."""
-    if name == "generated":
-        dataset = datasets.generate("products", scale=0.005)
-    else:
-        dataset = datasets.largest_component(datasets.open(DATA / f"{name}.npz"))
-    rows = []
-    for model in SETTINGS:
-        options = {**SETTINGS[model], "lr": 0.01, "batch_size": 64, "epochs": 30}
+def _captured(data: list[str], seeds: int, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """One row by data set and model: its mean and deviation, in per cent, each way."""
+    rows = Rows()
+    for name, model in in_time(product(data, SETTINGS)):
+        if name == "generated":
+            dataset = datasets.generate("products", scale=0.005)
+        else:
+            dataset = datasets.largest_component(datasets.open(DATA / f"{name}.npz"))
+        options = {**SETTINGS[model], **settings}
         found: dict[str, list[float]] = {"eager": [], "captured": []}
         replayed = steps = 0
         for seed in range(seeds):
@@ -115,5 +125,4 @@ def _captured(name: str, seeds: int) -> list[dict[str, Any]]:
         row |= {key: value for way in found for key, value in ((way, mean[way]), (f"{way}_deviation", deviation[way]))}
         apart = abs(mean["captured"] - mean["eager"])
         rows.append({**row, "apart": apart, "by_chance": BY_CHANCE * error, "agree": apart <= BY_CHANCE * error})
-        print(rows[-1], file=sys.stderr)
     return rows

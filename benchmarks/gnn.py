@@ -32,6 +32,7 @@ from hinterland.training import Loader, make_model
 
 from . import _gnn_overlap, _wholegraph
 from ._gnn_case import Case
+from ._rows import add_seconds, in_time, told
 from ._timing import each_of
 
 FANOUTS, HIDDEN, COLUMNS, CLASSES = [15, 10, 5], 256, 128, 172
@@ -46,6 +47,7 @@ TARGET_CPU_MS = 0.3
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    add_seconds(parser)
     parser.add_argument("--scale", type=float, help="of the Kronecker graph, 2^scale vertices (25); of a shape, 1 by default")
     parser.add_argument("--shape", help="measure epochs of this shape of hinterland.datasets instead, as papers100M")
     parser.add_argument("--symmetrize", action="store_true", help="with --shape: messages go both ways")
@@ -79,13 +81,13 @@ def _kronecker(scale: int, device: str) -> dict[str, Any]:
     ]
     for case in cases:
         case.look()
-    for _ in range(ROUNDS):
+    for _ in in_time(range(ROUNDS), least=1):
         for case in cases:
             case.round(WARM_UP)
     results: dict[str, Any] = {
         "graph": {"kind": "kronecker", "vertices": graph.num_vertices, "edges": graph.num_edges, "features": features.nbytes},
         "timed": {"batches": BATCHES, "rounds": ROUNDS},
-        "cases": [_figures(case) for case in cases],
+        "cases": [told(_figures(case)) for case in cases],
     }
     if device == "cuda":
         cases.clear()

@@ -14,7 +14,6 @@ import argparse
 import mmap
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -29,7 +28,7 @@ from hinterland import _core
 from hinterland.probe.storage import DEPTH
 from hinterland.runtime import devices
 
-from ._rows import Rows
+from ._rows import Rows, add_seconds, in_time, told
 from .storage import fio
 
 _ADD = """
@@ -139,40 +138,42 @@ __global__ void hits(const double* x, double* out, int64_t turns, int64_t rounds
 # of the cache's, in which it must still be when it is wanted.
 _AHEAD, _PART_AHEAD = 256, 8
 _TILE, _PIECE = 16 << 20, 1 << 20
+PARTS = ("hits", "added", "reduced", "fio")
 _FEW = 1 << 17  # elements of a call that has a kernel compiled
 
 
 class _Took(dict[tuple[str, int], list[float]]):
-    """Seconds of each variant, by its name and the bytes of a line. Each is printed as it comes, to the error stream."""
+    """Seconds of each variant, by its name and the bytes of a line. Each is told as it comes."""
 
     def add(self, name: str, line: int, seconds: float) -> None:
         self.setdefault((name, line), []).append(seconds)
-        print(f"    {name}, {line}: {seconds:.3g} s", file=sys.stderr, flush=True)
+        told({"took": name, "line": line, "s": seconds})
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    add_seconds(parser)
     parser.add_argument("--device", default=None, help="cpu or cuda; by default the GPU, if there is one")
     parser.add_argument("--mib", type=int, default=4096, help="of each array; with --small, and on a CPU, 24")
     parser.add_argument("--lines", type=int, nargs="+", default=[4096, 65536], help="bytes of a line, each of which is tried")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="which tables to make")
     parser.add_argument("--pairs", type=int, default=5, help="how often everything is measured, in turns")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured files go: the disk in question")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Kernels have a cache of a quarter of an array, and half where it is small."""
-    device, lines, pairs = devices.as_device(options.device), options.lines, options.pairs
+    device, lines, pairs = devices.as_device(options.device), options.lines, 1 if options.small else options.pairs
     nbytes = (24 if options.small or device.type == "cpu" else options.mib) << 20
     cache = nbytes // (4 if nbytes >= 1 << 30 else 2)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="hinterland-bench-") as name:
         files = _Files(Path(name), nbytes)
-        added = _added(files, device, cache, lines, pairs)
-        hits = _hits(files, device, pairs)
-        return {
-            "added": added,
-            "hits": hits,
-            "reduced": _reduced(files, device, cache, lines, pairs),
-            "fio": _fio(files, lines),
+        parts: dict[str, Callable[[], list[dict[str, Any]]]] = {
+            "hits": lambda: _hits(files, device, pairs),
+            "added": lambda: _added(files, device, cache, lines, pairs),
+            "reduced": lambda: _reduced(files, device, cache, lines, pairs),
+            "fio": lambda: _fio(files, lines),
         }
+        return {part: parts[part]() for part in in_time(options.parts)}
 
 
 class _Files:
@@ -271,7 +272,7 @@ def _added(files: _Files, device: torch.device, cache: int, lines: list[int], pa
     blocks = (*lines, _PIECE)
     for _, text, new in kernels:
         call(text, lines[0], new if new is None else True, _FEW)  # compiles
-    for _ in range(pairs):
+    for _ in in_time(range(pairs), least=1):
         for block in blocks:
             for name, how in natives.items():
                 took.add(name, block, files.native(block, *how))
@@ -319,7 +320,7 @@ def _reduced(files: _Files, device: torch.device, cache: int, lines: list[int], 
     for text in kernels.values():
         for stores in (True, False):
             call(text, lines[0], _FEW, stores)  # compiles
-    for _ in range(pairs):
+    for _ in in_time(range(pairs), least=1):
         for line in lines:
             took.add("native", line, files.native(line, False) / 2)
             for name, text in kernels.items():
@@ -350,7 +351,7 @@ def _hits(files: _Files, device: torch.device, pairs: int) -> list[dict[str, Any
         for name in calls:
             call(name)
             assert torch.isclose(out.sum(), rounds * near.sum(), rtol=1e-12), f"{name} gives a wrong sum"
-        for _ in range(pairs):
+        for _ in in_time(range(pairs), least=1):
             for name in calls:
                 took.add(name, 4096, call(name))
     found, raw = Rows(), statistics.median(took["a pointer", 4096])

@@ -9,12 +9,14 @@ The best of three rounds (of PyG's own loader, one of a third of the batches); l
 - pyg: hinterland.pyg.NeighborLoader; what it adds is PyG's own code, which puts each batch together
 - pygs own: torch_geometric.loader.NodeLoader with hinterland.pyg.Sampler: sampled and gathered by the CPU, then copied
 
-``models``: layers of PyG's over that Loader, eager, and captured on a GPU: each of what it needs (``trim_to_layer``), or of the
-whole sample, as PyG's models are where nothing is said of hops. The median of the rounds.
+``models``: layers of PyG's over that Loader, eager, and captured on a GPU. ``bipartite``: each makes the rows that the next one
+reads, by PyG's call ``conv((x, x[:targets]), edge_index)``; ``trimmed``: it makes all that it reads (``trim_to_layer``);
+``whole``: all of the sample, as PyG's models do where nothing is said of hops. The median of the rounds.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
@@ -31,6 +33,7 @@ from hinterland.runtime import devices
 from hinterland.training import Loader
 
 from ._gnn_case import Case
+from ._rows import Rows, add_seconds, in_time
 from .gnn import (
     BATCH,
     CLASSES,
@@ -52,12 +55,16 @@ TARGET = 1.5  # times as fast as without capture
 Step = tuple[torch.Tensor, Any, torch.Tensor]  # features, sample, labels of the seeds
 
 
-def run(small: bool) -> dict[str, Any]:
-    """Milliseconds a batch, for each loader."""
-    scale, batches, size, device = (10, 3, SMALL_BATCH, "cpu") if small else (25, 100, BATCH, "cuda")
+add_options = add_seconds
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds a batch, for each model and each loader."""
+    scale, batches, size, device = (10, 3, SMALL_BATCH, "cpu") if options.small else (25, 100, BATCH, "cuda")
     graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, device=device)
     table = random_features(graph.num_vertices, device)
     labels, seeds = random_labels(graph).to(device), random_seeds(graph, (WARM_UP + batches) * size)
+    models = _models(graph, table, labels, seeds, device)
     features, graphs = pyg.FeatureStore(), pyg.GraphStore()
     features.put_tensor(table, group_name=None, attr_name="x", index=None)
     graphs.put_edge_index(graph, edge_type=None, layout="csc")  # the graph is symmetric
@@ -68,7 +75,7 @@ def run(small: bool) -> dict[str, Any]:
         "pygs own": lambda: _of_pyg(NodeLoader(data, pyg.Sampler(data, FANOUTS), seeds, batch_size=size), labels),
     }
     found: dict[str, list[float]] = {name: [] for name in makers}
-    for number in range(ROUNDS):
+    for number in in_time(range(ROUNDS), least=1):
         for name, make in makers.items():
             slow = name == "pygs own"
             if not (slow and number):
@@ -79,25 +86,29 @@ def run(small: bool) -> dict[str, Any]:
         {"case": name, "ms_a_batch": ms, "most_ms": max(found[name]), "times_loader": ms / least["loader"]}
         for name, ms in least.items()
     ]
-    models = _models(graph, table, labels, seeds, device)
     counts = {"vertices": graph.num_vertices, "edges": graph.num_edges, "batches": batches, "rounds": ROUNDS}
     return {**counts, "cases": cases, "models": models}
 
 
-class _OfPyG(torch.nn.Module):
-    """Three SAGEConv of PyG, each of the rows and edges that it needs, or of all."""
+class OfPyG(torch.nn.Module):
+    """Three SAGEConv of PyG, called in one of the ways of ``models``."""
 
-    def __init__(self, trims: bool, seeds: int) -> None:
+    def __init__(self, way: str, seeds: int) -> None:
         super().__init__()
         torch.manual_seed(5)
         widths = [COLUMNS, HIDDEN, HIDDEN, CLASSES]
         self.convs = torch.nn.ModuleList(SAGEConv(*both) for both in pairwise(widths))
-        self.trims, self.seeds = trims, seeds
+        self.way, self.seeds = way, seeds
 
     def forward(self, x: torch.Tensor, sample: Any) -> torch.Tensor:
         for layer, conv in enumerate(self.convs):
-            x, edge_index = pyg.trim_to_layer(layer if self.trims else 0, sample, x)
-            x = conv(x, edge_index)
+            x, edge_index = pyg.trim_to_layer(0 if self.way == "whole" else layer, sample, x)
+            if self.way == "bipartite":
+                targets = sum(sample.num_sampled_nodes[: len(self.convs) - layer])
+                edge_index[1].clamp_(max=targets)  # edges that do not count lead to a row more, which nobody reads
+                x = conv((x, x[: targets + 1]), edge_index)
+            else:
+                x = conv(x, edge_index)
             x = x.relu() if layer + 1 < len(self.convs) else x
         return x[: self.seeds]
 
@@ -107,14 +118,14 @@ def _models(
 ) -> list[dict[str, Any]]:
     size = BATCH if device == "cuda" else SMALL_BATCH
     cases = [
-        Case(name, make_loader(graph, table, seeds, labels, device, captured), _OfPyG(trims, size).to(device), captured)
-        for name, trims in (("trimmed", True), ("whole", False))
+        Case(way, make_loader(graph, table, seeds, labels, device, captured), OfPyG(way, size).to(device), captured)
+        for way in ("bipartite", "trimmed", "whole")
         for captured in (False, True)[: 2 if device == "cuda" else 1]
     ]
-    for _ in range(ROUNDS + 1):  # graphs are captured in the first
+    for _ in in_time(range(ROUNDS + 1), least=2):  # graphs are captured in the first
         for case in cases:
             case.round(WARM_UP)
-    found: list[dict[str, Any]] = []
+    found = Rows()
     for case in cases:
         row: dict[str, Any] = {
             "case": case.name,

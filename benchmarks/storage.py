@@ -26,12 +26,13 @@ import hinterland as hl
 from hinterland import _core
 from hinterland.probe.storage import DEPTH, compare
 
-from ._rows import Rows
+from ._rows import Rows, add_seconds, in_time
 
 PAIRS = 9
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    add_seconds(parser)
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured files go: the disk in question")
     parser.add_argument("--gib", type=float, default=16, help="size of the measured file")
     parser.add_argument("--reads", type=int, default=100_000, help="of 4 KiB in each run; rows are five times as many")
@@ -44,7 +45,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         _fill(path, size)
         reads = 5000 if options.small else options.reads
         measured = Rows()
-        for case in CASES:
+        for case in in_time(CASES):
             measured.append(_blocks(path, reads, *case))
         return {
             "blocks": measured,
@@ -94,7 +95,7 @@ def _tables(folder: Path, size: int, ids: int) -> list[dict[str, Any]]:
     rows, found = size // 256, Rows()
     for path in (folder / "table.npy", folder / "table.safetensors"):
         begin = table_file(path, rows, 64)
-        for name, draw in DRAWS.items():
+        for name, draw in in_time(DRAWS.items()):
             found.append(_table(path, rows, begin, ids, name, draw))
         path.unlink()
     return found

@@ -29,7 +29,7 @@ from hinterland.runtime.units import parse_bytes
 from hinterland.sampling import NeighborSampler, Sample
 from hinterland.table import device as tables
 
-from ._rows import Rows
+from ._rows import Rows, add_seconds, in_time
 
 PAIRS = 3
 LINES = (4096, 16384)
@@ -51,6 +51,7 @@ RUNS: dict[str, tuple[str, Callable[..., Any]]] = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    add_seconds(parser)
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the measured files go: the disk in question")
     parser.add_argument("--memory", type=Path, default=Path("/dev/shm"), help="a folder whose files lie in memory")
     parser.add_argument("--scale", type=int, default=24, help="of the graphs: 2^scale vertices")
@@ -101,8 +102,9 @@ def _on_storage(
     edges = graph.array("indices").nbytes  # type: ignore[union-attr]
     for line in LINES:
         disk = compare(path, block_bytes=line, blocks=min(20_000, edges // line), pairs=3)
-        for name, (algorithm, run) in RUNS.items():
-            stored = hl.load_graph(path, "storage", cache=hl.StorageCache(lines, line, device_budget=lines + (8 << 20)))
+        for name, (algorithm, run) in in_time(RUNS.items()):
+            host_bytes = lines * (2 if device.type == "cuda" else 1)
+            stored = hl.load_graph(path, "storage", cache=hl.StorageCache(host_bytes, line, device_budget=lines + (8 << 20)))
             with hl.prepare(stored, device=device, algorithms=algorithm) as prepared:
                 took, read = counted(lambda run=run, prepared=prepared: run(prepared, source), prepared)  # type: ignore[misc]
             rate = read * line / took

@@ -34,7 +34,7 @@ from hinterland.runtime import devices
 from hinterland.runtime.units import parse_bytes
 from hinterland.training import Loader, make_model
 
-from ._rows import Rows
+from ._rows import Rows, add_seconds, in_time
 from .gnn import CLASSES, COLUMNS, FANOUTS, learn, new_optimizer, random_labels, random_seeds
 from .storage import table_file
 
@@ -45,6 +45,7 @@ SPARE = 16 << 20  # bytes that a process takes beside what it reads: its page ta
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
+    add_seconds(parser)
     parser.add_argument("--device", default=None, help="cpu or cuda; by default the GPU, if there is one")
     parser.add_argument("--folder", type=Path, default=Path.cwd(), help="where the features go: the disk in question")
     parser.add_argument(
@@ -65,20 +66,20 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     graph = hl.generate("kronecker", scale=scale, edge_factor=12, seed=1, placement="host", device=device)
     budget = (graph.num_vertices * ROW // 8) if options.host_budget is None else parse_bytes(options.host_budget)
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="hinterland-bench-") as folder:
-        path = Path(folder) / "features.npy"
-        begin = table_file(path, graph.num_vertices, COLUMNS)
         batch_size = options.batch_size or (16 if options.small else 1024 if on_gpu else 64)
-        bench = _Bench(graph, path, begin, budget, device, batch_size=batch_size, hidden=256 if on_gpu else 16)
+        shape = {"batch_size": batch_size, "hidden": 256 if on_gpu else 16}
         batches = options.batches or (10 if on_gpu else 2)
-        pairs = Rows()
-        for number in range(2 if options.small else options.pairs):
-            pairs.append(bench.pair(number, batches))
         path = Path(folder) / "halves.npy"
         begin = table_file(path, graph.num_vertices, COLUMNS, torch.float16)
-        bench = _Bench(graph, path, begin, budget // 2, device, batch_size=batch_size, hidden=256 if on_gpu else 16)
-        tenth = Rows()
-        for number in range(2 if options.small else TENTH_ROUNDS):
+        bench = _Bench(graph, path, begin, budget // 2, device, **shape)
+        tenth, pairs = Rows(), Rows()
+        for number in in_time(range(2 if options.small else TENTH_ROUNDS), least=1):
             tenth.append(bench.tenth(number, batches if options.small else TENTH_BATCHES))
+        path = Path(folder) / "features.npy"
+        begin = table_file(path, graph.num_vertices, COLUMNS)
+        bench = _Bench(graph, path, begin, budget, device, **shape)
+        for number in in_time(range(2 if options.small else options.pairs), least=1):
+            pairs.append(bench.pair(number, batches))
     medians = {name: statistics.median(pair[name] for pair in pairs) for name in pairs[0]}
     return {
         "vertices": graph.num_vertices,

@@ -8,13 +8,14 @@ import dataclasses
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 import hinterland as hl
 from benchmarks._gnn_case import Case
+from benchmarks._rows import add_seconds
 from benchmarks.gnn import HIDDEN
 from hinterland.datasets import Shape
 from hinterland.memory.limits import host_memory
@@ -27,8 +28,22 @@ LEFT_OUT = "no time was left, or it does not fit"
 Value = float | tuple[float, float] | None  # a number, or from the least to the most that the text gives
 
 
-def add_seconds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--seconds", type=float, help="begin nothing more after so many: what matters most comes first")
+def add_sets(parser: argparse.ArgumentParser) -> None:
+    add_seconds(parser)
+    parser.add_argument("--sets", nargs="+", help="of the paper's sets, by their names here; all by default")
+
+
+def by_sets(options: argparse.Namespace) -> str:
+    """By what the results are known."""
+    return "-".join([options.name, *(options.sets or ())])
+
+
+def wanted(options: argparse.Namespace, sets: Iterable[str]) -> list[str]:
+    """Those of a paper's sets that are to be measured, in the order that was asked for."""
+    known = list(sets)
+    if unknown := [name for name in options.sets or () if name not in known]:
+        raise SystemExit(f"--sets {unknown[0]}: there are {', '.join(known)}")
+    return options.sets or known
 
 
 def device_for(small: bool, gpus: int = 1) -> torch.device:

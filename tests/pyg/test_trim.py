@@ -77,6 +77,24 @@ def test_the_seeds_scores_and_gradients_are_those_of_pygs_own(graph, name, hops,
             torch.testing.assert_close(one, same)
 
 
+@pytest.mark.parametrize("slack", [None, [0, 0, 0], [7, 20, 3]])
+def test_bipartite_calls_make_what_plain_ones_make(graph, slack):
+    """As ``benchmarks pyg`` measures them, with padding and without: scores of the seeds and all gradients."""
+    benchmark = pytest.importorskip("benchmarks.pyg", reason="the benchmarks are not beside the tests")
+    sample = sample_of(graph, [4, 3, 2], 9)
+    rows = torch.randn(len(sample.node), benchmark.COLUMNS, dtype=torch.float64)
+    sample = sample if slack is None else with_room(sample, slack)
+    found = []
+    for way in ("trimmed", "bipartite"):
+        x = torch.cat([rows, rows.new_full((len(sample.node) - len(rows), rows.shape[1]), 1e3)]).requires_grad_()
+        model = benchmark.OfPyG(way, 9).double()
+        out = model(x, sample)
+        out.square().sum().backward()
+        found.append([out.detach(), x.grad[: len(rows)], *(parameter.grad for parameter in model.parameters())])
+    for one, same in zip(*found, strict=True):
+        torch.testing.assert_close(one, same)
+
+
 def test_shapes_are_known_before_what_was_drawn(graph):
     for first in (0, 3):
         sample = sample_of(graph, [4, 3], 9, first)

@@ -21,7 +21,7 @@ from benchmarks._rows import Rows
 from benchmarks.gnn import CLASSES, random_features, random_labels
 from hinterland.runtime import devices
 
-from .._figures import LEFT_OUT, Limit, add_seconds, beside, case_of, device_for, over, step_ms
+from .._figures import LEFT_OUT, Limit, add_sets, beside, by_sets, case_of, device_for, over, step_ms, wanted
 from ._sets import bytes_of, make
 
 HARDWARE = "Xeon Gold 6240, 256 GB of DDR4, RTX 2080 Ti of 11 GB, PCIe 3.0 (section VII-C)"
@@ -37,7 +37,7 @@ TABLE = {  # by set and setting, in the order of SYSTEMS
     "UU": ((62.83, 39.95, 29.21), (18.47, 15.95, 11.90), (100.00, 66.95, 49.11), (23.56, 19.87, 14.63)),
 }
 AVERAGE = {"DGL": 2.07, "SOTA": 1.32}
-add_options = add_seconds
+add_options, title = add_sets, by_sets
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -46,13 +46,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     limit = Limit(options.seconds, devices.as_device(device_for(small)))
     rows, cases = Rows(), Rows()
     faster: dict[str, list[float]] = {system: [] for system in AVERAGE}
-    for name, table in TABLE.items():
+    for name in wanted(options, TABLE):
         graph = held = None
         why = limit.refuses(name, 0 if small else bytes_of(name, 0)[0])
         if why is None:
             graph, seeds = make(name, small, "host", by_degree=True)
             held = graph, seeds, random_labels(graph).to(limit.device)
-        for columns, group in itertools.groupby(zip(SETTINGS, table, strict=True), lambda pair: pair[0][1]):
+        for columns, group in itertools.groupby(zip(SETTINGS, TABLE[name], strict=True), lambda pair: pair[0][1]):
             features, lacking = None, why
             if held is not None:
                 vertices = graph.num_vertices

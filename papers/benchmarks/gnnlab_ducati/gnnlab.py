@@ -34,7 +34,7 @@ from hinterland.sampling import NeighborSampler, PinSAGESampler
 from hinterland.training import make_model
 from hinterland.training.reads_by_tier import fetched
 
-from .._figures import LEFT_OUT, GatheredBy, Limit, add_seconds, beside, by_cpu, device_for, some
+from .._figures import LEFT_OUT, GatheredBy, Limit, add_sets, beside, by_cpu, by_sets, device_for, some, wanted
 from ._sets import bytes_of, make
 
 HARDWARE = "two Xeon Platinum 8163 of 24 cores, 512 GB, eight V100 of 16 GB (section VI-C); table VI: two of them"
@@ -70,14 +70,15 @@ TABLE: dict[str, dict[str, tuple[Any, Any, Any]]] = {
 FASTER = 4.2  # GNNLab's E over T_SOTA's, on average of all but PR
 
 Sampler = NeighborSampler | PinSAGESampler
-add_options = add_seconds
+add_options, title = add_sets, by_sets
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """The rows of the three tables, set by set."""
     small = options.small
     limit, rows = Limit(options.seconds, devices.as_device(device_for(small))), Rows()
-    for name, columns in COLUMNS.items():
+    for name in wanted(options, COLUMNS):
+        columns = COLUMNS[name]
         lists, features = bytes_of(name, columns)
         bench, why = None, limit.refuses(name, 0 if small else features, 0 if small else 2 * lists)
         if why is None:
@@ -87,7 +88,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         for what, paper, ours in zip(("lists", "features"), VOLUMES[name], (lists, features), strict=True):
             rows.append(beside("V", f"{name}: GB of {what}", paper, None if why else ours / 1e9, why))
         for model, table in TABLE.items():
-            rows += _breakdown(f"{name}, {model}", model, table[name], bench, why)
+            rows.extend(_breakdown(f"{name}, {model}", model, table[name], bench, why))
         for algorithm, papers in ALIKE.items():
             ours = bench.alike(algorithm) if bench is not None and not limit.refuses(f"{name}, {algorithm}") else None
             rows.append(beside("IV", f"{name}: {algorithm}, % alike", papers[name], ours, why or LEFT_OUT))
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         found[f"{name}, {model}, T_SOTA: E"] / found[f"{name}, {model}, GNNLab: E"]
         for model, table in TABLE.items()
         for name in table
-        if name != "PR" and found[f"{name}, {model}, T_SOTA: E"] is not None
+        if name != "PR" and found.get(f"{name}, {model}, T_SOTA: E") is not None
     ]
     rows.append(
         beside("VI", "mean but PR: E of GNNLab over T_SOTA", FASTER, statistics.mean(gains) if gains else None, LEFT_OUT)

@@ -44,9 +44,10 @@ from .._figures import (
     ROUNDS,
     GatheredBy,
     Limit,
-    add_seconds,
+    add_sets,
     beside,
     by_cpu,
+    by_sets,
     case_of,
     device_for,
     graph_bytes,
@@ -54,12 +55,13 @@ from .._figures import (
     over,
     some,
     step_ms,
+    wanted,
 )
 
 HARDWARE = "Threadripper 3960X of 24 cores, 256 GB of DDR4-3200, two RTX 3090 of 24 GB, PCIe 4.0 (table 3.3)"
 CPU, DMA, NAIVE, ZERO_COPY, ALL = PAPERS = ("CPU-Only", "DMA-based", "Naïve Zero-Copy", "Zero-Copy", "All-in-GPU")
 OURS = ("Zero-Copy, captured", "All-in-GPU, captured", "managed, captured")
-SETS = ("papers100M", "wikipedia", "amazon")
+SETS, PRODUCTS = ("papers100M", "wikipedia", "amazon"), "products"  # figure 3.14; 3.15
 COLUMNS = (128, 4096, 1024, 256, 2048, 512)  # the ends first
 BATCHES, SLOW_BATCHES = 20, 6
 SMALL_BATCH, SMALL_BATCHES = 8, 3
@@ -77,29 +79,32 @@ WIDE = {128: (1.5, 1.6), 4096: 2.7}  # figure 3.15: zero-copy over DMA on two GP
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    add_seconds(parser)
+    add_sets(parser)
     parser.add_argument("--gpus", type=int, choices=(1, 2), default=1, help="2: rows for two GPUs, too")
+
+
+title = by_sets
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """The times of every placement, and the rows of both figures."""
+    sets = wanted(options, (*SETS, PRODUCTS))
     if options.gpus == 1:
         with joined(device_for(options.small)) as ranks:
-            return measured(ranks, options.small, options.seconds)
+            return measured(ranks, options.small, options.seconds, sets)
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "found.json"
         command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone", "-m", __name__]
-        subprocess.run([*command, json.dumps([str(output), options.small, options.seconds])], check=True)
+        subprocess.run([*command, json.dumps([str(output), options.small, options.seconds, sets])], check=True)
         return json.loads(output.read_text())
 
 
-def measured(ranks: Ranks, small: bool, seconds: float | None) -> dict[str, Any]:
+def measured(ranks: Ranks, small: bool, seconds: float | None, sets: list[str]) -> dict[str, Any]:
     """What each process does; the first one's are the rows."""
     bench = _Bench(ranks, small, Limit(seconds, ranks.device))
     figures = Rows()
-    for name in SETS:
-        figures += bench.placements(name)
-    figures += bench.widths()
+    for name in sets:
+        figures.extend(bench.widths() if name == PRODUCTS else bench.placements(name))
     return {"paper's hardware": HARDWARE, "figures": list(figures), "cases": list(bench.cases)}
 
 
@@ -134,7 +139,7 @@ class _Bench:
 
     def widths(self) -> list[dict[str, Any]]:
         """Figure 3.15: ogbn-products' shape, and features of every width."""
-        made, why = self._set("products", narrow(SHAPES["products"]), 1e-3 if self.small else 1.0)
+        made, why = self._set(PRODUCTS, narrow(SHAPES[PRODUCTS]), 1e-3 if self.small else 1.0)
         rows, gpus = [], self.ranks.world_size
         for columns in COLUMNS:
             times: dict[Any, float] = {}
@@ -209,8 +214,8 @@ class _Bench:
 
 
 if __name__ == "__main__":
-    to, is_small, time_limit = json.loads(sys.argv[1])
+    to, is_small, time_limit, which = json.loads(sys.argv[1])
     with joined(device_for(is_small, 2)) as these:
-        all_found = measured(these, is_small, time_limit)
+        all_found = measured(these, is_small, time_limit, which)
         if these.is_first:
             Path(to).write_text(json.dumps(all_found))

@@ -68,10 +68,10 @@ def citation_lists(
     else:
         params.end, params.indptr, params.indices = count, indptr.data_ptr(), indices.data_ptr()
         _core.fill_citations(params.address, dtype.itemsize)
+    if mirror:  # no edge leads to an older vertex, so none is its own reverse
+        return rebuilt(NeighborLists(held), _core.EdgeRules(mirror=True), placement=final)
     _core.sort_rows(indptr.data_ptr(), count, indices.data_ptr(), dtype.itemsize, 0, 0, 0, 0)
-    lists = NeighborLists(held, is_sorted=True)
-    # No edge leads to an older vertex, so none is its own reverse.
-    return rebuilt(lists, _core.EdgeRules(mirror=True), placement=final) if mirror else lists.moved(final)
+    return NeighborLists(held, is_sorted=True).moved(final)
 
 
 def _fill_by_gpu(params: Params, indptr: torch.Tensor, indices: torch.Tensor, device: torch.device) -> None:

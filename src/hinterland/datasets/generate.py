@@ -163,8 +163,11 @@ def generate(
     classes = max(2, min(sizes.classes, sizes.splits[0] // _LEAST_TRAINED))
     made = _Maker(sizes, seed, classes)
     graphs = made.graphs(symmetrize, {array: places[array] for array in arrays.NAMES}, device)
-    features = {kind: made.features(kind, places["features"], device) for kind in sizes.columns}
     communities = made.communities(sizes.target)
+    features = {
+        kind: made.features(kind, communities if kind == sizes.target else made.communities(kind), places["features"], device)
+        for kind in sizes.columns
+    }
     splits = made.splits(communities)
     labels = torch.full((sizes.vertices[sizes.target],), -1, dtype=torch.int64)
     for part in splits.values():
@@ -291,10 +294,9 @@ class _Maker:
         _core.fill_communities(self._kinds[kind], communities.data_ptr())
         return communities
 
-    def features(self, kind: str, placement: str, device: torch.device) -> UnifiedTensor:
+    def features(self, kind: str, communities: torch.Tensor, placement: str, device: torch.device) -> UnifiedTensor:
         count, columns = self._sizes.vertices[kind], self._sizes.columns[kind]
         table = UnifiedTensor._allocate((count, columns), self._sizes.dtype, placement)
-        communities = self.communities(kind)
         step = max(FEATURE_BYTES // (4 * max(columns, 1)), 1)
         with progress(f"features of {kind}", table.nbytes) as done:
             for begin in range(0, count, step):

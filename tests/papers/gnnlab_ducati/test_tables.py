@@ -19,7 +19,7 @@ from papers.benchmarks.gnnlab_ducati._sets import make
 
 
 def run(script, seconds: float | None = None) -> dict[str, dict]:
-    found = script.run(argparse.Namespace(small=True, seconds=seconds))
+    found = script.run(argparse.Namespace(small=True, seconds=seconds, sets=None))
     rows = json.loads(json.dumps(found["figures"]))
     assert len({row["row"] for row in rows}) == len(rows)
     return {row["row"]: row for row in rows}
@@ -56,7 +56,7 @@ def test_ducati_has_every_row():
 @pytest.mark.gpu
 def test_steps_with_caches_are_replayed(monkeypatch):
     monkeypatch.setattr(ducati, "SMALL_BATCHES", 14)  # the first 8 give the shape
-    cases = ducati.run(argparse.Namespace(small=True, seconds=None))["cases"]
+    cases = ducati.run(argparse.Namespace(small=True, seconds=None, sets=None))["cases"]
     assert len(cases) == 48
     assert all(case["replayed"] > 0 for case in cases if not case["setting"].startswith("TW"))  # which has 5 batches
 

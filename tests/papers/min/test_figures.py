@@ -20,7 +20,7 @@ SETS, WIDTHS, SCORES = ("papers100M", "wikipedia", "amazon"), (128, 256, 512, 10
 
 
 def asked(**more: object) -> argparse.Namespace:
-    return argparse.Namespace(small=True, **{"seconds": None, "gpus": 1} | more)
+    return argparse.Namespace(small=True, **{"seconds": None, "sets": None, "gpus": 1} | more)
 
 
 def counted(found: dict) -> dict[str, int]:
