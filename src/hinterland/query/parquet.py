@@ -14,6 +14,7 @@ from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError
 from ..runtime.files import opening
+from ..runtime.thresholds import ENGINE_ROWS
 from . import int96
 from .bounds import ColumnKind, kind_of
 from .footer import chunk_statistics, footer_of, null_counts
@@ -92,30 +93,51 @@ class ParquetFile:
         """The first row of each record batch of some row groups, and the batch, which has columns ``names`` alone."""
         for name in names:
             self._require(name, parts)
-        alone = len(parts) < _core.num_threads()  # whose columns threads share out
-        for part, batches in zip(parts, ahead(partial(self._read, part, list(names), alone) for part in parts), strict=True):
-            begin = part.begin
-            for batch in batches:
+        runs = list(self._runs(names, parts))
+        alone = len(runs) < _core.num_threads()  # whose columns threads share out
+        for run, table in zip(runs, ahead(partial(self._read, run, list(names), alone) for run in runs), strict=True):
+            begin = run[0].begin
+            for batch in table.to_batches():
                 yield begin, batch
                 begin += batch.num_rows
 
-    def _read(self, part: RowRange, names: list[str], threads: bool) -> list[Any]:
-        self._ask_for(part, names)
+    def _runs(self, names: Sequence[str], parts: Sequence[RowRange]) -> Iterator[list[RowRange]]:
+        """Row groups that pyarrow reads in one call: small ones that follow each other, for each call has its price."""
+        most = 0 if self._times.intersection(names) else ENGINE_ROWS
+        run: list[RowRange] = []
+        for part in parts:
+            if run and (run[-1].end != part.begin or part.end - run[0].begin > most):
+                yield run
+                run = []
+            run.append(part)
+        if run:
+            yield run
+
+    def _read(self, run: list[RowRange], names: list[str], threads: bool) -> Any:
+        import pyarrow
+
+        self._ask_for(run, names)
+        groups = [part.group for part in run]
         try:
             # A name with a dot is also that of a field of a struct.
-            table = self._reader.read_row_group(part.group, columns=names, use_threads=threads).select(names)
+            table = self._reader.read_row_groups(groups, columns=names, use_threads=threads).select(names)
         except OSError as error:
-            raise self._refusal(part, names, error) from error
-        if table.num_rows != part.end - part.begin:
-            raise FormatError(f"{self.path}: row group {part.group} has {table.num_rows} of {part.end - part.begin} rows")
+            if len(run) == 1:
+                raise self._refusal(run[0], names, error) from error
+            table = None
+        rows = run[-1].end - run[0].begin
+        if len(run) > 1 and (table is None or table.num_rows != rows):  # which of them it is
+            return pyarrow.concat_tables([self._read([part], names, threads) for part in run])
+        if table.num_rows != rows:
+            raise FormatError(f"{self.path}: row group {groups[0]} has {table.num_rows} of {rows} rows")
         for place, name in enumerate(names):
             if name in self._times:
-                times = int96.times_of(self._what(name, part.group), table.column(name), self.schema.field(name).type)
+                times = int96.times_of(self._what(name, groups[0]), table.column(name), self.schema.field(name).type)
                 table = table.set_column(place, name, times)
-        return list(table.to_batches())
+        return table
 
-    def _ask_for(self, part: RowRange, names: list[str]) -> None:
-        chunks = self._footer.chunks[part.group, [self._leaves[name] for name in names]]
+    def _ask_for(self, run: list[RowRange], names: list[str]) -> None:
+        chunks = self._footer.chunks[np.ix_([part.group for part in run], [self._leaves[name] for name in names])].ravel()
         begins = self._buffer.address + self._begins(chunks)
         self._file.ask_for(np.stack([begins, begins + chunks["bytes"]], axis=1))
 
@@ -160,9 +182,9 @@ class ParquetFile:
         """That a column's chunks lie in this file, can be read without a key, and may be what they are said to be: over others
         pyarrow would end the process."""
         chunks = self._footer.chunks[[part.group for part in parts], self._leaves[name]]
-        for part, chunk in zip(parts, chunks[["encrypted", "path_at", "path_bytes"]].tolist(), strict=True):
-            encrypted, path_at, path_bytes = chunk
-            what = self._what(name, part.group)
+        for at in np.flatnonzero((chunks["encrypted"] != 0) | (chunks["path_bytes"] > 0)).tolist():
+            encrypted, path_at, path_bytes = chunks[at][["encrypted", "path_at", "path_bytes"]].tolist()
+            what = self._what(name, parts[at].group)
             if encrypted:
                 raise ConfigError(f"{what} is encrypted, and queries take no keys; write it without encryption")
             path = os.fsdecode(self._buffer.slice(self._footer.at + path_at, path_bytes).to_pybytes()) if path_bytes else ""
