@@ -282,17 +282,28 @@ def _on_gpu(
     measures: list[ColumnMeasure],
 ) -> OnGpu | str:
     """What a GPU runs, or why it does not."""
-    held, given = asked.held, (table, kinds, program, asked.keys, measures, asked.held)
-    if terms:
-        return f"{min(terms)!r} is calculated row by row"
+
+    def run_of(kind: type[OnGpu]) -> OnGpu:
+        return kind(table, kinds, program, asked.keys, measures, held, terms=terms)
+
+    held = asked.held
     if not held.holds({name: kinds[name] for name in asked.keys}):
         return "host memory does not hold the groups' keys"
-    run = OnGpu(*given)
-    if run.refusal() or held.holds(kinds):
-        return run.refusal() or run
+    run = run_of(OnGpu)
+    if refusal := run.refusal():
+        return refusal
+    try:
+        if held.holds(kinds, terms):
+            return run
+    except ConfigError as error:  # the CPU calculates in rows that match alone
+        if terms:
+            return f"over all rows {min(terms)!r} cannot be calculated: {error}"
+        raise
+    if terms:
+        return f"host memory does not hold the columns, and {min(terms)!r} is calculated row by row"
     if not held.holds({name: kind for name, kind in kinds.items() if kind.family == "text"}):
         return "host memory does not hold the texts' codes"
-    run = StreamedOnGpu(*given)
+    run = run_of(StreamedOnGpu)
     return run.refusal() or run
 
 

@@ -59,7 +59,7 @@ class OnGpu(QueryRun):
         self._reads = {name: _Read() for name in kinds}
         self._compared = program.columns if program is not None else []
         self._parts = self.table.parts(program)
-        self._held = self.source.columns({name: kinds[name] for name in keys})
+        self._held = self.source.columns({name: kinds[name] for name in keys}, self.terms)
         self._spans = [self._held[name].span for name in keys]
         self._grouped = math.prod(count + 1 for _, count in self._spans)
         self._tests = sorted(program.tests, key=lambda one: self._numbers[one.column]) if program is not None else []
@@ -86,7 +86,7 @@ class OnGpu(QueryRun):
 
     def _take_columns(self) -> None:
         """Has the columns in host memory."""
-        self._held = self.source.columns(self.kinds)
+        self._held = self.source.columns(self.kinds, self.terms)
 
     def _run(self) -> tuple[list[Pair], np.ndarray[Any, Any], int]:
         """What is measured, query::Total of each, [measured, grouped], and how many rows match."""

@@ -25,6 +25,7 @@ from ..runtime.units import parse_bytes
 from ..table import UnifiedTensor
 from .arrays import taken, without_damage
 from .bounds import ColumnKind
+from .by_engine import ByEngine
 from .coded import NumberCopy
 from .file_set import files_of, open_files
 from .table import FileTable
@@ -179,7 +180,7 @@ class PinnedTable:
         """Of all columns that are held."""
         return sum(column.nbytes for column in self._columns.values())
 
-    def holds(self, kinds: dict[str, ColumnKind]) -> bool:
+    def holds(self, kinds: dict[str, ColumnKind], terms: dict[str, Any] | None = None) -> bool:
         """Whether columns are held, or fit what is left of the budget, as values, or of the host's memory; they are then.
 
         Raises:
@@ -193,7 +194,7 @@ class PinnedTable:
             if missing and self.held_bytes + self.table().rows * bits // 8 > self.budget:
                 return False
         try:
-            self.columns(kinds)
+            self.columns(kinds, terms or {})
         except OutOfMemory:
             self._too_large |= missing.keys()
             return False
@@ -225,19 +226,26 @@ class PinnedTable:
             ]
         return self._rooms
 
-    def columns(self, kinds: dict[str, ColumnKind]) -> dict[str, PinnedColumn]:
-        """Those of some names, of the table that was opened last, copied unless they were.
+    def columns(self, kinds: dict[str, ColumnKind], terms: dict[str, Any]) -> dict[str, PinnedColumn]:
+        """Those of some names, of the table that was opened last, copied unless they were; what ``terms`` has is calculated
+        then, once for all rows.
 
         Raises:
+            ConfigError: DuckDB is missing, which calculates, or whole numbers overflow.
             FormatError: the file is damaged.
             OutOfMemory: they do not fit the host's memory.
         """
         table = self._opened[1] if self._opened is not None else self.table()
         missing = {name: _Copy(kind, table.rows, self.device) for name, kind in kinds.items() if name not in self._columns}
-        for begin, batch in table.batches(list(missing), table.parts()) if missing else ():
-            for (name, copy), array in zip(missing.items(), batch.columns, strict=True):
-                if len(array):
-                    copy.add(f"{self.path}: the column {name!r}", array, begin)
+        stored = [name for name in missing if name not in terms]
+        wanted = {name: term for name, term in terms.items() if name in missing}
+        batches = table.batches(stored, table.parts()) if stored else iter(())
+        calculated = ByEngine(table, kinds, None, (), [], terms=wanted).calculated() if wanted else iter(())
+        for names, coming in ((stored, batches), (list(wanted), calculated)):
+            for begin, batch in coming:
+                for name, array in zip(names, batch.columns, strict=True):
+                    if len(array):
+                        missing[name].add(f"{self.path}: the column {name!r}", array, begin)
         self._columns.update({name: copy.done() for name, copy in missing.items()})
         return {name: self._columns[name] for name in kinds}
 
