@@ -5,8 +5,6 @@ A GPU of 32 lanes runs the kernels (conftest.py); those marked ``gpu`` ask a rea
 
 from __future__ import annotations
 
-import gc
-import os
 import warnings
 
 import numpy as np
@@ -19,6 +17,7 @@ import pyarrow.feather  # noqa: E402
 import pyarrow.parquet  # noqa: E402
 
 import hinterland as hl  # noqa: E402
+from benchmarks._cold import forget, resident  # noqa: E402
 from hinterland import _core  # noqa: E402
 from hinterland.query.file_set import files_of, open_files  # noqa: E402
 
@@ -148,29 +147,6 @@ def test_sums_are_those_of_held_columns_to_the_bit(tmp_path, kind, on_lanes):
         assert found.rows == [{"sum(x)": summed(values, rows, False) if len(rows) else 0, "count()": len(rows)}]
 
 
-def in_page_cache(path):
-    """Of each page of a file whether it is in the page cache."""
-    import ctypes
-    import mmap
-
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE) as mapped:
-        there = (ctypes.c_ubyte * (-(-len(mapped) // PAGE)))()
-        begin = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
-        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(begin), ctypes.c_size_t(len(mapped)), there) == 0
-    return np.frombuffer(there, np.uint8) & 1 != 0
-
-
-def dropped(path):
-    """A file of which the page cache has nothing."""
-    gc.collect()  # pages that are mapped would stay
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if in_page_cache(path).any():
-        pytest.skip("this file system keeps what it was told to drop")
-    return path
-
-
 @pytest.fixture(scope="module", params=["arrow", "pages"])
 def clustered(request, tmp_path_factory):
     """Two columns of 1,000,000 rows, of which 60 match alone, and 25,000 together."""
@@ -194,7 +170,9 @@ def clustered(request, tmp_path_factory):
 def test_the_disk_brings_the_filters_column_and_pages_that_hold_a_match(clustered, predicate, least, on_lanes):
     """Counted by the kernel (mincore): the filter's column, and pages with a match, times 1.1 at most."""
     path, x, y = clustered
-    query = hl.query(dropped(path), "cpu", host_budget="6MB").filter(predicate)
+    if not forget(path):
+        pytest.skip("this file system keeps what it was told to drop")
+    query = hl.query(path, "cpu", host_budget="6MB").filter(predicate)
     found = query.agg("sum(y)")
     rows = np.flatnonzero((x >= least) & (x < least + 0.5))
     assert found.matched == len(rows)
@@ -202,4 +180,4 @@ def test_the_disk_brings_the_filters_column_and_pages_that_hold_a_match(clustere
     assert found.bytes <= 1.1 * found.least_bytes
     assert found.least_bytes <= 1.05 * (x.nbytes + PAGE * (60 * 1.7 if least == 2 else 25_000 * 8 / PAGE + 4))
     assert [plan.how for plan in found.plans] == ["streamed", "on demand"]
-    assert PAGE * in_page_cache(path).sum() <= 1.1 * found.least_bytes
+    assert resident(path) <= 1.1 * found.least_bytes
