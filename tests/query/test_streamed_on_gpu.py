@@ -5,6 +5,7 @@ A GPU of 32 lanes runs the kernels (conftest.py); those marked ``gpu`` ask a rea
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import numpy as np
@@ -20,6 +21,10 @@ import hinterland as hl  # noqa: E402
 from benchmarks._cold import forget, resident  # noqa: E402
 from hinterland import _core  # noqa: E402
 from hinterland.query.file_set import files_of, open_files  # noqa: E402
+from hinterland.query.parquet import ParquetFile  # noqa: E402
+from hinterland.query.pinned_columns import PinnedTable  # noqa: E402
+from hinterland.runtime import warned  # noqa: E402
+from hinterland.runtime.errors import ConfigError, FormatError  # noqa: E402
 
 from .sums import summed  # noqa: E402
 from .tables import made  # noqa: E402
@@ -181,3 +186,85 @@ def test_the_disk_brings_the_filters_column_and_pages_that_hold_a_match(clustere
     assert found.least_bytes <= 1.05 * (x.nbytes + PAGE * (60 * 1.7 if least == 2 else 25_000 * 8 / PAGE + 4))
     assert [plan.how for plan in found.plans] == ["streamed", "on demand"]
     assert resident(path) <= 1.1 * found.least_bytes
+
+
+def test_both_sides_of_the_crossover(tmp_path, on_lanes):
+    """By what the filter finds in each chunk: few rows of the first half match, and nearly half of the second."""
+    rng, rows = np.random.default_rng(7), 400_000
+    x, y = rng.random(rows), rng.random(rows)
+    x[: rows // 2] = np.where(rng.random(rows // 2) < 3e-5, 1, 0)
+    path = write(pa.table({"x": x, "y": y}), tmp_path / "t", "arrow", 70_000)
+    found = hl.query(path, "cpu", host_budget="2MB").filter("x > 0.5").agg("sum(y)", "count()")
+    assert found.rows == [{"sum(y)": summed(y, np.flatnonzero(x > 0.5), False), "count()": int((x > 0.5).sum())}]
+    assert found.plans[1].how == "on demand and streamed"
+    assert x.nbytes + y.nbytes // 2 < found.bytes < 1.1 * found.least_bytes
+    assert re.search(
+        r"y: on demand and streamed, .*: 25 % of 400,000 rows match: pages that hold a match in \d chunks, .* to .* % of whose "
+        r"pages match, and all of them in \d chunks, .* to 100 % of whose pages match", found.explain(),
+    )  # fmt: skip
+
+
+def test_columns_that_the_control_group_has_no_room_for(tmp_path, on_lanes, monkeypatch):
+    """Without a budget they are held where they can be."""
+    x, y = np.random.default_rng(7).random((2, 150_000))
+    path = write(pa.table({"x": x, "y": y}), tmp_path / "t", "arrow", 70_000)
+    monkeypatch.setattr(PinnedTable, "on_gpu", True)
+    hows = []
+    for room in (4 * x.nbytes, 1.5 * x.nbytes):
+        monkeypatch.setenv("HINTERLAND_HOST_MEMORY", str(int(room) + hl.memory.report().nbytes))
+        found = hl.query(path, "cpu").filter("x > 0.9999").agg("sum(y)")
+        assert found.rows == [{"sum(y)": summed(y, np.flatnonzero(x > 0.9999), False)}]
+        hows.append([plan.how for plan in found.plans])
+    assert hows == [["streamed", "gathered"], ["streamed", "on demand"]]
+
+
+@pytest.mark.parametrize(
+    ("predicate", "keys", "budget", "said"),
+    [
+        ("x > 1", (), 4000, "do not hold 4,096 rows of its columns twice"),
+        ("x > 1", ("z",), 40_000, "does not hold the groups' keys"),
+        ("z == 'a'", (), 40_000, "does not hold the texts' codes"),
+        ("x + 1 > 2", (), 200_000, "'x \\+ 1' is calculated row by row"),
+    ],
+)
+def test_what_a_budget_is_too_small_for_is_the_cpus(tmp_path, on_lanes, monkeypatch, predicate, keys, budget, said):
+    monkeypatch.setattr(warned, "_told", set())
+    table = pa.table({"x": np.arange(50_000.0), "y": np.arange(50_000.0), "z": ["a", "b"] * 25_000})
+    path = write(table, tmp_path / "t", "arrow", 9000)
+    with pytest.warns(UserWarning, match=f"answered by the CPU: .*{said}"):
+        found = hl.query(path, host_budget=budget).filter(predicate).group_by(*keys).agg("sum(y)")
+    assert found.rows == hl.query(path).filter(predicate).group_by(*keys).agg("sum(y)").rows
+
+
+def test_a_budget_is_a_gpus(tmp_path):
+    with pytest.raises(ConfigError, match="host_budget='1GiB' bounds copies for a GPU"):
+        hl.query(tmp_path, host_budget="1GiB")
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "zstd"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize("dictionary", [True, False])
+def test_pages_of_parquet(tmp_path, codec, version, dictionary):
+    """However they are stored; and where the index of them is damaged the row group is read."""
+    rows = np.array([3, 4, 1000, 2999, 3000, 5500])
+    table = pa.table({"a.b": [None if row % 5 == 0 else row % 90 for row in range(6000)], "c": np.arange(6000) % 97 / 3})
+    options = {"compression": codec, "data_page_version": version, "use_dictionary": dictionary, "write_page_index": True}
+    pyarrow.parquet.write_table(
+        table, tmp_path / "t", row_group_size=3000, data_page_size=256, write_batch_size=64, **options
+    )  # fmt: skip
+    found = ParquetFile(str(tmp_path / "t"))
+    index_at, index_bytes = (found._footer.chunks[0, 0][name] for name in ("index_at", "index_bytes"))
+    for name in table.column_names:
+        pieces = list(found.values_at(name, rows, {}))
+        assert pa.concat_arrays([one.values for one in pieces]).to_pylist() == table[name].take(pa.array(rows)).to_pylist()
+        assert sum(one.bytes for one in pieces) < 0.5 * found.stored_bytes(name, found.parts())
+    content = (tmp_path / "t").read_bytes()
+    for place in range(index_at, index_at + index_bytes, 7):
+        damaged = bytearray(content)
+        damaged[place] ^= 0xFF
+        (tmp_path / "t").write_bytes(damaged)
+        try:
+            pieces = list(ParquetFile(str(tmp_path / "t")).values_at("a.b", rows, {}))
+        except (FormatError, OSError):
+            continue
+        assert sum(len(one.values) for one in pieces) == len(rows)

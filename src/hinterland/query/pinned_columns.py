@@ -145,7 +145,7 @@ class PinnedTable:
         self.one_at_a_time = threading.RLock()  # who asks it
         self._opened: tuple[tuple[Any, ...], FileTable] | None = None
         self._columns: dict[str, PinnedColumn] = {}
-        self._too_large: set[str] = set()  # columns, together with those that are held
+        self._too_large: list[set[str]] = []  # columns that together did not fit
         self._rooms: list[dict[str, PinnedColumn]] = []
         self._rooms_for: list[tuple[str, int, int]] = []
         _made.add(self)
@@ -170,7 +170,7 @@ class PinnedTable:
         files = files_of(self._paths)
         stamps = tuple(map(_stamp_of, files))
         if self._opened is None or self._opened[0] != stamps:
-            self._opened, self._columns, self._too_large = None, {}, set()
+            self._opened, self._columns, self._too_large = None, {}, []
             self._rooms, self._rooms_for = [], []
             self._opened = stamps, open_files(files, self.path)
         return self._opened[1]
@@ -187,7 +187,7 @@ class PinnedTable:
             As ``columns``, but for OutOfMemory.
         """
         missing = {name: kind for name, kind in kinds.items() if name not in self._columns}
-        if self._too_large.intersection(missing):
+        if any(some <= missing.keys() for some in self._too_large):
             return False
         if self.budget is not None:
             bits = sum(1 + _held_as(kind)[1] for kind in missing.values())
@@ -196,7 +196,7 @@ class PinnedTable:
         try:
             self.columns(kinds, terms or {})
         except OutOfMemory:
-            self._too_large |= missing.keys()
+            self._too_large.append(set(missing))
             return False
         return True
 

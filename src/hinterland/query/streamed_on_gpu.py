@@ -134,15 +134,16 @@ class StreamedOnGpu(OnGpu):
         by_page = least + requests * REQUEST_BYTES < every
         (demand.by_page if by_page else demand.whole).append(float(hit.mean()))
         rows = np.flatnonzero(bits if by_page else there)
-        before = demand.bytes
+        read = 0
         for piece in self.table.values_at(name, begin + rows, self._kept):
             some, column = rows[piece.at :][: len(piece.values)], chunk.room.columns[name]
             if some[-1] - some[0] == len(some) - 1:
                 column.put(self._what(name), self.kinds[name], piece.values, int(some[0]))
             else:
                 column.put_at(self._what(name), self.kinds[name], piece.values, some)
-            demand.bytes += piece.bytes
-        demand.least_bytes += min(least, demand.bytes - before)  # of pages that were there already none
+            read += piece.bytes
+        demand.bytes += read
+        demand.least_bytes += read if by_page else min(least, read)  # dictionaries count, and not what was there already
 
     def _what(self, name: str) -> str:
         return f"{self.table.path}: the column {name!r}"
