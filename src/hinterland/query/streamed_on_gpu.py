@@ -143,7 +143,7 @@ class StreamedOnGpu(OnGpu):
                 column.put_at(self._what(name), self.kinds[name], piece.values, some)
             read += piece.bytes
         demand.bytes += read
-        demand.least_bytes += read if by_page else min(least, read)  # dictionaries count, and not what was there already
+        demand.least_bytes += read if by_page else read * least // max(every, 1)  # dictionaries count as their pages do
 
     def _what(self, name: str) -> str:
         return f"{self.table.path}: the column {name!r}"
