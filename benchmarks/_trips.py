@@ -55,7 +55,7 @@ def written(folder: Path, columns: dict[str, Any]) -> dict[str, Path]:
     table = pyarrow.table(columns)
     paths = {"arrow": folder / "table.arrow", "parquet": folder / "table.parquet"}
     pyarrow.feather.write_feather(table, paths["arrow"], compression="uncompressed", chunksize=1 << 20)
-    pyarrow.parquet.write_table(table, paths["parquet"])
+    pyarrow.parquet.write_table(table, paths["parquet"], write_page_index=True)
     return paths
 
 

@@ -36,7 +36,7 @@ HINTERLAND_STRUCT(query::ChunkTotalParams, columns, measures, measured, words, g
                   begin, end);
 HINTERLAND_STRUCT(query::ChunkMergeParams, columns, measures, measured, grouped, totals, blocks, into);
 HINTERLAND_STRUCT(ParquetChunk, physical, codec, encodings, values, full, bytes, data_at, dictionary_at, path_at, path_bytes,
-                  encrypted, nulls, least_at, least_bytes, greatest_at, greatest_bytes);
+                  encrypted, nulls, least_at, least_bytes, greatest_at, greatest_bytes, index_at, index_bytes);
 HINTERLAND_STRUCT(TextArray, offsets, offset_bytes, bytes, count, valid, valid_at);
 
 namespace {
@@ -91,6 +91,7 @@ const Binding query([](nb::module_& m) {
   m.attr("FILE_PAGE") = kFilePage;
   def_native(m, "pages_missing", pages_missing, nb::arg("pages"), nb::arg("count"));
   def_native(m, "ask_for_pages", ask_for_pages, nb::arg("ranges"), nb::arg("count"), nb::arg("at_once"));
+  def_native(m, "read_around", read_around, nb::arg("address"), nb::arg("bytes"), nb::arg("around"));
   nb::class_<Texts>(m, "QueryTexts")
       .def(nb::init<>())
       .def("__len__", &Texts::size)

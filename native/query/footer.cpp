@@ -42,11 +42,13 @@ void chunk_metadata(Compact& from, ParquetChunk& chunk) {
 
 void column_chunk(Compact& from, ParquetChunk& chunk) {
   chunk.physical = chunk.codec = chunk.values = chunk.full = chunk.bytes = chunk.data_at = chunk.dictionary_at = -1;
-  chunk.nulls = chunk.least_at = chunk.greatest_at = -1;
+  chunk.nulls = chunk.least_at = chunk.greatest_at = chunk.index_at = -1;
   from.fields([&](int64_t id, int type) {
     if (id == 1 && type == Compact::kBinary) return chunk.path_bytes = from.binary(&chunk.path_at), true;
     if (id == 8 || id == 9) chunk.encrypted = 1;
     if (id == 3 && type == Compact::kStruct) return chunk_metadata(from, chunk), true;
+    if (id == 4 && type == Compact::kInt64) return chunk.index_at = from.whole(), true;
+    if (id == 5 && type == Compact::kInt32) return chunk.index_bytes = from.whole(), true;
     return false;
   });
 }

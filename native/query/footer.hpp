@@ -17,6 +17,7 @@ struct ParquetChunk {
   int64_t encrypted;            // whether it is
   int64_t nulls;
   int64_t least_at, least_bytes, greatest_at, greatest_bytes;
+  int64_t index_at, index_bytes;  // of where its pages lie
 };
 
 // Chunks of all row groups, one after another; whether the file says that bounds are ordered as their types are. False where it

@@ -32,4 +32,9 @@ void ask_for_pages(const int64_t* ranges, int64_t count, int64_t at_once) {
   });
 }
 
+void read_around(int64_t address, int64_t bytes, bool around) {
+  char* const begin = page_of(address);
+  ::madvise(begin, static_cast<size_t>(reinterpret_cast<char*>(address + bytes) - begin), around ? MADV_NORMAL : MADV_RANDOM);
+}
+
 }  // namespace hinterland::native

@@ -15,4 +15,7 @@ bool pages_missing(const int64_t* pages, int64_t count);
 // touched. Of more than the disk's readahead has, `at_once` bytes, Linux would take as many.
 void ask_for_pages(const int64_t* ranges, int64_t count, int64_t at_once);
 
+// Whether a page of a mapping that is touched comes with the disk's readahead around it.
+void read_around(int64_t address, int64_t bytes, bool around);
+
 }  // namespace hinterland::native

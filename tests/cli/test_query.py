@@ -50,6 +50,7 @@ def test_rows_are_printed(query):
         ["null", "1.0", "'null'", "1.10", "2023"],
         ["2.5", "3.0", "null", "1.10", "2024"],
     ]
+    assert query("trips", "tip >= 1", "--limit", "3")[1].splitlines()[1:5] == out.splitlines()[1:5]
     status, out, _ = query("trips", "tip > 100", "--columns", "fare", "--json")
     assert status == 0 and json.loads(out)["rows"] == []
 

@@ -6,7 +6,6 @@ import math
 from decimal import Decimal
 
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,8 +13,6 @@ pa = pytest.importorskip("pyarrow")
 duckdb = pytest.importorskip("duckdb")
 
 import hinterland as hl  # noqa: E402
-from hinterland.query import Query  # noqa: E402
-from hinterland.query.pinned_columns import PinnedTable  # noqa: E402
 from hinterland.query.texts import TextCodes  # noqa: E402
 from hinterland.runtime import warned  # noqa: E402
 from hinterland.runtime.errors import ConfigError  # noqa: E402
@@ -71,15 +68,20 @@ def test_filters_find_what_duckdb_finds(tmp_path_factory, rows, term, sign, boun
         assert found == (by_duckdb(table, term, sign, bound, "hugeint") if wanted is None else wanted)
 
 
-@pytest.fixture
-def fares(tmp_path):
+@pytest.fixture(params=["duckdb", "lanes"])
+def fares(request, tmp_path):
+    """Asked of DuckDB, and of a GPU of 32 lanes."""
     columns = {
         "fare": [1.5, None, 8.0, 0.0], "tip": [2.0, 1.0, None, -0.5], "riders": pa.array([1, 2, 3, None], pa.int8()),
         "cents": pa.array([100, 127, -128, 5], pa.int8()), "zero": [0, 0, 0, 0], "big": [2**62, 1, 2, 3],
         "unsigned": pa.array([2**64 - 1, 1, 2, 3], pa.uint64()),
         "money": pa.array([Decimal("1.25"), None, Decimal("-3.10"), Decimal("0.01")], pa.decimal128(10, 2)),
     }  # fmt: skip
-    return hl.query(write(pa.table(columns), tmp_path / "fares", "parquet", 3))
+    file = write(pa.table(columns), tmp_path / "fares", "parquet", 3)
+    if request.param == "duckdb":
+        return hl.query(file)
+    request.getfixturevalue("on_lanes")
+    return hl.query(file, host_budget="1MiB")
 
 
 @pytest.mark.parametrize(
@@ -113,6 +115,7 @@ def test_aggregates_of_what_is_calculated(fares, aggregate, value):
     assert math.isclose(found, value, rel_tol=1e-15) if isinstance(value, float) else found == value
 
 
+@pytest.mark.filterwarnings("ignore:.*answered by the CPU")
 @pytest.mark.parametrize("aggregate", ["sum(big * 4)", "sum(big + big)", "max(unsigned + 0)", "min(0 - big - big - big)"])
 def test_whole_numbers_beyond_64_bits_are_refused(fares, aggregate):
     with pytest.raises(ConfigError, match="out of range|Overflow in .*; divide a number by 1"):
@@ -171,16 +174,24 @@ def test_statistics_know_nothing_of_what_is_calculated(tmp_path):
     assert "9 of 10 row groups that statistics leave out" in found.explain()
 
 
-@pytest.mark.parametrize("ask", [
-    lambda query: query.agg("sum(x * y)"), lambda query: query.filter("x * y > 0").group_by("x").agg("sum(x * y)"),
-])  # fmt: skip
-def test_what_is_calculated_is_the_cpus_also_where_a_gpu_was_asked_for(tmp_path, monkeypatch, ask):
+def test_a_gpu_answers_what_is_calculated(tmp_path, on_lanes):
+    table = pa.table({"x": [1, 2, 3, None] * 3000, "y": [0.0, None, 2.0, 1.0] * 3000, "t": ["a", "b", "b"] * 4000})
+    file = write(table, tmp_path / "t", "arrow", 700)
+    asked = ["sum(x * y)", "max(y / x)", "count(x + 1)", "mean_ratio(x + x, y)", "count(y / (x - 1))", "sum(y / (x - 1))"]
+    wanted, found = (
+        query.filter("x * 2 + y > 2.6 or t == 'a'").group_by("t").agg(*asked)
+        for query in (hl.query(file), hl.query(file, host_budget="1MiB"))
+    )
+    assert repr(found.rows) == repr(wanted.rows) and found.bytes is not None  # zero by zero is NaN
+
+
+def test_a_number_that_overflows_where_no_row_matches(tmp_path, on_lanes, monkeypatch):
+    """A GPU's columns are calculated for all rows, so that the CPU has to answer."""
     monkeypatch.setattr(warned, "_told", set())
-    file = write(pa.table({"x": [1, 2, 3], "y": [0.5, None, 2.0]}), tmp_path / "t", "arrow", 2)
-    with pytest.warns(UserWarning, match=r"answered by the CPU: 'x \* y' is calculated row by row"):
-        found = ask(Query(PinnedTable(str(file), torch.device("cuda"))))  # no GPU is needed for that
-    assert found.rows == ask(hl.query(file)).rows and found.bytes is None
-    assert "DuckDB answers; no GPU does, for 'x * y' is calculated row by row" in found.explain()
+    file = write(pa.table({"x": [2**62, 2, 3]}), tmp_path / "t", "arrow", 2)
+    with pytest.warns(UserWarning, match=r"answered by the CPU: over all rows 'x \* 4' cannot be calculated: .*[Oo]verflow"):
+        found = hl.query(file, host_budget="1MiB").filter("x < 9").agg("sum(x * 4)")
+    assert found.rows == [{"sum(x * 4)": 20}]
 
 
 TEXTS = st.text(st.sampled_from("ab%_\\\n.*é日") | st.characters(codec="utf-8", exclude_characters="\0"), max_size=5)

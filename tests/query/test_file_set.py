@@ -223,7 +223,7 @@ def test_columns_for_a_gpu_are_those_of_all_files(hive):
     held = PinnedTable(str(hive), torch.device("cpu"))
     table = held.table()
     kinds = {name: kind_of(table.schema.field(name).type) for name in ("riders", "city", "color")}
-    columns = held.columns(kinds)
+    columns = held.columns(kinds, {})
     rows = hl.query(hive).to_arrow("riders", "city", "color").to_pylist()
     entries = columns["riders"].entries
     codes = columns["riders"].values.cpu().view(torch.uint8)[:ROWS].long()

@@ -211,7 +211,7 @@ def test_bytes_are_the_least_where_few_rows_match(tmp_path):
 
 def test_columns_of_which_nearly_all_is_needed_are_copied(tmp_path, monkeypatch):
     """Chunk by chunk: of the first half of the rows all match, of the second one in a thousand; and wider values sooner."""
-    monkeypatch.setattr(sys.modules["hinterland.query.on_gpu"], "_MOST_BLOCKS", 16)
+    monkeypatch.setattr(sys.modules["hinterland.query.on_gpu"], "MOST_BLOCKS", 16)
     rows, rng = 1 << 19, random.Random(5)
     table = pa.table(
         {

@@ -12,6 +12,7 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.parquet  # noqa: E402
 
 import hinterland as hl  # noqa: E402
+from hinterland.query.parquet import ParquetFile  # noqa: E402
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError  # noqa: E402
 
 
@@ -224,3 +225,29 @@ def test_a_name_that_is_a_path_as_well(tmp_path):
     table = pa.table({"a": [{"b": 1}, {"b": 2}], "a.b": [10, 20]})
     pa.parquet.write_table(table, tmp_path / "t.parquet")
     assert hl.query(tmp_path / "t.parquet").agg('sum("a.b")').rows[0].popitem()[1] == 30
+
+
+def test_small_row_groups_are_read_together(tmp_path, monkeypatch):
+    """Each call of pyarrow's has its price: what statistics leave of 900 row groups comes in a few, and in its order."""
+    calls = []
+    read = ParquetFile._read
+    monkeypatch.setattr(ParquetFile, "_read", lambda self, run, *rest: calls.append(len(run)) or read(self, run, *rest))
+    text = pa.array([str(row % 7) for row in range(2700)])
+    pa.parquet.write_table(pa.table({"x": range(2700), "t": text}), tmp_path / "t", row_group_size=3)
+    query = hl.query(tmp_path / "t").filter("x >= 6 and x <= 1000 or x > 2000 and t != '3'")
+    wanted = [row for row in range(2700) if 6 <= row <= 1000 or (row > 2000 and row % 7 != 3)]
+    assert query.rows().tolist() == wanted
+    assert len(calls) == 2 and sum(calls) == 332 + 233
+    assert query.to_arrow("t")["t"].to_pylist() == [str(row % 7) for row in wanted]
+
+
+def test_damage_among_small_row_groups(tmp_path):
+    written(pa.table({"x": [row / 3 for row in range(300)]}), tmp_path / "t", rows=3, use_dictionary=False, compression="zstd")
+    chunk = pyarrow.parquet.read_metadata(tmp_path / "t").row_group(60).column(0)
+    damaged = bytearray((tmp_path / "t").read_bytes())
+    damaged[chunk.data_page_offset : chunk.data_page_offset + chunk.total_compressed_size] = (
+        b"\xff" * chunk.total_compressed_size
+    )
+    (tmp_path / "t").write_bytes(damaged)
+    with pytest.raises(FormatError):
+        hl.query(tmp_path / "t").agg("sum(x)")

@@ -28,8 +28,8 @@ def test_columns_are_the_files(tmp_path, kind, rows):
     table = made(1000)
     held = PinnedTable(str(write(table, tmp_path / "t", kind, rows)), CPU)
     kinds = {field.name: kind_of(field.type) for field in table.schema}
-    columns = held.columns(kinds)
-    assert held.columns(kinds)["int8"] is columns["int8"]
+    columns = held.columns(kinds, {})
+    assert held.columns(kinds, {})["int8"] is columns["int8"]
     for name, column in columns.items():
         require_same(column, kinds[name], table.column(name).to_pylist())
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import io
 import json
-import mmap
 import os
 import random
 import stat
@@ -23,6 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
+from benchmarks._cold import forget, resident
 from hinterland.runtime import files
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError, StorageError
 from hinterland.storage import layout, safetensors
@@ -336,16 +335,6 @@ def test_arrow_without_pyarrow(tmp_path, monkeypatch):
         locate(path)
 
 
-def resident(path: Path) -> int:
-    """Bytes of the file that the system keeps in memory."""
-    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE) as mapped:
-        pages = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
-        first = ctypes.c_char.from_buffer(mapped)
-        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(ctypes.addressof(first)), ctypes.c_size_t(len(mapped)), pages) == 0
-        del first
-        return sum(page & 1 for page in pages) * mmap.PAGESIZE
-
-
 @pytest.mark.parametrize("format", ["npy", "safetensors", "arrow", "raw"])
 def test_no_rows_are_read(tmp_path, format):
     values = np.random.default_rng(0).standard_normal(4 << 20)
@@ -360,10 +349,7 @@ def test_no_rows_are_read(tmp_path, format):
     else:
         path.write_bytes(values.tobytes())
         options = {"dtype": torch.float64, "shape": (-1,)}
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-    if resident(path):
+    if not forget(path):
         pytest.skip("this file system keeps files in memory")
     assert locate(path, **options).nbytes == 32 << 20
     assert resident(path) < 8 << 20  # what is read ahead around the headers

@@ -30,7 +30,9 @@ def query(
         str,
         typer.Argument(metavar="[FILTER]", help="Only rows for which it is true, as \"distance >= 10 and color == 'green'\"."),
     ] = "",
-    select: Annotated[str, typer.Option(metavar="LIST", help="Aggregates, as 'mean(total), sum(fare + tip)'.")] = _COUNT,
+    select: Annotated[
+        str, typer.Option(metavar="LIST", help=f"Aggregates, as 'mean(total), sum(fare + tip)'; {_COUNT} unless said.")
+    ] = "",
     group_by: Annotated[
         str,
         typer.Option(
@@ -40,7 +42,9 @@ def query(
     columns: Annotated[
         str, typer.Option(metavar="COLUMNS", help="The rows that match instead, of these columns; * is all that can be read.")
     ] = "",
-    limit: Annotated[int | None, typer.Option(min=0, help="The first so many rows, or groups.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="The first so many rows; with --select or --group-by, groups.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Answer a question to a table in files: sums, means and counts of the rows that match, or these rows."""
@@ -50,8 +54,10 @@ def query(
 
     if predicate and Path(predicate).is_file():
         raise ConfigError(f"the filter {predicate!r} is a file; write a pattern between quotes, as 'trips/*.parquet'")
-    if columns and (group_by or select != _COUNT):
+    if columns and (group_by or select):
         raise ConfigError("--columns shows rows, and --select and --group-by add them up; ask for one of both")
+    if limit is not None and not (group_by or select):
+        columns = columns or "*"  # as SQL shows what comes first
     begun = time.perf_counter()
     question = asked(file)
     if predicate:
@@ -69,7 +75,7 @@ def query(
             raise ConfigError(f"{file}: a row has a value that is not shown: {error}; name other columns") from error
         _emit(file, shown, rows.schema.names, {"seconds": seconds}, f"{len(rows):,} rows; {seconds:.3g} s", json)
         return
-    found = question.agg(select)
+    found = question.agg(select or _COUNT)
     seconds = time.perf_counter() - begun
     sizes = {"matched": found.matched, "bytes": found.bytes, "least_bytes": found.least_bytes, "seconds": seconds}
     title = f"{found.matched:,} rows match; {seconds:.3g} s{read_of(found.bytes, found.least_bytes)}"

@@ -27,6 +27,7 @@ from .pinned_columns import PinnedTable
 from .program import Program
 from .result import QueryResult, frame_of
 from .run import ColumnMeasure, GroupMeasure, QueryRun
+from .streamed_on_gpu import StreamedOnGpu
 from .table import FileTable
 
 _EXACT = Context(prec=120)
@@ -175,7 +176,7 @@ class Query(Repr):
                 yield table
 
 
-def query(path: Any, device: torch.device | str | int | None = None) -> Query:
+def query(path: Any, device: torch.device | str | int | None = None, host_budget: int | str | None = None) -> Query:
     """A query to the table in a file: Arrow IPC (Feather 2), Parquet, ORC or CSV, also compressed (``.csv.gz``); or in several.
     They are opened when they are first asked, and again when they have changed.
 
@@ -187,15 +188,20 @@ def query(path: Any, device: torch.device | str | int | None = None) -> Query:
             long as this query and those made from it: the quickest way to the answers that follow. Of numbers of which at
             most 65,536 differ the copy is codes of one or two bytes. Both give the same answers, but for the last digits of
             sums of floats.
+        host_budget: bytes of host memory for a GPU's copies, as in ``"4GiB"``; None is what can be had. Columns that do not fit
+            are read from the file by each question, through rooms within it; threads that decompress have theirs besides.
 
     Raises:
-        ConfigError: ``path`` names no file.
+        ConfigError: ``path`` names no file, or a budget is no size, or given for a CPU.
         DeviceError: there is no such device.
     """
     paths = tuple(arguments.path("the table", one) for one in (path if isinstance(path, list | tuple) else [path]))
     if not paths:
         raise ConfigError("the table is a list of no files; name some")
-    return Query(PinnedTable(paths, devices.as_device("cpu" if device is None else device)))
+    held = PinnedTable(paths, devices.as_device("cpu" if device is None else device), host_budget)
+    if host_budget is not None and not held.on_gpu:
+        raise ConfigError(f"host_budget={arguments.repr_of(host_budget)} bounds copies for a GPU; name one, as device='cuda'")
+    return Query(held)
 
 
 def _answer(asked: Query, table: FileTable, aggregates: list[tuple[str, Any]]) -> QueryResult:
@@ -240,7 +246,7 @@ def _row_numbers(asked: Query, table: FileTable) -> np.ndarray[Any, Any]:
         raise ConfigError(
             f"rows that are grouped by {', '.join(asked.keys)} have no numbers; leave group_by() out, or use agg()"
         )
-    if asked.held.device.type != "cpu":
+    if asked.held.on_gpu:
         warn_once("query rows", f"{asked.path}: the CPU finds the rows: a GPU adds up, and lists none")
     predicate = _predicate(asked)
     kinds, terms = _kinds(table, _compared(predicate))
@@ -258,14 +264,47 @@ def _run(
 ) -> QueryRun:
     """On the GPU that was asked for, where it can be."""
     refusal = ""
-    if asked.held.device.type != "cpu":
-        refusal = f"{min(terms)!r} is calculated row by row" if terms else ""
-        if not refusal:
-            on_gpu = OnGpu(table, kinds, program, asked.keys, measures, asked.held)
-            if not (refusal := on_gpu.refusal()):
-                return on_gpu
+    if asked.held.on_gpu:
+        found = _on_gpu(asked, table, kinds, terms, program, measures)
+        if isinstance(found, OnGpu):
+            return found
+        refusal = found
         warn_once(f"query {refusal}", f"{asked.path}: answered by the CPU: {refusal}")
     return ByEngine(table, kinds, program, asked.keys, measures, terms=terms, refusal=refusal)
+
+
+def _on_gpu(
+    asked: Query,
+    table: FileTable,
+    kinds: dict[str, ColumnKind],
+    terms: dict[str, Any],
+    program: Program | None,
+    measures: list[ColumnMeasure],
+) -> OnGpu | str:
+    """What a GPU runs, or why it does not."""
+
+    def run_of(kind: type[OnGpu]) -> OnGpu:
+        return kind(table, kinds, program, asked.keys, measures, held, terms=terms)
+
+    held = asked.held
+    if not held.holds({name: kinds[name] for name in asked.keys}):
+        return "host memory does not hold the groups' keys"
+    run = run_of(OnGpu)
+    if refusal := run.refusal():
+        return refusal
+    try:
+        if held.holds(kinds, terms):
+            return run
+    except ConfigError as error:  # the CPU calculates in rows that match alone
+        if terms:
+            return f"over all rows {min(terms)!r} cannot be calculated: {error}"
+        raise
+    if terms:
+        return f"host memory does not hold the columns, and {min(terms)!r} is calculated row by row"
+    if not held.holds({name: kind for name, kind in kinds.items() if kind.family == "text"}):
+        return "host memory does not hold the texts' codes"
+    run = run_of(StreamedOnGpu)
+    return run.refusal() or run
 
 
 def _added(sizes: Iterable[int | None]) -> int | None:

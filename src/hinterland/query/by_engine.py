@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from .sql import Columns
 from .table import RowRange
 
 MOST_GROUPS = 1 << 16
+_ASKED = 64  # batches that are calculated at once: 8 million rows at most
 _NUMBER = "row_number"
 
 
@@ -65,6 +67,19 @@ class ByEngine(QueryRun):
         batches = self._batches(self.table.parts(self.program), numbered=True)
         found = engine.ask(self.table.path, sql, columns.values, self._schema(numbered=True), batches, "fetchnumpy")
         return np.asarray(found[_NUMBER], np.int64)
+
+    def calculated(self) -> Iterator[tuple[int, Any]]:
+        """The columns that are calculated, of all rows: the first row of each record batch, and the batch."""
+        import pyarrow
+
+        columns, begin = Columns(self.kinds, self.terms), 0
+        asked = ", ".join(f"{columns.name(name)} t{number}" for number, name in enumerate(self.terms))
+        sql, coming = f"select {asked} from {engine.ROWS}", self._batches(self.table.parts())
+        while some := list(islice(coming, _ASKED)):
+            found = engine.ask(self.table.path, sql, columns.values, self._schema(), iter(some), "fetchnumpy").values()
+            arrays = [pyarrow.array(np.ma.getdata(one), mask=np.ma.getmaskarray(one)) for one in found]
+            yield begin, pyarrow.record_batch(arrays, names=list(self.terms))
+            begin += len(arrays[0])
 
     def _values_said(self, one: ColumnMeasure) -> int | None:
         """How many values of all its rows the file says that there are; None where more is asked, or it does not say."""

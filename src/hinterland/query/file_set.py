@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 from urllib.parse import unquote
 
@@ -23,7 +23,7 @@ from .files import ENDINGS, open_table, sentences
 from .parquet import ParquetFile
 from .program import Outcomes, Program, may_hold, outcomes_of
 from .statistics import Statistics
-from .table import FileTable, RowRange
+from .table import ColumnValues, FileTable, KeptGroups, Pages, RowRange
 from .threads import ahead
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"  # Hive's name of a folder for rows without a value
@@ -176,6 +176,55 @@ class FileSet:
         found = [table.values_of(name) for table in self._tables]
         return None if None in found else sum(one for one in found if one is not None)
 
+    def read_as_asked(self) -> None:
+        for table in self._tables:
+            table.read_as_asked()
+
+    def pages(self, name: str, begin: int, end: int) -> Pages:
+        """Those of all files; what a folder's name says takes nothing."""
+        begins, sizes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for number, first, low, high in self._files(begin, end):
+            if name in self._partitions:
+                found = Pages(np.array([low, high]), np.zeros(1, np.int64))
+            else:
+                found = self._tables[number].pages(name, low, high)
+            begins.append(first + found.begins[:-1])
+            sizes.append(found.bytes)
+        return Pages(np.append(np.concatenate(begins), end), np.concatenate(sizes))
+
+    def values_at(self, name: str, rows: np.ndarray, kept: KeptGroups) -> Iterator[ColumnValues]:
+        """A column in some rows, file by file."""
+        type_ = self.schema.field(name).type
+        for number, first, low, high in self._files(int(rows[0]), int(rows[-1]) + 1) if len(rows) else ():
+            begin, end = np.searchsorted(rows, [first + low, first + high]).tolist()
+            table = self._tables[number]
+            if begin == end:
+                continue
+            if name in self._partitions:
+                yield ColumnValues(begin, _repeated(self._partitions[name], number, end - begin), 0)
+                continue
+            with sentences(table.path):
+                for piece in table.values_at(name, rows[begin:end] - first, kept):
+                    yield ColumnValues(begin + piece.at, _as(piece.values, type_), piece.bytes)
+
+    def stored_bytes(self, name: str, parts: Sequence[RowRange]) -> int:
+        if name in self._partitions:
+            return 0
+        some = groupby(parts, lambda part: part.file)
+        return sum(self._tables[number].stored_bytes(name, self._own(number, list(own))) for number, own in some)
+
+    def _files(self, begin: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+        """Of each file with any of the rows [begin, end) its number, its first row, and which of its own rows these are."""
+        for number, (first, last) in enumerate(pairwise(self._begins)):
+            low, high = max(begin, first) - first, min(end, last) - first
+            if low < high:
+                yield number, first, low, high
+
+    def _own(self, number: int, parts: list[RowRange]) -> list[RowRange]:
+        """Parts as a file counts their rows."""
+        first = self._begins[number]
+        return [part._replace(begin=part.begin - first, end=part.end - first) for part in parts]
+
     def batches(self, names: Sequence[str], parts: Sequence[RowRange]) -> Iterator[tuple[int, Any]]:
         """The first row of each record batch of some parts, in their order, and the batch. Files of which one row group is left
         are read side by side; others do so with their own parts."""
@@ -196,7 +245,7 @@ class FileSet:
 
         schema = pyarrow.schema([self.schema.field(name) for name in names])
         table, first = self._tables[number], self._begins[number]
-        own = [part._replace(begin=part.begin - first, end=part.end - first) for part in parts]
+        own = self._own(number, parts)
         stored = [name for name in names if name not in self._partitions]
         with sentences(table.path):
             for begin, rows, columns in _columns(table, stored, own):

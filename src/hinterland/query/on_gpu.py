@@ -25,11 +25,11 @@ from .program import Test
 from .result import ColumnPlan
 from .run import Answer, ColumnMeasure, GroupMeasure, QueryRun
 
-_BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
+BLOCK, _UNIT = _core.QUERY_BLOCK_ROWS, _core.QUERY_UNIT_ROWS
 _THREADS = _core.QUERY_BLOCK_THREADS
 _TOTAL = ctypes.sizeof(struct("query::Total"))
 _FIELDS = [field[0] for field in struct("query::Total")._fields_]
-_MOST_BLOCKS = 2048  # of a chunk: 8 million rows, whose copy takes longer than its launches (docs/notes/queries-on-h200.md)
+MOST_BLOCKS = 2048  # of a chunk: 8 million rows, whose copy takes longer than its launches (docs/notes/queries-on-h200.md)
 _FILTER_WARPS = 16  # of a multiprocessor
 _COPIED_FROM = 0.85  # share of a chunk's sectors from which on a copy of the whole column is quicker than loads of those
 _SECTOR = 32
@@ -59,7 +59,7 @@ class OnGpu(QueryRun):
         self._reads = {name: _Read() for name in kinds}
         self._compared = program.columns if program is not None else []
         self._parts = self.table.parts(program)
-        self._held = self.source.columns({name: kinds[name] for name in keys})
+        self._held = self.source.columns({name: kinds[name] for name in keys}, self.terms)
         self._spans = [self._held[name].span for name in keys]
         self._grouped = math.prod(count + 1 for _, count in self._spans)
         self._tests = sorted(program.tests, key=lambda one: self._numbers[one.column]) if program is not None else []
@@ -78,21 +78,23 @@ class OnGpu(QueryRun):
 
     def answer(self) -> Answer:
         """What was asked."""
-        self._held = self.source.columns(self.kinds)
+        self._take_columns()
         with torch.cuda.device(self._device):
             pairs, totals, matched = self._run()
         keys, found = _groups(self, pairs, totals)
         return Answer(keys, found, matched, [self._plan(name, read, matched) for name, read in self._reads.items()])
 
+    def _take_columns(self) -> None:
+        """Has the columns in host memory."""
+        self._held = self.source.columns(self.kinds, self.terms)
+
     def _run(self) -> tuple[list[Pair], np.ndarray[Any, Any], int]:
         """What is measured, query::Total of each, [measured, grouped], and how many rows match."""
         pairs = list(dict.fromkeys((one.column, one.divisor) for one in [ColumnMeasure(None), *self.measures]))
         self._wide = self._wide_columns(pairs)
-        staged = sum(self._held[name].bits for name in self._staged)
-        block_bytes = _BLOCK * (1 + staged + 16 * bool(self.keys)) // 8 + _TOTAL * len(pairs) * self._grouped
-        blocks = max(-(-self.table.rows // _BLOCK), 1)
-        most = min(max(QUERY_BYTES // block_bytes, 1), _MOST_BLOCKS, blocks)
-        rooms = [self._room(most, len(pairs)) for _ in range(2 if blocks > most else 1)]
+        blocks = max(-(-self.table.rows // BLOCK), 1)
+        most = min(self._most_blocks(pairs), blocks)
+        rooms = [self._room(columns, most, len(pairs)) for columns in self._columns(most, 2 if blocks > most else 1)]
         here = torch.cuda.current_stream()
         for room in rooms:
             room.stream.wait_stream(here)  # which may still be at work in their memory
@@ -110,17 +112,31 @@ class OnGpu(QueryRun):
         self._count_reads(chunks, counts.reshape(-1, 4).tolist())
         return pairs, totals.reshape(len(pairs), self._grouped, len(_FIELDS)), int(matched[0])
 
-    def _coming(self, rooms: list[_Room], most: int) -> Iterator[_Chunk]:
+    def _most_blocks(self, pairs: list[Pair]) -> int:
+        """Of a chunk."""
+        staged = sum(self._held[name].bits for name in self._staged)
+        block_bytes = BLOCK * (1 + staged + 16 * bool(self.keys)) // 8 + _TOTAL * len(pairs) * self._grouped
+        return min(max(QUERY_BYTES // block_bytes, 1), MOST_BLOCKS)
+
+    def _columns(self, most: int, rooms: int) -> list[dict[str, PinnedColumn]]:
+        """Where each room's chunks of up to ``most`` blocks lie in host memory."""
+        return [self._held] * rooms
+
+    def _coming(self, rooms: list[ChunkRoom], most: int) -> Iterator[RowChunk]:
         """Chunks of up to ``most`` blocks that statistics leave, once columns that their filter compares are on their way."""
         for number, (first, last, left) in enumerate(chunks_of(self._blocks_left(), most)):
-            rows = min(last * _BLOCK, self.table.rows) - first * _BLOCK
-            gaps = (last - first - left) * _BLOCK
-            chunk = _Chunk(first, last, rows, rows - gaps, rooms[number % len(rooms)])
+            rows = min(last * BLOCK, self.table.rows) - first * BLOCK
+            gaps = (last - first - left) * BLOCK
+            chunk = RowChunk(first, last, rows, rows - gaps, rooms[number % len(rooms)], first)
+            self._fill(chunk)
             with torch.cuda.stream(chunk.room.stream):
                 self._stage(chunk, self._compared_values)
             yield chunk
 
-    def _prepared(self, pairs: list[Pair], rooms: list[_Room]) -> _Small:
+    def _fill(self, chunk: RowChunk) -> None:
+        """Has in host memory what a chunk's filter compares."""
+
+    def _prepared(self, pairs: list[Pair], rooms: list[ChunkRoom]) -> _Small:
         """What all chunks' kernels need."""
         program, nothing = self._steps(), self._nothing(pairs)
         truths = [_truths(test, self._held[test.column]) if test.kind == "table" else b"" for test in self._tests]
@@ -148,31 +164,31 @@ class OnGpu(QueryRun):
         ]
         small.put("keys", _packed("query::GroupKey", spans))
         small.put("measures", _packed("query::Measure", map(self._merged, pairs)))
-        columns = self._pieces()
-        ways = [self._with_staged(columns, room, wide) for room in rooms for wide in self._wide]
+        pieces = [(room, self._pieces(room)) for room in rooms]
+        ways = [self._with_staged(columns, room, wide) for room, columns in pieces for wide in self._wide]
         small.put("columns", b"".join(_packed("query::PieceColumn", way) for way in ways))
         small.copy()
         return small
 
-    def _launched(self, small: _Small, rooms: list[_Room], coming: Iterable[_Chunk], measured: int) -> list[_Chunk]:
+    def _launched(self, small: _Small, rooms: list[ChunkRoom], coming: Iterable[RowChunk], measured: int) -> list[RowChunk]:
         """Has the GPU work on chunks; which these are."""
         merged = None
-        chunks: list[_Chunk] = []
+        chunks: list[RowChunk] = []
         warps = _FILTER_WARPS * devices.sm_count(self._device)
         way = small.size("columns") // len(rooms) // len(self._wide)
 
-        def read(chunk: _Chunk) -> dict[str, Any]:
+        def read(chunk: RowChunk) -> dict[str, Any]:
             return {
                 "columns": small.address("columns") + (rooms.index(chunk.room) * len(self._wide) + chunk.way) * way,
                 "words": chunk.room.words.data_ptr(),
-                "begin": chunk.first * _BLOCK,
-                "end": chunk.last * _BLOCK,
+                "begin": chunk.at * BLOCK,
+                "end": (chunk.at + chunk.last - chunk.first) * BLOCK,
             }
 
-        def filter(chunk: _Chunk) -> None:
+        def filter(chunk: RowChunk) -> None:
             self._launch(
                 "filter_kernel",
-                min((chunk.last - chunk.first) * _BLOCK // _UNIT, warps),
+                min((chunk.last - chunk.first) * BLOCK // _UNIT, warps),
                 "query::ChunkFilterParams",
                 tests=small.address("tests"),
                 tested=len(self._tests),
@@ -180,11 +196,11 @@ class OnGpu(QueryRun):
                 steps=small.size("steps") // 8,
                 matched=small.address("matched"),
                 touched=address(chunk.room.touched.zero_()) if self._waits else 0,
-                rows=self.table.rows,
+                rows=chunk.at * BLOCK + chunk.rows,
                 **read(chunk),
             )
 
-        def total(chunk: _Chunk) -> None:
+        def total(chunk: RowChunk) -> None:
             nonlocal merged
             self._choose_way(chunk)
             self._stage(chunk, self._wide[chunk.way])
@@ -223,11 +239,11 @@ class OnGpu(QueryRun):
         grid = -(-warps * 32 // _THREADS)
         launch(KERNELS, instance, self._device, grid, _THREADS, struct(params)(**fields))
 
-    def _stage(self, chunk: _Chunk, names: Iterable[str]) -> None:
+    def _stage(self, chunk: RowChunk, names: Iterable[str]) -> None:
         """Has columns of a chunk copied: the copy engine gets more of the link than loads do."""
         for name in names:
-            block = _BLOCK * self._held[name].bits // 8
-            given = self._held[name].values.cpu()[chunk.first * block : chunk.last * block]
+            block = BLOCK * self._held[name].bits // 8
+            given = chunk.room.columns[name].values.cpu()[chunk.at * block : (chunk.at + chunk.last - chunk.first) * block]
             chunk.room.staged[self._numbers[name]][: len(given)].copy_(given, non_blocking=True)
 
     def _wide_columns(self, pairs: list[Pair]) -> list[list[str]]:
@@ -250,7 +266,7 @@ class OnGpu(QueryRun):
         """Whether it is the filter's answer that says what is staged."""
         return self.program is not None and bool(self._wide[-1])
 
-    def _choose_way(self, chunk: _Chunk) -> None:
+    def _choose_way(self, chunk: RowChunk) -> None:
         """Stages what is nearly all read; waits for the chunk's filter."""
         sectors = {bits: -(-chunk.rows * bits // 8 // _SECTOR) for bits in (32, 64)}
         if self._waits:
@@ -261,11 +277,12 @@ class OnGpu(QueryRun):
         shares = [chunk.touched[bits] >= _COPIED_FROM * sectors[bits] for bits in (32, 64)]  # the second is no greater
         chunk.way = sum(shares)
 
-    def _room(self, chunk: int, measured: int) -> _Room:
-        """For so many blocks."""
-        rows, device = chunk * _BLOCK, self._device
+    def _room(self, columns: dict[str, PinnedColumn], chunk: int, measured: int) -> ChunkRoom:
+        """For so many blocks of these columns."""
+        rows, device = chunk * BLOCK, self._device
         staged = {self._numbers[name]: rows * self._held[name].bits // 8 for name in self._staged}
-        return _Room(
+        return ChunkRoom(
+            columns,
             torch.empty(rows // 32, dtype=torch.int32, device=device),
             {number: torch.empty(nbytes, dtype=torch.uint8, device=device) for number, nbytes in staged.items()},
             torch.empty(rows, dtype=torch.int16, device=device) if self.keys else None,
@@ -281,7 +298,7 @@ class OnGpu(QueryRun):
         adds, bounds = (int(any(getattr(one, what) for one in asked)) for what in ("adds", "bounds"))
         return {"column": over, "divisor": under, "adds": adds, "bounds": bounds}
 
-    def _pieces(self) -> list[dict[str, Any]]:
+    def _pieces(self, room: ChunkRoom) -> list[dict[str, Any]]:
         """The columns where a GPU finds them."""
         return [
             {
@@ -292,10 +309,10 @@ class OnGpu(QueryRun):
                 "kind": _core.QUERY_KINDS[column.taken],
                 "scale": self.kinds[name].scale,
             }
-            for name, column in self._held.items()
+            for name, column in room.columns.items()
         ]
 
-    def _with_staged(self, columns: list[dict[str, Any]], room: _Room, wide: list[str]) -> Iterator[dict[str, Any]]:
+    def _with_staged(self, columns: list[dict[str, Any]], room: ChunkRoom, wide: list[str]) -> Iterator[dict[str, Any]]:
         """The same, some of them with where a chunk of theirs is staged."""
         staged = {self._numbers[name] for name in [*self._compared_values, *wide]}
         for number, column in enumerate(columns):
@@ -321,7 +338,7 @@ class OnGpu(QueryRun):
     def _blocks_left(self) -> Iterator[tuple[int, int]]:
         """Ranges of blocks that statistics leave."""
         for part in self._parts:
-            yield part.begin // _BLOCK, -(-part.end // _BLOCK)
+            yield part.begin // BLOCK, -(-part.end // BLOCK)
 
     def _nothing(self, pairs: list[Pair]) -> np.ndarray[Any, Any]:
         """Totals of no rows."""
@@ -337,7 +354,7 @@ class OnGpu(QueryRun):
             made[at]["least"], made[at]["greatest"] = least, greatest
         return made
 
-    def _count_reads(self, chunks: list[_Chunk], counts: list[list[int]]) -> None:
+    def _count_reads(self, chunks: list[RowChunk], counts: list[list[int]]) -> None:
         for name, (read, least, streamed, gathered) in zip(self._reads, counts, strict=True):
             column, held = self._reads[name], self._held[name]
             column.bytes, column.least_bytes, column.streamed, column.gathered = read, least, streamed, gathered
@@ -355,17 +372,24 @@ class OnGpu(QueryRun):
                     column.streamed += chunk.last - chunk.first
 
     def _plan(self, name: str, column: _Read, matched: int) -> ColumnPlan:
-        share = f"{100 * matched / max(self.table.rows, 1):.3g} % of {self.table.rows:,} rows match"
         if name in self._compared:
-            how, why = "streamed", "the filter reads it whole"
-            if left_out := self.table.groups - len(self._parts):
-                why += f", but for {left_out:,} of {self.table.groups:,} row groups that statistics leave out"
+            how, why = "streamed", self._whole()
         elif column.streamed or column.gathered:
             how = " and ".join(word for word in ("streamed", "gathered") if getattr(column, word))
-            why = f"{share}: {column.streamed:,} blocks of {_BLOCK:,} rows whole, single values in {column.gathered:,}"
+            blocks = f"{column.streamed:,} blocks of {BLOCK:,} rows whole, single values in {column.gathered:,}"
+            why = f"{self._share(matched)}: {blocks}"
         else:
             how, why = "not read", "no row matches, or all have a value"
         return ColumnPlan(name, how, why, column.bytes, column.least_bytes)
+
+    def _share(self, matched: int) -> str:
+        return f"{100 * matched / max(self.table.rows, 1):.3g} % of {self.table.rows:,} rows match"
+
+    def _whole(self) -> str:
+        """Why a column is read whole, and what of it is not."""
+        left_out = self.table.groups - len(self._parts)
+        but = f", but for {left_out:,} of {self.table.groups:,} row groups that statistics leave out" if left_out else ""
+        return ("the filter reads it whole" if self.program is not None else "there is no filter") + but
 
 
 @dataclass
@@ -379,15 +403,17 @@ class _Read:
 
 
 @dataclass(eq=False)
-class _Room:
+class ChunkRoom:
     """Memory of a GPU for a chunk: words of rows that match, staged columns, rows' groups and blocks' totals.
 
     Attributes:
+        columns: by their names, in host memory.
         staged: by the number of the column.
         touched: query::ChunkFilterParams::touched.
         stream: where its chunks are worked on, one after another. Those of two rooms overlap, so that the link never waits.
     """
 
+    columns: dict[str, PinnedColumn]
     words: torch.Tensor
     staged: dict[int, torch.Tensor]
     groups: torch.Tensor | None
@@ -397,12 +423,13 @@ class _Room:
 
 
 @dataclass
-class _Chunk:
+class RowChunk:
     """Blocks that are worked on together, in a room.
 
     Attributes:
         rows: that the file has of these.
         left: rows of blocks that statistics left.
+        at: the first block, of those in the room's host memory.
         way: which of the wide columns are staged (``OnGpu._wide``).
         touched: sectors that hold a match, by the bits of a value.
     """
@@ -411,7 +438,8 @@ class _Chunk:
     last: int
     rows: int
     left: int
-    room: _Room
+    room: ChunkRoom
+    at: int
     way: int = 0
     touched: dict[int, int] = field(default_factory=dict)
 

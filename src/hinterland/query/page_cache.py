@@ -13,6 +13,7 @@ import numpy as np
 from .. import _core
 
 _PAGE = _core.FILE_PAGE
+_END = 64 << 10  # of a file, which says what is in it
 _SYS = Path("/sys")
 _READAHEAD = 128 << 10  # Linux's own, where the disk's is not known
 
@@ -31,6 +32,15 @@ class MappedFile:
             first = file.read_buffer(1)  # holds the mapping; of all of it pyarrow would ask the disk
             self.buffer: Any = pyarrow.foreign_buffer(first.address, file.size(), first)
         self._device = os.stat(path).st_dev
+        self.read_around(False)
+        end = self.buffer.address + self.buffer.size
+        self.ask_for(np.array([[end - _END, end]]))
+
+    def read_around(self, around: bool) -> None:
+        """Whether a page that is touched, and was not asked for, comes with the disk's readahead around it. It does not at
+        first: what is read as a file is opened lies far apart."""
+        if self.buffer.size:
+            _core.read_around(self.buffer.address, self.buffer.size, around)
 
     def ask_for(self, ranges: np.ndarray) -> None:
         """Asks the disk for ranges of addresses, [n, 2], int64, as far as they lie in it, unless the page cache has them."""

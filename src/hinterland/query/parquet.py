@@ -14,14 +14,17 @@ from .. import _core
 from ..runtime import arguments
 from ..runtime.errors import ConfigError, FormatError
 from ..runtime.files import opening
+from ..runtime.thresholds import ENGINE_ROWS
 from . import int96
+from .arrays import taken_rows
 from .bounds import ColumnKind, kind_of
-from .footer import chunk_statistics, footer_of, null_counts
+from .footer import chunk_statistics, footer_of, footer_range, null_counts
 from .page_cache import MappedFile
+from .parquet_pages import PageIndex, PagesOfRows, dictionary_range, page_index, some_pages
 from .program import Outcomes, Program, may_hold, outcomes_of
-from .schema import metadata_of, without_int96
+from .schema import FileSchema, metadata_of, without_int96
 from .statistics import Statistics
-from .table import RowRange
+from .table import ColumnValues, KeptGroups, Pages, RowRange
 from .threads import ahead
 
 # Bytes of a text, decompressed, below which a chunk is read as a dictionary: where texts differ, that takes six times as long.
@@ -45,6 +48,7 @@ class ParquetFile:
         with opening(path, "read"):
             self._file = MappedFile(path)
         self._buffer = self._file.buffer
+        self._file.ask_for(self._buffer.address + footer_range(self._buffer))
         self._metadata, self.unread = metadata_of(self._buffer)
         groups, columns = self._metadata.num_row_groups, self._metadata.num_columns
         self._footer = footer_of(path, self._buffer, self._metadata)
@@ -65,6 +69,8 @@ class ParquetFile:
         if (self._cuts < 0).any():
             raise FormatError(f"{path}: its row groups have more rows than can be counted; it is damaged")
         self.rows, self.groups = int(self._cuts[-1]), int((rows > 0).sum())
+        self._file.read_around(True)
+        self._indexes: dict[tuple[str, int], PageIndex] = {}
         self._bounds: dict[str, tuple[ColumnKind, Statistics | None]] = {}
 
     def parts(self, program: Program | None = None) -> list[RowRange]:
@@ -92,30 +98,147 @@ class ParquetFile:
         """The first row of each record batch of some row groups, and the batch, which has columns ``names`` alone."""
         for name in names:
             self._require(name, parts)
-        alone = len(parts) < _core.num_threads()  # whose columns threads share out
-        for part, batches in zip(parts, ahead(partial(self._read, part, list(names), alone) for part in parts), strict=True):
-            begin = part.begin
-            for batch in batches:
+        runs = list(self._runs(names, parts))
+        alone = len(runs) < _core.num_threads()  # whose columns threads share out
+        for run, table in zip(runs, ahead(partial(self._read, run, list(names), alone) for run in runs), strict=True):
+            begin = run[0].begin
+            for batch in table.to_batches():
                 yield begin, batch
                 begin += batch.num_rows
 
-    def _read(self, part: RowRange, names: list[str], threads: bool) -> list[Any]:
-        self._ask_for(part, names)
+    def read_as_asked(self) -> None:
+        self._file.read_around(False)
+
+    def pages(self, name: str, begin: int, end: int) -> Pages:
+        """Those that offset indexes tell of, else chunks."""
+        begins, sizes = [], [np.zeros(0, np.int64)]
+        for part in self._parts_of(begin, end):
+            index = self._index(name, part)
+            low = int(np.searchsorted(index.rows, begin - part.begin, "right")) - 1
+            some = slice(max(low, 0), int(np.searchsorted(index.rows, end - part.begin)))
+            begins.append(part.begin + index.rows[some])
+            sizes.append(index.bytes[some])
+        return Pages(np.concatenate([*begins, [end]]), np.concatenate(sizes))
+
+    def values_at(self, name: str, rows: np.ndarray, kept: KeptGroups) -> Iterator[ColumnValues]:
+        """A column in some rows; threads decompress pages of several row groups."""
+        parts = self._parts_of(int(rows[0]), int(rows[-1]) + 1) if len(rows) else []
+        self._require(name, parts)
+        last, there = kept.get((self.path, name), (-1, None))
+        wanted = []
+        for part in parts:
+            low, high = np.searchsorted(rows, [part.begin, part.end]).tolist()
+            if low < high:
+                pages = PagesOfRows.of(self._index(name, part), rows[low:high] - part.begin, whole=part.group == last)
+                read = self._ranges(name, part, pages) if part.group != last else np.zeros((0, 2), np.int64)
+                wanted.append((low, part, pages, read))
+        self._file.ask_for(self._buffer.address + np.concatenate([np.zeros((0, 2), np.int64), *(one[-1] for one in wanted)]))
+        columns = ahead(
+            partial(self._values, name, part, pages) if part.group != last else lambda: there for _, part, pages, _ in wanted
+        )
+        for (low, part, pages, read), column in zip(wanted, columns, strict=True):
+            if pages.are_all:
+                kept[self.path, name] = part.group, column
+            yield ColumnValues(low, taken_rows(column, pages.at), int(np.diff(read).sum()))
+
+    def _values(self, name: str, part: RowRange, pages: PagesOfRows) -> Any:
+        """Those of some pages, one after another."""
+        if pages.are_all:
+            column = self._read([part], [name], False).column(0)
+        else:
+            assert self._elements[name] is not None
+            chunk = self._chunk(name, part.group)
+            try:
+                column = some_pages(self._buffer, name, self._elements[name], chunk, pages)
+            except OSError as error:
+                raise self._refusal(part, [name], error) from error
+            if len(column) != pages.rows:
+                raise FormatError(f"{self._what(name, part.group)} has other rows than its offset index says; write it again")
+            column = column.cast(self._plain_type(name))
+        return column.combine_chunks()
+
+    def _ranges(self, name: str, part: RowRange, pages: PagesOfRows) -> np.ndarray:
+        """Where pages, and their dictionary, begin and end in the file, [n, 2]."""
+        chunk = self._chunk(name, part.group)
+        begins, sizes = pages.places.at[pages.numbers], pages.places.bytes[pages.numbers]
+        return np.concatenate([[dictionary_range(chunk)], np.stack([begins, begins + sizes], axis=1)])
+
+    def _index(self, name: str, part: RowRange) -> PageIndex:
+        """Where the pages of a chunk lie; where nothing says it, all of it is one."""
+        chunk = self._chunk(name, part.group)
+        key = name, part.group
+        if key not in self._indexes:
+            at, size = int(chunk["index_at"]), int(chunk["index_bytes"])
+            found = None
+            if at > 0 and 0 < size <= self._buffer.size - at and self._elements.get(name) and name not in self._times:
+                self._file.ask_for(self._buffer.address + np.array([[at, at + size]]))
+                found = page_index(self._buffer.slice(at, size).to_pybytes(), chunk, part.end - part.begin)
+            if found is None:
+                begin, data = int(self._begins(chunk)), dictionary_range(chunk)[1]
+                size = int(chunk["bytes"]) - (data - begin)
+                found = PageIndex(np.array([data]), np.array([size]), np.array([0]), part.end - part.begin)
+            self._indexes[key] = found
+        return self._indexes[key]
+
+    @cached_property
+    def _elements(self) -> dict[str, bytes]:
+        """What the footer says of each column that is no list or struct."""
+        return FileSchema(self._buffer).plain_columns
+
+    def _plain_type(self, name: str) -> Any:
+        """Of a column, without a dictionary, which Arrow's own metadata may say that there is."""
+        import pyarrow.types
+
+        type_ = self.schema.field(name).type
+        return type_.value_type if pyarrow.types.is_dictionary(type_) else type_
+
+    def _parts_of(self, begin: int, end: int) -> list[RowRange]:
+        """Row groups with any of the rows [begin, end)."""
+        first, last = np.searchsorted(self._cuts, begin, "right") - 1, np.searchsorted(self._cuts, end)
+        cuts = self._cuts.tolist()[first : last + 1]
+        ranges = zip(cuts, cuts[1:], range(first, last), strict=False)
+        return [RowRange(*one) for one in ranges if one[0] < one[1]]
+
+    def stored_bytes(self, name: str, parts: Sequence[RowRange]) -> int:
+        return int(self._footer.chunks[[part.group for part in parts], self._leaves[name]]["bytes"].sum())
+
+    def _runs(self, names: Sequence[str], parts: Sequence[RowRange]) -> Iterator[list[RowRange]]:
+        """Row groups that pyarrow reads in one call: small ones that follow each other, for each call has its price."""
+        most = 0 if self._times.intersection(names) else ENGINE_ROWS
+        run: list[RowRange] = []
+        for part in parts:
+            if run and (run[-1].end != part.begin or part.end - run[0].begin > most):
+                yield run
+                run = []
+            run.append(part)
+        if run:
+            yield run
+
+    def _read(self, run: list[RowRange], names: list[str], threads: bool) -> Any:
+        import pyarrow
+
+        self._ask_for(run, names)
+        groups = [part.group for part in run]
         try:
             # A name with a dot is also that of a field of a struct.
-            table = self._reader.read_row_group(part.group, columns=names, use_threads=threads).select(names)
+            table = self._reader.read_row_groups(groups, columns=names, use_threads=threads).select(names)
         except OSError as error:
-            raise self._refusal(part, names, error) from error
-        if table.num_rows != part.end - part.begin:
-            raise FormatError(f"{self.path}: row group {part.group} has {table.num_rows} of {part.end - part.begin} rows")
+            if len(run) == 1:
+                raise self._refusal(run[0], names, error) from error
+            table = None
+        rows = run[-1].end - run[0].begin
+        if len(run) > 1 and (table is None or table.num_rows != rows):  # which of them it is
+            return pyarrow.concat_tables([self._read([part], names, threads) for part in run])
+        if table.num_rows != rows:
+            raise FormatError(f"{self.path}: row group {groups[0]} has {table.num_rows} of {rows} rows")
         for place, name in enumerate(names):
             if name in self._times:
-                times = int96.times_of(self._what(name, part.group), table.column(name), self.schema.field(name).type)
+                times = int96.times_of(self._what(name, groups[0]), table.column(name), self.schema.field(name).type)
                 table = table.set_column(place, name, times)
-        return list(table.to_batches())
+        return table
 
-    def _ask_for(self, part: RowRange, names: list[str]) -> None:
-        chunks = self._footer.chunks[part.group, [self._leaves[name] for name in names]]
+    def _ask_for(self, run: list[RowRange], names: list[str]) -> None:
+        chunks = self._footer.chunks[np.ix_([part.group for part in run], [self._leaves[name] for name in names])].ravel()
         begins = self._buffer.address + self._begins(chunks)
         self._file.ask_for(np.stack([begins, begins + chunks["bytes"]], axis=1))
 
@@ -160,9 +283,9 @@ class ParquetFile:
         """That a column's chunks lie in this file, can be read without a key, and may be what they are said to be: over others
         pyarrow would end the process."""
         chunks = self._footer.chunks[[part.group for part in parts], self._leaves[name]]
-        for part, chunk in zip(parts, chunks[["encrypted", "path_at", "path_bytes"]].tolist(), strict=True):
-            encrypted, path_at, path_bytes = chunk
-            what = self._what(name, part.group)
+        for at in np.flatnonzero((chunks["encrypted"] != 0) | (chunks["path_bytes"] > 0)).tolist():
+            encrypted, path_at, path_bytes = chunks[at][["encrypted", "path_at", "path_bytes"]].tolist()
+            what = self._what(name, parts[at].group)
             if encrypted:
                 raise ConfigError(f"{what} is encrypted, and queries take no keys; write it without encryption")
             path = os.fsdecode(self._buffer.slice(self._footer.at + path_at, path_bytes).to_pybytes()) if path_bytes else ""

@@ -21,7 +21,8 @@ class ColumnPlan(Repr):
 
     Attributes:
         name: the column.
-        how: ``streamed`` (whole), ``gathered`` (single values), or both by turns, and ``not read`` where nothing asked for it.
+        how: ``streamed`` (whole), ``gathered`` (single values), or both by turns, and ``not read`` where nothing asked for it;
+            of columns that do not fit host memory ``on demand`` (pages that hold a match), of others beside them ``held``.
         why: the reason, in words.
         bytes: what was read of it; None where a CPU answers.
         least_bytes: what any plan reads of it; None where a CPU answers.
@@ -43,9 +44,9 @@ class QueryResult(Repr):
             keys, nulls last. One row where there are no groups.
         matched: rows of the file for which the filter is true.
         bytes: where a GPU answers, what was read of all columns: of the copies, which are codes of one or two bytes where few
-            values differ. None where a CPU answers.
+            values differ; or of the file, where columns do not fit host memory. None where a CPU answers.
         least_bytes: the filter's columns, where statistics leave them, and sectors of 32 bytes that hold the values of other
-            columns in rows that match. None where a CPU answers.
+            columns in rows that match; or of the file the pages that hold these. None where a CPU answers.
         plans: one for each column that the query names.
     """
 

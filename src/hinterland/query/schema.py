@@ -1,7 +1,7 @@
 """Parquet files with columns whose types pyarrow does not take, over which it refuses the file: what else it knows of them.
 
 A schema says of each element how it is stored, and what that stands for (apache/parquet-format, parquet.thrift): the latter is
-left out of such columns. Thrift's compact protocol is read here as far as schemas need it.
+left out of such columns.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from typing import Any, NamedTuple
 
 from . import int96
 from .footer import footer_range
+from .thrift import INT32, after, fields_of, list_at, number_at, number_of, struct_of
 
-_TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12  # as the protocol numbers types
-_WHOLE = (4, 5, 6)
 _SCHEMA = 2  # a field of FileMetaData
 _NAME, _CHILDREN, _STORED = 4, 5, 5  # fields of SchemaElement; those up to the last say how it is stored
 _TYPE, _LENGTH = 1, 2  # and of these
 _GROUPS, _COLUMNS, _CHUNK = 4, 1, 3  # of FileMetaData, RowGroup and ColumnChunk, whose first field is the type again
 _INT96, _FIXED = 3, 7  # types
-_MAGIC = b"PAR1"
+MAGIC = b"PAR1"
 
 
 def metadata_of(file: Any) -> tuple[Any, dict[str, str]]:
@@ -30,7 +29,7 @@ def metadata_of(file: Any) -> tuple[Any, dict[str, str]]:
         return _read(file), {}
     except (OSError, pyarrow.ArrowException) as error:
         try:
-            schema = _Schema(file)
+            schema = FileSchema(file)
             schema.read_with(())
         except Exception:  # of many kinds: it is not over a type that the file is refused
             raise error from None
@@ -42,7 +41,7 @@ def metadata_of(file: Any) -> tuple[Any, dict[str, str]]:
 
 def without_int96(file: Any) -> Any:
     """What pyarrow knows of a file whose times of 96 bits are taken for as many bytes each."""
-    schema = _Schema(file)
+    schema = FileSchema(file)
     return schema.read_with(range(len(schema.columns)), fixed=True)
 
 
@@ -65,18 +64,18 @@ class _Element(NamedTuple):
     @property
     def stored(self) -> bytes:
         """Without what that stands for."""
-        return _struct(self.fields)
+        return struct_of(self.fields)
 
     @property
     def fixed(self) -> bytes | None:
         """With bytes instead of a time of 96 bits; None where it is none."""
-        if (_TYPE, _WHOLE[1], _coded(_INT96)) not in self.fields:
+        if (_TYPE, INT32, number_of(_INT96)) not in self.fields:
             return None
         others = [field for field in self.fields if field[0] > _LENGTH]
-        return _struct([(_TYPE, _WHOLE[1], _coded(_FIXED)), (_LENGTH, _WHOLE[1], _coded(int96.BYTES)), *others])
+        return struct_of([(_TYPE, INT32, number_of(_FIXED)), (_LENGTH, INT32, number_of(int96.BYTES)), *others])
 
 
-class _Schema:
+class FileSchema:
     """A file's schema.
 
     Attributes:
@@ -86,8 +85,8 @@ class _Schema:
     def __init__(self, file: Any) -> None:
         begin, end = footer_range(file)[0].tolist()
         self._footer = file.slice(begin, end - begin).to_pybytes()
-        at = next(first for number, _, first, _ in _fields(self._footer, 0) if number == _SCHEMA)
-        count, _, at = _list(self._footer, at)
+        at = next(first for number, _, first, _ in fields_of(self._footer, 0) if number == _SCHEMA)
+        count, _, at = list_at(self._footer, at)
         elements: list[_Element] = []
         for _ in range(count):
             elements.append(_element(self._footer, elements[-1].end if elements else at))
@@ -99,6 +98,11 @@ class _Schema:
                 left += elements[at].children - 1
                 at += 1
             self.columns.append(elements[first:at])
+
+    @property
+    def plain_columns(self) -> dict[str, bytes]:
+        """What the footer says of each column that is no list or struct, by its name."""
+        return {one.name: self._footer[one.begin : one.end] for one, *parts in self.columns if not parts}
 
     def name(self, column: int) -> str:
         return self.columns[column][0].name
@@ -127,106 +131,37 @@ class _Schema:
                     at = one.end
         rest = bytearray(self._footer[at:])
         for place in self._types() if fixed else ():
-            if rest[place - at] == _coded(_INT96)[0]:
-                rest[place - at] = _coded(_FIXED)[0]
+            if rest[place - at] == number_of(_INT96)[0]:
+                rest[place - at] = number_of(_FIXED)[0]
         footer += rest
-        return _read(pyarrow.py_buffer(_MAGIC + footer + len(footer).to_bytes(4, "little") + _MAGIC))
+        return _read(pyarrow.py_buffer(MAGIC + footer + len(footer).to_bytes(4, "little") + MAGIC))
 
     def _types(self) -> Iterator[int]:
         """Where the footer says of which type a column chunk is."""
         for first in _list_in(self._footer, 0, _GROUPS):
             for chunk in _list_in(self._footer, first, _COLUMNS):
-                for number, _, metadata, _ in _fields(self._footer, chunk):
+                for number, _, metadata, _ in fields_of(self._footer, chunk):
                     if number == _CHUNK:
-                        yield from (at for field, _, at, _ in _fields(self._footer, metadata) if field == _TYPE)
+                        yield from (at for field, _, at, _ in fields_of(self._footer, metadata) if field == _TYPE)
 
 
 def _list_in(data: bytes, at: int, number: int) -> Iterator[int]:
     """Where the structs begin that are the elements of a struct's list."""
-    for field, _, first, _ in _fields(data, at):
+    for field, _, first, _ in fields_of(data, at):
         if field == number:
-            count, kind, first = _list(data, first)
+            count, kind, first = list_at(data, first)
             for _ in range(count):
                 yield first
-                first = _after(data, first, kind)
-
-
-def _struct(fields: list[tuple[int, int, bytes]]) -> bytes:
-    found, before = bytearray(), 0
-    for number, kind, value in fields:
-        found.append(number - before << 4 | kind)
-        found += value
-        before = number
-    return bytes(found) + b"\0"
-
-
-def _coded(small: int) -> bytes:
-    return bytes([small << 1])
+                first = after(data, first, kind)
 
 
 def _element(data: bytes, at: int) -> _Element:
     name, children, fields, end = "", 0, [], at
-    for number, kind, first, end in _fields(data, at):
+    for number, kind, first, end in fields_of(data, at):
         if number <= _STORED:
             fields.append((number, kind, data[first:end]))
         if number == _NAME:
-            name = data[_number(data, first)[1] : end].decode()
+            name = data[number_at(data, first)[1] : end].decode()
         elif number == _CHILDREN:
-            children = _number(data, first)[0] >> 1
+            children = number_at(data, first)[0] >> 1
     return _Element(at, end + 1, name, children, fields)
-
-
-def _fields(data: bytes, at: int) -> Iterator[tuple[int, int, int, int]]:
-    """Of a struct's fields their numbers, types, and where their values begin and end."""
-    number = 0
-    while head := data[at]:
-        at += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            coded, at = _number(data, at)
-            number = coded >> 1 ^ -(coded & 1)
-        first, at = at, _after(data, at, head & 15)
-        yield number, head & 15, first, at
-
-
-def _list(data: bytes, at: int) -> tuple[int, int, int]:
-    """How many elements a list has, of which type, and where the first lies."""
-    count, kind = data[at] >> 4, data[at] & 15
-    count, at = (count, at + 1) if count < 15 else _number(data, at + 1)
-    return count, kind, at
-
-
-def _number(data: bytes, at: int) -> tuple[int, int]:
-    """A number as it is coded, and where it ends."""
-    value = shift = 0
-    while True:
-        value |= (data[at] & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if data[at - 1] < 0x80:
-            return value, at
-
-
-def _after(data: bytes, at: int, kind: int) -> int:
-    """Where a value ends. Truth values of structs lie in their heads."""
-    if kind in (_TRUE, _FALSE):
-        return at
-    if kind in _WHOLE:
-        return _number(data, at)[1]
-    if kind in (_BYTE, _DOUBLE):
-        return at + (1 if kind == _BYTE else 8)
-    if kind == _BINARY:
-        size, at = _number(data, at)
-        return at + size
-    if kind == _STRUCT:
-        for _, _, _, end in _fields(data, at):
-            at = end
-        return at + 1
-    if kind in (_LIST, _SET):
-        count, kind, at = _list(data, at)
-        if count > len(data):
-            raise ValueError(f"a list of {count} in {len(data)} bytes")
-        for _ in range(count):
-            at = at + 1 if kind in (_TRUE, _FALSE) else _after(data, at, kind)
-        return at
-    raise ValueError(f"a value of the type {kind}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+
 from .program import Program
 
 
@@ -15,6 +17,37 @@ class RowRange(NamedTuple):
     end: int
     group: int
     file: int = 0
+
+
+class Pages(NamedTuple):
+    """Parts of a column that a file is asked for by themselves: 4 KiB where it lies as it is used, Parquet's data pages where
+    an offset index says where they are, else all that a record batch or a row group has.
+
+    Attributes:
+        begins: the first row of each in ascending order, and the row after the last one, int64, [n + 1].
+        bytes: of each in the file, int64, [n].
+    """
+
+    begins: np.ndarray
+    bytes: np.ndarray
+
+
+class ColumnValues(NamedTuple):
+    """Values of a column in some of the rows that were asked for.
+
+    Attributes:
+        at: how many of these rows come before.
+        values: an array of Arrow's.
+        bytes: what of the file was read for it.
+    """
+
+    at: int
+    values: Any
+    bytes: int
+
+
+# Of each column, by its file and name, the row group that was decompressed last: what is asked next may lie in it, too.
+KeptGroups = dict[tuple[str, str], tuple[int, Any]]
 
 
 class FileTable(Protocol):
@@ -49,4 +82,24 @@ class FileTable(Protocol):
             ConfigError: pyarrow does not read a column.
             FormatError: it is damaged.
         """
+        ...
+
+    def read_as_asked(self) -> None:
+        """From now on as few bytes as can be come from the disk, where it is asked for what it is to bring."""
+        ...
+
+    def pages(self, name: str, begin: int, end: int) -> Pages:
+        """Those of a column that hold any of the rows [begin, end)."""
+        ...
+
+    def values_at(self, name: str, rows: np.ndarray, kept: KeptGroups) -> Iterator[ColumnValues]:
+        """A column in some rows, ascending, int64, of which only the pages that hold them are read; in their order.
+
+        Raises:
+            As ``batches``.
+        """
+        ...
+
+    def stored_bytes(self, name: str, parts: Sequence[RowRange]) -> int:
+        """What a column takes in the file, in some parts; decompressed where the file does not say."""
         ...
