@@ -497,8 +497,8 @@ class Planner:
             place, (first, last, _) = places.get(key, GpuShare()), lives[key]
             rows = self.rows - place.kept - hosted.get(key, 0)
             ahead = max(place.ahead - place.kept - hosted.get(key, 0), 0)
-            forward, back, writes = moved[key]
-            read += (forward * (rows - ahead) + back * rows) * self.sizes[key]
+            sums, all_rows, writes = moved[key]
+            read += (sums * (rows - ahead) + all_rows * rows) * self.sizes[key]
             written += writes * rows * self.sizes[key]
             if rows and key not in self.filed:
                 counts = there.setdefault((rows, *key_form(key)), [0] * len(slack))
@@ -508,19 +508,20 @@ class Planner:
         return InFiles(numbered, sum(map(max, there.values())), read, written, rates)
 
     def _moved(self, columns: dict[Reduced, int]) -> dict[Key, tuple[int, int, int]]:
-        """How often rows are read in passes that make sums and in such that make gradients, and written. Where columns go one
-        after another, what the ones before have written is read again."""
+        """How often rows are read of which the device may have the first ones ahead, how often all that are not kept there, and
+        how often they are written. Where columns go one after another, what the ones before have written is read again."""
         found, seen = {key: [0, 0, 0] for key in self.sizes}, set(self.fixed)
         for visit in self.visits:
             times = columns[visit.stage]
             for key in visit.fills:
                 found[key][visit.is_gradient] += times
             for key in {*visit.steps, *visit.writes}:
-                found[key][visit.is_gradient] += times - (key in visit.writes and key not in seen)
+                of_all = visit.is_gradient or key in visit.writes
+                found[key][of_all] += times - (key in visit.writes and key not in seen)
             for key in visit.writes:
                 found[key][2] += times
             seen.update(visit.writes)
-        return {key: (forward, back, writes) for key, (forward, back, writes) in found.items()}
+        return {key: (sums, all_rows, writes) for key, (sums, all_rows, writes) in found.items()}
 
 
 def _graph_bytes(p: PartitionedGraph) -> int:
