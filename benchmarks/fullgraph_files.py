@@ -81,8 +81,3 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if not options.no_host:
         epochs("in host", gpu_budget=options.gpu_budget or budget)
     return found
-
-
-def report(found: dict[str, Any]) -> None:
-    for name, value in found.items():
-        print(f"{name:14} {value:.3f}" if isinstance(value, float) else f"{name:14} {value}")

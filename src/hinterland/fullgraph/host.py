@@ -211,8 +211,9 @@ def in_files(p: PartitionedGraph, x: Any, dtype: torch.dtype) -> HostRows:
     """
     table, room = as_table(x), p.files
     assert room is not None
-    if isinstance(table, StorageArray) and table.dtype == dtype and p.world.parts == 1 and p.split.order is None:
-        return HostRows.of_files(p, [table])
+    known = None if table is None else table.file
+    if known is not None and known.dtype == dtype and p.world.parts == 1 and p.split.order is None:
+        return HostRows.of_files(p, [known])
     width = x.shape[1]
     room.require(sum(part.rows for part in p.parts) * width * dtype.itemsize)
     files = [room.lease(part.rows, width, dtype) for part in p.parts]

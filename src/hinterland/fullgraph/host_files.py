@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,9 +20,6 @@ from ..runtime.thresholds import DISK_LEFT, DISK_RATE
 from ..runtime.units import format_bytes
 from ..storage.cache import StorageCache
 from ..table import StorageArray
-
-if TYPE_CHECKING:
-    from .host_stream import RowStore
 
 AHEAD = 2  # blocks each way that are under way
 _PAGES = "1MiB"  # of a cache that nothing is read through
@@ -94,63 +90,6 @@ def disk_rates(folder: str) -> tuple[float, float]:
     if disk is None or not os.path.exists(disk.path) or os.stat(disk.path).st_dev != os.stat(folder).st_dev:
         return DISK_RATE, DISK_RATE
     return disk.sequential, disk.write
-
-
-class BlocksAhead:
-    """Blocks of rows in files, which are read before they are asked for, into buffers by turns.
-
-    Attributes:
-        addresses: of the buffers.
-    """
-
-    def __init__(self, threads: ThreadPoolExecutor, ranges: Sequence[slice], stores: Sequence[RowStore], pinned: bool) -> None:
-        self._threads, self._ranges, self._stores = threads, ranges, stores
-        longest = max((rows.stop - rows.start for rows in ranges), default=0)
-        self._buffers = [
-            {
-                i: torch.empty(longest, one.width, dtype=one.dtype, pin_memory=pinned)
-                for i, one in enumerate(stores)
-                if one.file is not None
-            }
-            for _ in range(AHEAD)
-        ]
-        self.addresses = {one.untyped_storage().data_ptr() for turn in self._buffers for one in turn.values()}
-        self._coming: dict[int, dict[int, Future[Tensor]]] = {}
-        for k in range(min(AHEAD, len(ranges))):
-            self._begin(k, None)
-
-    def _begin(self, k: int, copied: Any) -> None:
-        rows = self._ranges[k]
-        self._coming[k] = {
-            i: self._threads.submit(_filled, self._stores[i], rows, buffer[: rows.stop - rows.start], copied)
-            for i, buffer in self._buffers[k % AHEAD].items()
-            if self._stores[i].lies_in_file(rows)
-        }
-
-    def values(self, k: int) -> list[Tensor]:
-        """The k-th block of each store, where it is; of a file in host memory.
-
-        Raises:
-            StorageError: a file cannot be read.
-        """
-        coming = self._coming.pop(k)
-        return [coming[i].result() if i in coming else one.read(self._ranges[k]) for i, one in enumerate(self._stores)]
-
-    def used(self, k: int, copied: Any = None) -> None:
-        """The k-th block is not needed any more, once the event ``copied`` is reached."""
-        if k + AHEAD < len(self._ranges):
-            self._begin(k + AHEAD, copied)
-
-    def close(self) -> None:
-        """Reads no more."""
-        for one in (one for block in self._coming.values() for one in block.values()):
-            one.cancel()
-
-
-def _filled(store: RowStore, rows: slice, buffer: Tensor, copied: Any) -> Tensor:
-    if copied is not None:
-        copied.synchronize()
-    return store.read_file(rows, buffer)
 
 
 class WritesBehind:

@@ -138,9 +138,9 @@ class HostPlan(Repr):
     in_host: int
     in_files: InFiles | None
 
-    def hosted(self, number: int, name: str) -> float:
-        """How many rows lie in host memory at most, behind those on the GPU."""
-        return math.inf if self.in_files is None else self.in_files.hosted.get((number, name), 0)
+    def hosted(self, number: int, name: str, rest: int) -> int:
+        """How many of the ``rest`` rows that are not on the GPU lie in host memory."""
+        return rest if self.in_files is None else min(rest, self.in_files.hosted.get((number, name), 0))
 
     def explain(self) -> str:
         """Where rows lie and what crosses, in words."""

@@ -222,7 +222,7 @@ class _Program:
                 on_gpu = torch.empty(kept, width, dtype=dtype, device=on) if place.kept else None
                 also = torch.empty(ahead - kept, width, dtype=dtype, device=on) if ahead > kept else None
             host, rest = None, part.rows - kept
-            hosted = rest if is_given else min(rest, self.plan.hosted(self.numbers[key[0]], key[1]))
+            hosted = rest if is_given else self.plan.hosted(self.numbers[key[0]], key[1], rest)
             if hosted or not part.rows:
                 host = (HostArray if is_given else self.room.lease)(hosted, width, dtype, on)
             file = self.p.files.lease(rest - hosted, width, dtype) if self.p.files is not None and rest > hosted else None

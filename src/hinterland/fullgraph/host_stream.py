@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,64 @@ import torch
 from torch import Tensor
 
 from ..table import StorageArray, UnifiedTensor
-from .host_files import AHEAD, BlocksAhead, WritesBehind
+from .host_files import AHEAD, WritesBehind
+
+
+class BlocksAhead:
+    """Blocks of rows in files, which are read before they are asked for, into buffers by turns.
+
+    Attributes:
+        addresses: of the buffers.
+    """
+
+    def __init__(self, threads: ThreadPoolExecutor, ranges: Sequence[slice], stores: Sequence[RowStore], pinned: bool) -> None:
+        self._threads, self._ranges, self._stores = threads, ranges, stores
+        longest = max((rows.stop - rows.start for rows in ranges), default=0)
+        self._buffers = [
+            {
+                i: torch.empty(longest, one.width, dtype=one.dtype, pin_memory=pinned)
+                for i, one in enumerate(stores)
+                if one.file is not None
+            }
+            for _ in range(AHEAD)
+        ]
+        self.addresses = {one.untyped_storage().data_ptr() for turn in self._buffers for one in turn.values()}
+        self._coming: dict[int, dict[int, Future[Tensor]]] = {}
+        for k in range(min(AHEAD, len(ranges))):
+            self._begin(k, None)
+
+    def _begin(self, k: int, copied: Any) -> None:
+        rows = self._ranges[k]
+        self._coming[k] = {
+            i: self._threads.submit(_filled, self._stores[i], rows, buffer[: rows.stop - rows.start], copied)
+            for i, buffer in self._buffers[k % AHEAD].items()
+            if self._stores[i].lies_in_file(rows)
+        }
+
+    def values(self, k: int) -> list[Tensor]:
+        """The k-th block of each store, where it is; of a file in host memory.
+
+        Raises:
+            StorageError: a file cannot be read.
+        """
+        coming = self._coming.pop(k)
+        return [coming[i].result() if i in coming else one.read(self._ranges[k]) for i, one in enumerate(self._stores)]
+
+    def used(self, k: int, copied: Any = None) -> None:
+        """The k-th block is not needed any more, once the event ``copied`` is reached."""
+        if k + AHEAD < len(self._ranges):
+            self._begin(k + AHEAD, copied)
+
+    def close(self) -> None:
+        """Reads no more."""
+        for one in (one for block in self._coming.values() for one in block.values()):
+            one.cancel()
+
+
+def _filled(store: RowStore, rows: slice, buffer: Tensor, copied: Any) -> Tensor:
+    if copied is not None:
+        copied.synchronize()
+    return store.read_file(rows, buffer)
 
 
 class Lane:

@@ -32,7 +32,7 @@ from ..runtime.annotations import IfRequested
 from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
-from ..table import StorageArray, as_table
+from ..table import as_table
 from .capture import CapturedSteps
 from .epoch_line import show_epoch
 from .finite import rows_at_once
@@ -59,9 +59,12 @@ FULL_PRECISIONS = {**PRECISIONS, "float64": torch.float64}
 
 
 class FullOptions(LearningOptions, total=False):
-    """What :func:`train_full` takes by name besides: the fields of FullSettings, and ``capture``."""
+    """What :func:`train_full` takes by name besides: the fields of FullSettings, ``capture``, and where rows lie."""
 
     capture: bool | str
+    placement: str
+    host_budget: int | str | None
+    folder: str | Path | None
     layers: int
     precision: str
     tune: bool
@@ -138,9 +141,6 @@ def train_full(
     parts: int | None = None,
     strategy: str = "auto",
     gpu_budget: int | str | None = None,
-    placement: str = "host",
-    host_budget: int | str | None = None,
-    folder: str | Path | None = None,
     checkpoint: str | Path | None = None,
     resume: bool = False,
     on_epoch: Callable[[dict[str, Any]], None] | None = show_epoch,
@@ -163,19 +163,14 @@ def train_full(
         gpu_budget: bytes that the graph and its rows may take of each GPU, as ``"24GiB"``; the model's parameters, and scores
             in the loss, come on top. Rows then lie in host memory and go through the GPU in blocks; functions of rows are
             computed anew for gradients, sums stay on the GPU as far as there is room (``TrainedFull.plans``).
-        placement: ``"host"``, or ``"storage"``: features and rows between layers lie in files where there is no room for them
-            in memory (docs/full_training.md).
-        host_budget: with placement ``"storage"``: bytes of host memory for rows in each process, by default ``"1GiB"``; on a
-            CPU without a gpu_budget for the graph and all that is computed over it.
-        folder: with placement ``"storage"``: on whose disk the files lie, which have no name; by default beside the features'
-            file, or where they have none the system's folder for temporary files.
         checkpoint: file to write after each epoch.
         resume: goes on from ``checkpoint`` if it is there.
         on_epoch: as of ``train``.
         timeout: seconds without an answer of another rank, after which the run ends with an error.
         options: those of :class:`FullSettings`. What is dropped out depends on the partition, too. ``capture`` replays epochs
             as CUDA graphs (docs/captured.md): "auto", by default, on one GPU, where it can; True also on several, and refuses
-            where it cannot; False does not.
+            where it cannot; False does not. ``placement="storage"`` keeps rows in files of ``folder`` where ``host_budget``
+            bytes have no room for them (docs/full_training.md).
 
     Raises:
         ConfigError, GraphError, RankLost: as of ``train``.
@@ -184,22 +179,15 @@ def train_full(
     """
     several = several_devices(device, devices, None)
     named: dict[str, Any] = dict(options)
-    capture = named.pop("capture", "auto")
+    capture, placement = named.pop("capture", "auto"), named.pop("placement", "host")
+    files = {name: named.pop(name, None) for name in ("host_budget", "folder")}
 
     def checked() -> FullSettings:
         arguments.function("on_epoch", on_epoch)
         settings = FullSettings(model=model, **named)
         arguments.one_of("strategy", strategy, WAYS)
+        check_placement(placement, strategy, gpu_budget, **files)
         capture_choice(capture)
-        arguments.one_of("placement", placement, ("host", "storage"))
-        for name, value in (("host_budget", host_budget), ("folder", folder)):
-            if value is not None and placement != "storage":
-                raise ConfigError(f"{name}={arguments.repr_of(value)} is of rows in files; give placement='storage', too")
-        if (gpu_budget is not None or placement == "storage") and strategy not in ("auto", "host"):
-            lie = "placement='storage' rows lie in files" if placement == "storage" else "a gpu_budget rows lie in host memory"
-            raise ConfigError(
-                f"strategy={strategy!r}, but with {lie}, and parts send each other halos; leave out one of the two"
-            )
         if settings.tune:
             check_tunable(model, strategy == "host" or gpu_budget is not None or placement == "storage")
         check_checkpoint(checkpoint, None, resume)
@@ -212,13 +200,8 @@ def train_full(
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
         check_ranks(ranks, dataset, **vars(settings), strategy=strategy, parts=parts, resume=resume, capture=capture)
-        files: Any = {}
-        if placement == "storage":
-            table = as_table(dataset.features)
-            beside = os.path.dirname(table.path) or os.curdir if isinstance(table, StorageArray) else None
-            files = {"host_budget": host_budget or HOST_BUDGET, "folder": folder or beside}
-        where = several or ranks.device
-        p = PartitionedGraph.from_graph(dataset.graph, parts, devices=where, gpu_budget=gpu_budget, **files)
+        where, budgets = several or ranks.device, {"gpu_budget": gpu_budget, **_in_files(dataset, placement, **files)}
+        p = PartitionedGraph.from_graph(dataset.graph, parts, devices=where, **budgets)
         captures = captured_epochs(capture, p, strategy, settings.dropout)
         config = {**settings.fixed, "parts": p.world.parts, **fingerprint(dataset)}
         cuda = sorted({where.index for where in p.world.devices if where.type == "cuda"})
@@ -228,6 +211,28 @@ def train_full(
                 run.tune(strategy)
             run.go(settings, resume, on_epoch)
             return run.finish()
+
+
+def check_placement(placement: str, strategy: str, gpu_budget: Any, host_budget: Any, folder: Any) -> None:
+    """Raises:
+    ConfigError: there is no such placement, or it does not go with the strategy; what is of files was given to another.
+    """
+    arguments.one_of("placement", placement, ("host", "storage"))
+    for name, value in (("host_budget", host_budget), ("folder", folder)):
+        if value is not None and placement != "storage":
+            raise ConfigError(f"{name}={arguments.repr_of(value)} is of rows in files; give placement='storage', too")
+    if (gpu_budget is not None or placement == "storage") and strategy not in ("auto", "host"):
+        lie = "placement='storage' rows lie in files" if placement == "storage" else "a gpu_budget rows lie in host memory"
+        raise ConfigError(f"strategy={strategy!r}, but with {lie}, and parts send each other halos; leave out one of the two")
+
+
+def _in_files(dataset: Any, placement: str, host_budget: Any, folder: Any) -> dict[str, Any]:
+    """What a partitioned graph is told of files: they lie beside the features', unless a folder is named."""
+    if placement != "storage":
+        return {}
+    file = getattr(as_table(dataset.features), "file", None)
+    beside = None if file is None else os.path.dirname(file.path) or os.curdir
+    return {"host_budget": host_budget or HOST_BUDGET, "folder": folder or beside}
 
 
 def check_tunable(model: str, in_blocks: bool) -> None:
