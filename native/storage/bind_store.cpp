@@ -165,6 +165,12 @@ void bind_pages(nb::module_& m) {
              volume.read(offset, reinterpret_cast<char*>(to), bytes);
            }),
            nb::arg("position"), nb::arg("offset"), nb::arg("to"), nb::arg("bytes"))
+      .def("write",
+           using_volume<int64_t, uintptr_t, int64_t>([](Volume& volume, int64_t offset, uintptr_t from, int64_t bytes) {
+             volume.write(offset, reinterpret_cast<const char*>(from), bytes);
+           }),
+           nb::arg("position"), nb::arg("offset"), nb::arg("from_"), nb::arg("bytes"),
+           "To the file, past the cache: forget_pages() tells the cache.")
       .def("flush", part_method(&Store::cache, &PageCache::flush))
       .def("begin_run", part_method(&Store::host_pages, &HostPages::begin_run))
       .def("end_run", part_method(&Store::host_pages, &HostPages::end_run))

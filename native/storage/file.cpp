@@ -21,6 +21,15 @@ namespace {
 // 4 MiB reached 2.6); and what one checksum covers.
 constexpr int64_t kBlock = kChecksumBlock;
 
+void write_fully(const Descriptor& file, const std::string& path, const char* from, int64_t bytes, int64_t offset) {
+  for (int64_t done = 0; done < bytes;) {
+    const ssize_t put = ::pwrite(file.get(), from + done, bytes - done, offset + done);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw_errno("cannot write " + path + " at offset " + std::to_string(offset + done), errno);
+    done += put;
+  }
+}
+
 }  // namespace
 
 int64_t read_fully(const Descriptor& file, char* to, int64_t bytes, int64_t offset, int& error) {
@@ -87,22 +96,33 @@ void read_file(const Descriptor& buffered, const Descriptor& direct, const std::
   });
 }
 
-void write_file(const std::filesystem::path& name, int64_t offset, const void* from, int64_t bytes, int threads) {
+void write_direct(const Descriptor& buffered, const Descriptor& direct, const std::string& path, int64_t offset,
+                  const void* from, int64_t bytes, int threads) {
   if (bytes == 0) return;
-  const std::string& path = name.native();
-  Descriptor file(path, O_WRONLY);
-  if (!file.open()) throw_errno("cannot write " + path, errno);
+  const int64_t first = offset / kBlock, last = (offset + bytes - 1) / kBlock;
   const char* const in = static_cast<const char*>(from);
-  for_each_of_team((bytes + kBlock - 1) / kBlock, threads, [&](int64_t i) {
-    int64_t done = i * kBlock;
-    const int64_t until = std::min(done + kBlock, bytes);
-    while (done < until) {
-      const ssize_t put = ::pwrite(file.get(), in + done, until - done, offset + done);
-      if (put < 0 && errno == EINTR) continue;
-      if (put < 0) throw_errno("cannot write " + path + " at offset " + std::to_string(offset + done), errno);
-      done += put;
+  for_each_of_team(last - first + 1, threads, [&](int64_t i) {
+    const int64_t block = (first + i) * kBlock;
+    const int64_t begin = std::max(block, offset), until = std::min(block + kBlock, offset + bytes);
+    int64_t whole = (begin + kDirectAlign - 1) / kDirectAlign * kDirectAlign, end = until / kDirectAlign * kDirectAlign;
+    if (!direct.open() || whole >= end) whole = end = begin;
+    write_fully(buffered, path, in + (begin - offset), whole - begin, begin);
+    if (whole < end) {
+      static thread_local DirectMemory bounce;  // the source need not be aligned
+      if (!bounce) bounce = direct_memory(kBlock);
+      if (!bounce) throw OutOfMemory("no memory for writing " + path + ": free some, or raise the process's limit");
+      std::memcpy(bounce.get(), in + (whole - offset), end - whole);
+      write_fully(direct, path, bounce.get(), end - whole, whole);
     }
+    write_fully(buffered, path, in + (end - offset), until - end, end);
   });
+}
+
+void write_file(const std::filesystem::path& name, int64_t offset, const void* from, int64_t bytes, int threads) {
+  const std::string& path = name.native();
+  const Descriptor file(path, O_WRONLY);
+  if (!file.open()) throw_errno("cannot write " + path, errno);
+  write_direct(file, Descriptor(), path, offset, from, bytes, threads);
 }
 
 }  // namespace hinterland::native

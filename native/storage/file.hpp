@@ -25,6 +25,10 @@ void read_file(const std::filesystem::path& path, int64_t offset, void* to, int6
 void read_file(const Descriptor& buffered, const Descriptor& direct, const std::string& path, int64_t offset, void* to,
                int64_t bytes, int threads, std::span<const uint64_t> sums);
 
+// The reverse, with direct I/O but for what is no whole block at either end. StorageError where that is refused.
+void write_direct(const Descriptor& buffered, const Descriptor& direct, const std::string& path, int64_t offset,
+                  const void* from, int64_t bytes, int threads);
+
 // Writes `bytes` bytes from `from` at `offset` of `path`, which must exist. StorageError when the disk is full.
 void write_file(const std::filesystem::path& path, int64_t offset, const void* from, int64_t bytes, int threads);
 

@@ -18,6 +18,7 @@ namespace hinterland::native {
 namespace {
 
 constexpr int kReaders = 64;  // as many requests a disk's sequential rate takes (docs/notes/load-on-h200.md)
+constexpr int kWriters = 64;  // guess: as many as kReaders
 
 int64_t size_of(int fd, const std::string& path) {
   struct stat info{};
@@ -188,6 +189,16 @@ void Volume::read(int64_t offset, char* to, int64_t bytes) {
     const Spread::Place place = spread.place(at);
     read_from(*files[place.member], base + place.offset, to + (at - from), std::min(until, (number + 1) * stripe) - at, 1);
   });
+}
+
+void Volume::write(int64_t offset, const char* from, int64_t bytes) {
+  StoredFile& file = *files.front();
+  if (!writable || files.size() > 1 || file.bare != nullptr)
+    throw StorageError("cannot write " + file.path + " past its cache: it has to be one file that is open for writing");
+  if (offset < 0 || bytes < 0 || offset + bytes > file.bytes - static_cast<int64_t>(base))
+    throw StorageError("cannot write " + file.path + " past its end");
+  file.wrote = true;
+  write_direct(file.buffered, file.direct, file.path, static_cast<int64_t>(base) + offset, from, bytes, kWriters);
 }
 
 }  // namespace hinterland::native

@@ -65,6 +65,8 @@ struct Volume {
   std::vector<std::string> take_failures();
   // As it is on the disks, past all caches. StorageError where a file has become shorter.
   void read(int64_t offset, char* to, int64_t bytes);
+  // The reverse, of one file that is no bare device: it is on the disk once sync() has returned.
+  void write(int64_t offset, const char* from, int64_t bytes);
   // That a page at a byte of a file could not be moved.
   [[nodiscard]] std::string sentence(uint64_t member, uint64_t offset, bool writes, uint32_t error) const;
 

@@ -302,8 +302,6 @@ def test_the_whole_graph_over_several_devices(command, folder):
                 ("--batch-size", "1024"),
                 ("--cache", "auto"),
                 ("--round", "1"),
-                ("--placement", "storage"),
-                ("--host-budget", "1GiB"),
                 ("--checkpoint-every", "3"),
                 ("--trace", "t.json"),
             )

@@ -180,9 +180,9 @@ def test_on_a_cpu_it_trains_eagerly(dataset):
         ({"capture": True}, "capture=True: CUDA graphs are captured on a GPU, and this run trains on the CPU; or leave it out"),
         (
             {"capture": True, "gpu_budget": "1MiB"},
-            "rows in host memory are sent by the CPU between kernels; leave out gpu_budget=",
+            "rows in host memory or files are sent by the CPU between kernels; leave out gpu_budget=",
         ),
-        ({"capture": True, "strategy": "host"}, "rows in host memory are sent by the CPU between kernels"),
+        ({"capture": True, "strategy": "host"}, "rows in host memory or files are sent by the CPU between kernels"),
         ({"capture": True, "strategy": "replicate"}, "strategy='replicate' keeps rows from call to call"),
     ],
 )

@@ -91,6 +91,16 @@ def test_losses_with_a_budget_are_those_of_pyg(dataset, monkeypatch, name):
     assert found.plans and all(plan.peak <= 640 << 10 for plan in found.plans)
 
 
+@pytest.mark.parametrize("name", FULL_MODELS)
+def test_losses_from_files_are_those_of_pyg(dataset, monkeypatch, tmp_path, name):
+    """Rows lie in files, and nothing of them is left."""
+    parts, budget = (3, "1920KiB") if name == "gcn" else (1, "640KiB")
+    storage = {"placement": "storage", "host_budget": budget, "folder": tmp_path}
+    found = compare_with_pyg(dataset, monkeypatch, name, 2, parts=parts, **storage)
+    assert all(plan.peak <= 640 << 10 and plan.in_files.read > 0 for plan in found.plans)
+    assert not list(tmp_path.iterdir())
+
+
 def compare_with_pyg(dataset, monkeypatch, name, epochs, **options):
     made = first_parameters(monkeypatch)
     found = train_full(dataset, name, **SMALL, precision="float64", dropout=0.0, weight_decay=1e-3, epochs=epochs, **options)
@@ -263,8 +273,12 @@ def test_more_parts_than_training_vertices(dataset):
         ({"devices": ["cpu"]}, "device='cpu' and devices= say both where to train"),
         ({"tune": True, "model": "gat"}, "tune=True, but gat attends, and sums alone are tuned: those of gcn, sage, gin"),
         ({"strategy": "direct", "gpu_budget": "1MiB"}, "strategy='direct', but with a gpu_budget rows lie in host memory"),
-        ({"tune": True, "gpu_budget": "1MiB"}, "tune=True, but with strategy='host' or a gpu_budget rows go through"),
-        ({"tune": True, "strategy": "host"}, "tune=True, but with strategy='host' or a gpu_budget rows go through"),
+        ({"tune": True, "gpu_budget": "1MiB"}, "tune=True, but with strategy='host', a gpu_budget or placement='storage'"),
+        ({"strategy": "halo", "placement": "storage"}, "strategy='halo', but with placement='storage' rows lie in files"),
+        ({"tune": True, "placement": "storage"}, "tune=True, but with strategy='host', a gpu_budget or placement='storage'"),
+        ({"host_budget": "1GiB"}, "host_budget='1GiB' is of rows in files; give placement='storage', too"),
+        ({"folder": "/tmp"}, "folder='/tmp' is of rows in files"),
+        ({"placement": "disk"}, "placement 'disk' is not one of host, storage"),
         ({"resume": True}, "there is no checkpoint to write or to go on from"),
     ],
 )

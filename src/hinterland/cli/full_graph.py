@@ -29,6 +29,12 @@ class FullGraphOptions:
     strategy: Annotated[
         str, typer.Option(help="With --full-graph: how rows of other parts are read, as direct or halo; auto chooses.")
     ] = "auto"
+    folder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FOLDER", help="With --full-graph --placement storage: where files of rows lie; by default beside features."
+        ),
+    ] = None
     tune: Annotated[
         bool, typer.Option("--tune", help="With --full-graph: first find how launches of sums best divide their work.")
     ] = False
@@ -39,12 +45,10 @@ _OF_BATCHES = (
     "batch_size",
     "cache",
     "round",
-    "placement",
-    "host_budget",
     "checkpoint_every",
     "trace",
 )
-_OF_WHOLE = ("layers", "parts", "strategy", "tune")
+_OF_WHOLE = ("layers", "parts", "strategy", "folder", "tune")
 _SETTINGS = ("epochs", "hidden", "lr", "weight_decay", "dropout", "patience", "seed", "layers", "precision", "tune")
 
 
@@ -90,7 +94,9 @@ class Done:
 Run = Callable[..., Done]  # of a data set, with device, devices and on_epoch
 
 
-def whole_run(how: Any, whole: FullGraphOptions, saved: Any, given: Collection[str], gpu_budget: str | None) -> Run:
+def whole_run(
+    how: Any, whole: FullGraphOptions, saved: Any, features: Any, given: Collection[str], gpu_budget: str | None
+) -> Run:
     """Training on the whole graph, if the options make a run. Those that are not given have defaults of their own."""
     from ..fullgraph.aggregate import WAYS
     from ..runtime import arguments
@@ -106,7 +112,7 @@ def whole_run(how: Any, whole: FullGraphOptions, saved: Any, given: Collection[s
     if gpu_budget is not None:
         parse_bytes(gpu_budget)
     if whole.tune:
-        check_tunable(how.model, whole.strategy, gpu_budget)
+        check_tunable(how.model, whole.strategy == "host" or gpu_budget is not None or features.placement == "storage")
     check_checkpoint(**vars(saved))
 
     def run(loaded: Any, **where: Any) -> Done:
@@ -116,6 +122,9 @@ def whole_run(how: Any, whole: FullGraphOptions, saved: Any, given: Collection[s
             parts=whole.parts,
             strategy=whole.strategy,
             gpu_budget=gpu_budget,
+            placement=features.placement,
+            host_budget=features.host_budget,
+            folder=whole.folder,
             capture="auto" if how.capture is None else how.capture,
             checkpoint=saved.checkpoint,
             resume=saved.resume,

@@ -66,12 +66,18 @@ class PlacementOptions:
     """Where features and graph lie, as of hinterland.datasets.open."""
 
     placement: Annotated[
-        str, typer.Option(help="Of features and graph: host, or storage, where batches read both from their files.")
+        str,
+        typer.Option(
+            help="Of features and graph: host, or storage, where batches read both from their files; with --full-graph rows "
+            "between layers lie in files, too."
+        ),
     ] = "host"
     host_budget: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="With --placement storage: memory for pages of both, in each process; by default 1GiB."
+            metavar="SIZE",
+            help="With --placement storage: memory for pages of both, in each process, and with --full-graph for rows; "
+            "by default 1GiB.",
         ),
     ] = None
 
@@ -141,7 +147,7 @@ def train(
     given = given_on(context)
     check_options(whole.full_graph, given)
     run = (
-        whole_run(how, whole, saved, given, gpu_budget)
+        whole_run(how, whole, saved, features, given, gpu_budget)
         if whole.full_graph
         else _batch_run(how, saved, round, cache, gpu_budget, factored is not None)
     )

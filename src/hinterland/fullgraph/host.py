@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from ..runtime.errors import ConfigError
+from ..runtime.thresholds import BOUNCE_BYTES
+from ..table import StorageArray, as_table
 from .aggregate_launch import compute_type
 from .host_functions import OPERATORS, is_by_element, is_row_wise, opened
 from .host_nodes import SAMPLED, InputRows, Node, Reduced, RowWise, tried
@@ -42,6 +44,12 @@ class HostRows(Later):
         sample = torch.zeros(SAMPLED, tensors[0].shape[1], dtype=tensors[0].dtype, device=p.world.devices[0])
         return cls(p, InputRows(sample, list(tensors)))
 
+    @classmethod
+    def of_files(cls, p: PartitionedGraph, files: Sequence[StorageArray]) -> HostRows:
+        """Rows that each part has in a file."""
+        sample = torch.zeros(SAMPLED, files[0].shape[1], dtype=files[0].dtype, device=p.world.devices[0])
+        return cls(p, InputRows(sample, [], list(files)))
+
     @property
     def shape(self) -> tuple[int, int]:
         """Of the first part's rows."""
@@ -51,7 +59,7 @@ class HostRows(Later):
     def is_away(self) -> bool:
         """Whether these rows are tensors in host memory, and the parts lie elsewhere."""
         return isinstance(self.node, InputRows) and any(
-            one.device != on for one, on in zip(self.node.tensors, self.p.world.devices, strict=True)
+            one.device != on for one, on in zip(self.node.tensors, self.p.world.devices, strict=not self.node.files)
         )
 
     @property
@@ -175,7 +183,7 @@ setattr(HostRows, "__hash__", object.__hash__)  # noqa: B010  (it went with __eq
 
 
 def through_host(p: PartitionedGraph, rows: Any, strategy: str) -> HostRows | None:
-    """Rows as they are put off, where they are to go through host memory: as ``strategy`` or the graph's ``gpu_budget`` says,
+    """Rows as they are put off, where they are to go through host memory: as ``strategy`` or the graph's budgets say,
     or because they lie there; None where they are not.
 
     Raises:
@@ -187,11 +195,35 @@ def through_host(p: PartitionedGraph, rows: Any, strategy: str) -> HostRows | No
         return rows
     held = rows if isinstance(rows, list | tuple) else [rows]
     away = any(isinstance(one, Tensor) and one.is_cpu for one in held) and p.world.devices[0].type != "cpu"
-    if strategy != "host" and p.gpu_budget is None and not away:
+    if strategy != "host" and not p.in_blocks and not away:
         return None
     given = p.each(rows, anywhere=True)
     compute_type(given[0].dtype)  # refuses others
     return HostRows.of(p, given)
+
+
+def in_files(p: PartitionedGraph, x: Any, dtype: torch.dtype) -> HostRows:
+    """A tensor's or table's rows, ``[num_vertices, width]`` by vertex, as rows of a type that each part has in a file of the
+    graph's folder. They are copied in pieces, and read in place where a file has them as its only part does.
+
+    Raises:
+        StorageError: the folder has not as much room, or a file cannot be read or written.
+    """
+    table, room = as_table(x), p.files
+    assert room is not None
+    known = None if table is None else table.file
+    if known is not None and known.dtype == dtype and p.world.parts == 1 and p.split.order is None:
+        return HostRows.of_files(p, [known])
+    width = x.shape[1]
+    room.require(sum(part.rows for part in p.parts) * width * dtype.itemsize)
+    files = [room.lease(part.rows, width, dtype) for part in p.parts]
+    step = max(BOUNCE_BYTES // max(width * dtype.itemsize, 1), 1)
+    for vertices, file in zip(p.vertices, files, strict=True):
+        for first in range(0, len(vertices), step):
+            numbers = vertices[first : first + step]
+            rows = x[numbers] if table is None else table[numbers]
+            file.write_from(rows.to("cpu", dtype).contiguous(), first)
+    return HostRows.of_files(p, files)
 
 
 RowsOf = Any  # a list with a tensor for each part, or HostRows: what functions of rows take and give

@@ -16,6 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..runtime import devices
 from ..runtime.errors import ConfigError
+from ..table import StorageArray
 
 if TYPE_CHECKING:
     from .host_passes import Reduction
@@ -38,9 +39,11 @@ class Node:
 
 @dataclass(eq=False, repr=False)
 class InputRows(Node):
-    """Rows that are there: a tensor for each of this process's parts. ``versions``: of the tensors as they were put off."""
+    """Rows that are there: a tensor for each of this process's parts, or a file. ``versions``: of the tensors as they were put
+    off."""
 
     tensors: list[Tensor]
+    files: list[StorageArray] = field(default_factory=list)
     versions: list[int] = field(init=False)
 
     def __post_init__(self) -> None:

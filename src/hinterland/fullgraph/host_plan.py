@@ -6,6 +6,7 @@ peak is added up, not guessed, and rows stay on the GPU wherever the peak allows
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from ..runtime.errors import OutOfMemory
 from ..runtime.repr import Repr
 from ..runtime.thresholds import HOST_BLOCK_BYTES, HOST_BLOCK_SHARE
 from ..runtime.units import format_bytes
+from .host_files import AHEAD, disk_rates
 from .host_nodes import InputRows, Node, Reduced, RowWise, parameters_of, row_wise, stored
 from .host_passes import HostPass, Name
 from .partitioned import PartitionedGraph
@@ -78,6 +80,37 @@ class GpuShare:
     ahead: int = 0
 
 
+@dataclass(frozen=True)
+class InFiles:
+    """What lies in files of a folder, and what that costs a step.
+
+    Attributes:
+        hosted: of rows between passes, as HostPlan.places, how many lie in host memory, behind those on the GPU and before
+            those in files.
+        taken: bytes of the disk.
+        read, written: bytes.
+        rates: bytes a second that the disk reads and writes.
+    """
+
+    hosted: dict[tuple[int, str], int]
+    taken: int
+    read: int
+    written: int
+    rates: tuple[float, float]
+
+    @property
+    def seconds(self) -> float:
+        """What reading and writing take at the disk's rates."""
+        return self.read / self.rates[0] + self.written / self.rates[1]
+
+    def explain(self) -> str:
+        reads, writes = (format_bytes(int(rate)) for rate in self.rates)
+        return (
+            f"files take {format_bytes(self.taken)}, of which a step reads {format_bytes(self.read)} and writes "
+            f"{format_bytes(self.written)}: {self.seconds:.3g} s of a disk that reads {reads} and writes {writes} a second"
+        )
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class HostPlan(Repr):
     """Where rows lie, and what that costs a step of the part that has most to do.
@@ -90,6 +123,7 @@ class HostPlan(Repr):
         up, down: bytes that cross to the GPU and back.
         seconds: what that takes at the link's rate, both ways at once where a pass has both.
         in_host: bytes of host memory that rows between passes take, those that were given included.
+        in_files: what lies in files, where some may.
     """
 
     block: int
@@ -102,16 +136,22 @@ class HostPlan(Repr):
     down: int
     seconds: float
     in_host: int
+    in_files: InFiles | None
+
+    def hosted(self, number: int, name: str, rest: int) -> int:
+        """How many of the ``rest`` rows that are not on the GPU lie in host memory."""
+        return rest if self.in_files is None else min(rest, self.in_files.hosted.get((number, name), 0))
 
     def explain(self) -> str:
         """Where rows lie and what crosses, in words."""
         split = max(self.columns, default=1)
         among = f", columns in {split} ranges" if split > 1 else ""
         link = f", {1e3 * self.seconds:.1f} ms of the link" if self.seconds else ""
+        files = "" if self.in_files is None else f"; {self.in_files.explain()}"
         return (
             f"{format_bytes(self.peak)} of the device at most, of which the graph takes {format_bytes(self.graph)}; blocks of "
             f"{self.block:,} rows{among}; {format_bytes(self.in_host)} lie in host memory; {format_bytes(self.up)} go up and "
-            f"{format_bytes(self.down)} down a step{link}"
+            f"{format_bytes(self.down)} down a step{link}{files}"
         )
 
     def _facts(self) -> dict[str, str]:
@@ -200,13 +240,23 @@ class Planner:
     Args:
         numbers: of all nodes that have rows between passes.
         always: rows that lie on the GPU whatever the plan: what was given there, and what is asked for there.
-        fixed: these, and such as lie in host memory whatever the plan.
+        fixed: these, and such as lie in host memory or files whatever the plan.
+        filed: of these, such as lie in files.
     """
 
     def __init__(
-        self, p: PartitionedGraph, visits: Sequence[PassVisit], numbers: dict[Node, int], always: set[Key], fixed: set[Key]
+        self,
+        p: PartitionedGraph,
+        visits: Sequence[PassVisit],
+        numbers: dict[Node, int],
+        always: set[Key],
+        fixed: set[Key],
+        filed: set[Key],
     ) -> None:
-        self.visits, self.numbers, self.always, self.fixed = visits, numbers, always, fixed
+        self.visits, self.numbers, self.always, self.fixed, self.filed = visits, numbers, always, fixed, filed
+        self.host_room = math.inf if p.files is None else p.files.host_budget / len(p.parts)
+        self.rates = None if p.files is None else disk_rates(p.files.folder)
+        self.stages_blocks = p.files is not None and p.world.devices[0].type == "cuda"
         turns = p.directed and any(one.run.turned and one.run.fills for one in visits)
         self.graphs = [p, p.transposed] if turns else [p]
         self.rows = max(part.rows for part in p.parts)
@@ -226,6 +276,11 @@ class Planner:
         found = list(self._plans(budget, room))
         if not found:
             _, usage = self._divided(_LEAST, room)
+            if max(usage) <= room:
+                raise OutOfMemory(
+                    f"{format_bytes(max(self._staged(_LEAST)))} of host memory are needed at least for blocks of rows, and "
+                    f"{format_bytes(int(self.host_room))} may be taken for each part; raise host_budget"
+                )
             raise OutOfMemory(
                 f"{format_bytes(int(max(usage) + self.graph))} are needed at least, of which the graph takes "
                 f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use "
@@ -238,7 +293,7 @@ class Planner:
         alone = {key: GpuShare(self.rows, self.rows) for key in self.always}
         for block in self._lengths(room):
             columns, usage = self._divided(block, room)
-            if max(usage) > room:
+            if max(usage) > room or max(self._staged(block)) > self.host_room:
                 return
             places = self._placed(columns, block, alone, room)
             halves = sum(columns[visit.stage] * (1 + bool(visit.run.fills)) for visit in self.visits)
@@ -377,6 +432,7 @@ class Planner:
 
     def _costs(self, columns: dict[Reduced, int], block: int, places: dict[Key, GpuShare], budget: float) -> HostPlan:
         """What crosses, by pass."""
+        files = None if self.rates is None else self._in_files(columns, block, places, self.rates)
         up = down = 0
         seconds, rate, seen = 0.0, _link(), set(self.always)
 
@@ -394,11 +450,78 @@ class Planner:
             seen.update(visit.writes)
             up, down = up + fills + steps, down + writes
             seconds += (fills + max(steps, writes)) / rate
-        host = sum((self.rows - places.get(key, GpuShare()).kept) * _size(key) for key in self.lives(columns))
-        peak = int(max(self._usage(columns, block, places))) + self.graph
         numbered = {(self.numbers[node], name): place for (node, name), place in places.items()}
+        host = sum(self._hosted_rows(key, places, files) * _size(key) for key in self.lives(columns))
+        seconds += 0 if files is None else files.seconds
+        peak = int(max(self._usage(columns, block, places))) + self.graph
         each = tuple(columns.get(node, 1) for node in self.numbers if isinstance(node, Reduced))
-        return HostPlan(block, each, numbered, budget, self.graph, peak, up, down, seconds, host)
+        return HostPlan(block, each, numbered, budget, self.graph, peak, up, down, seconds, host, files)
+
+    def _hosted_rows(self, key: Key, places: dict[Key, GpuShare], files: InFiles | None) -> int:
+        """How many rows lie in host memory."""
+        rest = self.rows - places.get(key, GpuShare()).kept
+        if files is None or key in self.fixed - self.filed:
+            return rest
+        return min(rest, files.hosted.get((self.numbers[key[0]], key[1]), 0))
+
+    def _staged(self, block: int) -> list[int]:
+        """Host memory that blocks on their way between files and a GPU take in each half: page-locked, so as much as the next
+        power of two. On a CPU they are there once, and counted as the device's."""
+        if not self.stages_blocks:
+            return [0]
+        found = []
+        for visit in self.visits:
+            read = AHEAD * sum(map(_size, visit.fills)), AHEAD * sum(map(_size, visit.steps))
+            found += [2 * block * read[0], 2 * block * (read[1] + (AHEAD + 2) * sum(map(_size, visit.writes)))]
+        return found
+
+    def _in_files(
+        self, columns: dict[Reduced, int], block: int, places: dict[Key, GpuShare], rates: tuple[float, float]
+    ) -> InFiles:
+        """As many rows in host memory as there is room for, those first that are read and written most often for as long as
+        they are there; the others lie in files."""
+        lives, moved = self.lives(columns), self._moved(columns)
+        room = self.host_room - max(self._staged(block))
+        slack, hosted = [room] * (2 * len(self.visits)), dict[Key, int]()
+        wanted = [key for key in lives if key not in self.fixed]
+        for key in sorted(wanted, key=lambda key: -sum(moved[key]) / (lives[key][1] - lives[key][0] + 1)):
+            first, last, _ = lives[key]
+            rest = self.rows - places.get(key, GpuShare()).kept
+            fits = self._fitting(min(slack[first : last + 1]), self.sizes[key], block)
+            hosted[key] = min(fits, rest)
+            for half in range(first, last + 1):
+                slack[half] -= hosted[key] * self.sizes[key]
+        read = written = 0
+        there: dict[tuple[Any, ...], list[int]] = {}  # of files of a shape, which others take over, in each half
+        for key in [*wanted, *(key for key in self.filed if key in lives)]:
+            place, (first, last, _) = places.get(key, GpuShare()), lives[key]
+            rows = self.rows - place.kept - hosted.get(key, 0)
+            ahead = max(place.ahead - place.kept - hosted.get(key, 0), 0)
+            sums, all_rows, writes = moved[key]
+            read += (sums * (rows - ahead) + all_rows * rows) * self.sizes[key]
+            written += writes * rows * self.sizes[key]
+            if rows and key not in self.filed:
+                counts = there.setdefault((rows, *key_form(key)), [0] * len(slack))
+                for half in range(first, last + 1):
+                    counts[half] += rows * self.sizes[key]
+        numbered = {(self.numbers[node], name): rows for (node, name), rows in hosted.items()}
+        return InFiles(numbered, sum(map(max, there.values())), read, written, rates)
+
+    def _moved(self, columns: dict[Reduced, int]) -> dict[Key, tuple[int, int, int]]:
+        """How often rows are read of which the device may have the first ones ahead, how often all that are not kept there, and
+        how often they are written. Where columns go one after another, what the ones before have written is read again."""
+        found, seen = {key: [0, 0, 0] for key in self.sizes}, set(self.fixed)
+        for visit in self.visits:
+            times = columns[visit.stage]
+            for key in visit.fills:
+                found[key][visit.is_gradient] += times
+            for key in {*visit.steps, *visit.writes}:
+                of_all = visit.is_gradient or key in visit.writes
+                found[key][of_all] += times - (key in visit.writes and key not in seen)
+            for key in visit.writes:
+                found[key][2] += times
+            seen.update(visit.writes)
+        return {key: (sums, all_rows, writes) for key, (sums, all_rows, writes) in found.items()}
 
 
 def _graph_bytes(p: PartitionedGraph) -> int:

@@ -79,8 +79,11 @@ class _Program:
         self.numbers: dict[Node, int] = {one: i for i, one in enumerate((*self.stages, *self.sources))}
         self.plan = self.p.world.agreed(self._planned)
         self.lanes: list[Lane] = self.p.kept("lanes", lambda: [Lane(on) for on in self.p.world.devices])
-        self.room: HostRoom = self.p.kept("host room", HostRoom)
-        self.stores: dict[Key, list[RowStore]] = {(one, "out"): list(map(RowStore.of, one.tensors)) for one in self.sources}
+        limit = float("inf") if p.files is None else p.files.host_budget
+        self.room: HostRoom = self.p.kept("host room", lambda: HostRoom(limit))
+        self.stores: dict[Key, list[RowStore]] = {
+            (one, "out"): [*map(RowStore.of, one.tensors), *map(RowStore.of_file, one.files)] for one in self.sources
+        }
         self.kept: dict[Reduced, list[dict[str, Tensor]]] = {one: [{} for _ in self.p.parts] for one in self.stages}
         self.here: dict[tuple[int, int], Tensor] = {}  # copies of parameters by part, each of which has a stream of its own
         self.sums: dict[tuple[int, int], Tensor] = {}  # of parameters' gradients
@@ -89,16 +92,20 @@ class _Program:
         self.was_given = False
 
     def _planned(self) -> HostPlan:
-        always: set[Key] = {(one, name) for one in self.sources if one.tensors[0].is_cuda for name in ("out", "grad")}
+        on_gpu = [one for one in self.sources if one.tensors and one.tensors[0].is_cuda]
+        always: set[Key] = {(one, name) for one in on_gpu for name in ("out", "grad")}
         if not self.on_host:
             always |= {(self.result, "out"), (self.result, "grad")}
         fixed: set[Key] = {(one, name) for one in (*self.sources, self.result) for name in ("out", "grad")}
         budget, known = self.p.gpu_budget, self.p.kept("host plans", dict[Any, HostPlan])
-        planner = Planner(self.p, self.visits, self.numbers, always, fixed)
+        filed: set[Key] = {(one, "out") for one in self.sources if one.files}
+        planner = Planner(self.p, self.visits, self.numbers, always, fixed, filed)
         form = (budget, planner.form())
         found = known.pop(form, None) if budget is not None else None
         if found is None:
             found = planner.plan(min(map(room_of, self.p.world.devices)) + planner.graph if budget is None else budget)
+            if self.p.files is not None and found.in_files is not None:
+                self.p.files.require(len(self.p.parts) * found.in_files.taken)
         known[form] = found  # the last one is that of the last computation
         self.lives = planner.lives(dict(zip(self.stages, found.columns, strict=True)))
         return found
@@ -214,10 +221,12 @@ class _Program:
             with self.p.world.on(i):
                 on_gpu = torch.empty(kept, width, dtype=dtype, device=on) if place.kept else None
                 also = torch.empty(ahead - kept, width, dtype=dtype, device=on) if ahead > kept else None
-            host = None
-            if not place.kept or kept < part.rows:
-                host = (HostArray if is_given else self.room.lease)(part.rows - kept, width, dtype, on)
-            held.append(RowStore(width, dtype, on_gpu, also, host))
+            host, rest = None, part.rows - kept
+            hosted = rest if is_given else self.plan.hosted(self.numbers[key[0]], key[1], rest)
+            if hosted or not part.rows:
+                host = (HostArray if is_given else self.room.lease)(hosted, width, dtype, on)
+            file = self.p.files.lease(rest - hosted, width, dtype) if self.p.files is not None and rest > hosted else None
+            held.append(RowStore(width, dtype, on_gpu, also, host, file))
         self.stores[key] = held
 
     def _release(self, half: int) -> None:
@@ -232,6 +241,8 @@ class _Program:
                 for store in self.stores.pop(key):
                     if store.host is not None:
                         self.room.give(store.host)
+                    if store.file is not None and self.p.files is not None:
+                        self.p.files.give(store.file)
 
     def _blocks(self, i: int, ranges: Sequence[slice], keys: Sequence[Key]) -> Iterator[tuple[slice, dict[Key, Tensor]]]:
         """The block's rows by key, on the device, block by block."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -27,6 +28,7 @@ from ..runtime.thresholds import CALLS_COMPARED
 from ..runtime.units import parse_bytes
 from ..table import UnifiedTensor, as_table
 from .aggregate_launch import RowEntries
+from .host_files import FileRoom
 from .part import build_part, owned_places, served, translated
 from .processes import Processes
 from .split import Balance, Split, imbalance, over_mean, split, turned
@@ -57,6 +59,7 @@ class PartitionedGraph(Repr):
         world: who holds the parts.
         parts: those that this process holds.
         gpu_budget: bytes that the graph and what is computed over it may take of each GPU; None: no matter.
+        files: where rows lie that host memory has no room for; None: it has.
         seconds: what it took this process to make its parts, and the split.
     """
 
@@ -64,6 +67,7 @@ class PartitionedGraph(Repr):
         begin = time.perf_counter()
         self.split, self.world, self.gpu_budget, self._shares = found, world, gpu_budget, hubs
         self.num_vertices, self.num_edges, self.directed = graph.num_vertices, graph.num_edges, graph.directed
+        self.files: FileRoom | None = None
         self._graph = graph
         self._reverse: Callable[[], PartitionedGraph | None] = lambda: None
         self._kept: dict[Hashable, Any] = {}
@@ -84,6 +88,8 @@ class PartitionedGraph(Repr):
         devices: Sequence[torch.device | str | int] | torch.device | str | int | None = None,
         balance: str = "auto",
         gpu_budget: int | str | None = None,
+        host_budget: int | str | None = None,
+        folder: str | os.PathLike[str] | None = None,
     ) -> PartitionedGraph:
         """Divides a graph.
 
@@ -102,6 +108,9 @@ class PartitionedGraph(Repr):
                 parameters, and what is done with results, come on top. Rows then lie in host memory, and go through the GPU in
                 blocks (:class:`.host.HostRows`). Lists of hubs are not shared among parts. On a CPU, rows are in blocks alike.
                 Too small a budget is refused where values are first asked for, which says how much is needed.
+            host_budget: bytes of host memory that rows between passes may take in this process, and blocks of them on their
+                way; the others lie in files. On a CPU without a gpu_budget it bounds the graph and all computed over it.
+            folder: on whose disk the files lie, which have no name; by default the system's folder for temporary files.
 
         Raises:
             ConfigError: in a process group, in all ranks alike: they have different graphs or arguments.
@@ -113,12 +122,22 @@ class PartitionedGraph(Repr):
         if isinstance(world, Processes):
             world.check_same({**world.agreed(lambda: identity(graph)), "balance": balance, "gpu_budget": gpu_budget})
         budget = None if gpu_budget is None else parse_bytes(gpu_budget)
+        files = None if host_budget is None else FileRoom(parse_bytes(host_budget), folder)
+        if files is not None and budget is None and world.devices[0].type == "cpu":  # where all memory is the host's
+            budget, files.host_budget = files.host_budget // len(world.devices), 0
+        whole = budget is not None or files is not None
         begin = time.perf_counter()
-        found = world.agreed(lambda: split(graph, world.parts, balance, hubs=budget is None))
+        found = world.agreed(lambda: split(graph, world.parts, balance, hubs=not whole))
         took = time.perf_counter() - begin
-        made = cls(graph, found, world, budget, budget is None)
+        made = cls(graph, found, world, budget, not whole)
+        made.files = files
         made.seconds += took
         return made
+
+    @property
+    def in_blocks(self) -> bool:
+        """Whether rows lie in host memory or in files, and go through the devices in blocks."""
+        return self.gpu_budget is not None or self.files is not None
 
     @property
     def bounds(self) -> tuple[int, ...]:
@@ -228,13 +247,13 @@ class PartitionedGraph(Repr):
                 rows = x[slice(*self.bounds[part.rank : part.rank + 2])]
             else:
                 rows = x[vertices if table else vertices.to(x.device)]
-            taken.append(rows.clone() if rows.device == on and self.gpu_budget is None else rows)
+            taken.append(rows.clone() if rows.device == on and not self.in_blocks else rows)
         return self.placed(taken)
 
     def placed(self, rows: Sequence[Tensor]) -> Any:
         """Rows of this process's parts, wherever they are, where they are to lie: on the parts' devices, or with a
         ``gpu_budget`` in host memory."""
-        place = Tensor.to if self.gpu_budget is None else _in_host
+        place = _in_host if self.in_blocks else Tensor.to
         return self.as_given([place(one, on) for one, on in zip(rows, self.world.devices, strict=True)])
 
     def gather(self, rows: Any) -> Tensor:

@@ -170,7 +170,7 @@ class _Bench:
         arguments.instance("p", p, PartitionedGraph, "make one with PartitionedGraph.from_graph(graph)")
         arguments.one_of("reduce", reduce, REDUCES)
         arguments.one_of("strategy", strategy, ("auto", *STRATEGIES))
-        if p.gpu_budget is not None:
+        if p.in_blocks:
             raise ConfigError(
                 "rows of a graph with a gpu_budget go through the GPU in blocks, whose launches are not tuned; tune one without"
             )

@@ -107,6 +107,7 @@ CODES_WAITING = 1 << 18  # rows whose codes wait for a room. Derived: four times
 # What is measured on a machine, and the demo.
 SEQUENTIAL_THREADS = 8  # of a disk. Measured: 1, 8 and 64 read 2.2, 3.8 and 4.5 GB/s by MiB (the disk of an H200 machine)
 LEAST_WRITTEN = 64 << 20  # bytes to a disk. Derived: two requests for each thread (kSequentialBytes)
+DISK_RATE = 2e9  # bytes a second of a disk that was not measured. Guess
 DISK_LEFT = 1 << 30  # bytes of a disk that stay free. Guess
 LEAST_COPIED = 64 << 20  # bytes, where memory is short. Derived: twice a third cache of 32 MiB
 BUSY_SHARE = 0.2  # of the cores, from which others are said to use them. Guess

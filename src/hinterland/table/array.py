@@ -17,7 +17,7 @@ from ..memory import TierCount
 from ..runtime import arguments, devices
 from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
-from ..runtime.files import refused
+from ..runtime.files import opening
 from ..runtime.repr import table_of
 from ..runtime.thresholds import BOUNCE_BYTES, EXPECTED_SHARE, HOST_BUDGET
 from ..runtime.units import format_bytes
@@ -233,6 +233,25 @@ class StorageArray(Table):
             row += extent.rows
         self.cache.warn_of_failures()
 
+    def write_from(self, rows: torch.Tensor, begin: int = 0) -> None:
+        """Writes ``rows``, a contiguous CPU tensor of its type, from row ``begin`` on: to its one file, past the cache. They
+        are on the disk once ``flush()`` has returned.
+
+        Raises:
+            ConfigError: it is open for reading.
+            StorageError: the file cannot be written, or the table is of several files, or in several pieces of one.
+        """
+        self._require_open()
+        self.require_writable()
+        if not self.is_in_one_piece:
+            raise StorageError(f"{self.path}: its rows lie in several pieces; write them by row numbers")
+        at = self.file_position + begin * self._row_bytes
+        try:
+            self.cache.native.write(self.origin, at, rows.data_ptr(), rows.nbytes)
+        finally:
+            self.cache.native.forget_pages(self.origin)
+            written(self)
+
     def _read(self, index: torch.Tensor, out: torch.Tensor, max_blocks: int | None, check: str, sort: Sort) -> None:
         self._require_open()
         if index.is_cuda and capturing():
@@ -416,14 +435,23 @@ class StorageArray(Table):
             StorageError: the file cannot be made.
         """
         self._require_open()
-        folder, name = os.path.split(self.path)
-        try:
-            with tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=f".{name}.") as hidden:
-                return StorageArray.create(os.path.join(hidden, purpose), shape, dtype, cache=self.cache)
-        except StorageError:
-            raise
-        except OSError as error:
-            raise refused(folder, "write", error) from error
+        return StorageArray.unnamed(os.path.dirname(self.path), purpose, shape, dtype, cache=self.cache)
+
+    @classmethod
+    def unnamed(
+        cls, folder: str, purpose: str, shape: Sequence[int], dtype: torch.dtype, *, cache: StorageCache
+    ) -> StorageArray:
+        """A table of zeros in a file without a name, which goes with the table.
+
+        Args:
+            folder: on whose disk it lies.
+            purpose: what error messages call the file.
+
+        Raises:
+            StorageError: the file cannot be made.
+        """
+        with opening(folder, "written"), tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=".hinterland.") as hidden:
+            return cls.create(os.path.join(hidden, purpose), shape, dtype, cache=cache)
 
     def flush(self) -> None:
         """Everything that was written before, also by kernels, is in the file, on the disk, when this returns.

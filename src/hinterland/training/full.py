@@ -5,6 +5,7 @@ What training draws depends on the seed, the epoch and the rank alone, as in :mo
 
 from __future__ import annotations
 
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -17,8 +18,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..datasets.files import HOST_BUDGET
 from ..fullgraph import PartitionedGraph, tuner
 from ..fullgraph.aggregate import WAYS
+from ..fullgraph.host import in_files
 from ..fullgraph.host_plan import HostPlan
 from ..fullgraph.host_program import plans
 from ..fullgraph.plan import Choice, choices
@@ -29,6 +32,7 @@ from ..runtime.annotations import IfRequested
 from ..runtime.capture import capturing
 from ..runtime.errors import ConfigError
 from ..runtime.repr import Repr
+from ..table import as_table
 from .capture import CapturedSteps
 from .epoch_line import show_epoch
 from .finite import rows_at_once
@@ -55,9 +59,12 @@ FULL_PRECISIONS = {**PRECISIONS, "float64": torch.float64}
 
 
 class FullOptions(LearningOptions, total=False):
-    """What :func:`train_full` takes by name besides: the fields of FullSettings, and ``capture``."""
+    """What :func:`train_full` takes by name besides: the fields of FullSettings, ``capture``, and where rows lie."""
 
     capture: bool | str
+    placement: str
+    host_budget: int | str | None
+    folder: str | Path | None
     layers: int
     precision: str
     tune: bool
@@ -162,28 +169,27 @@ def train_full(
         timeout: seconds without an answer of another rank, after which the run ends with an error.
         options: those of :class:`FullSettings`. What is dropped out depends on the partition, too. ``capture`` replays epochs
             as CUDA graphs (docs/captured.md): "auto", by default, on one GPU, where it can; True also on several, and refuses
-            where it cannot; False does not.
+            where it cannot; False does not. ``placement="storage"`` keeps rows in files of ``folder`` where ``host_budget``
+            bytes have no room for them (docs/full_training.md).
 
     Raises:
         ConfigError, GraphError, RankLost: as of ``train``.
         OutOfMemory: a part, or what a layer makes of it, does not fit.
+        StorageError: the disk is full, or the folder cannot be written.
     """
     several = several_devices(device, devices, None)
     named: dict[str, Any] = dict(options)
-    capture = named.pop("capture", "auto")
+    capture, placement = named.pop("capture", "auto"), named.pop("placement", "host")
+    files = {name: named.pop(name, None) for name in ("host_budget", "folder")}
 
     def checked() -> FullSettings:
         arguments.function("on_epoch", on_epoch)
         settings = FullSettings(model=model, **named)
         arguments.one_of("strategy", strategy, WAYS)
+        check_placement(placement, strategy, gpu_budget, **files)
         capture_choice(capture)
-        if gpu_budget is not None and strategy not in ("auto", "host"):
-            raise ConfigError(
-                f"strategy={strategy!r}, but with a gpu_budget rows lie in host memory, and parts send each other halos; "
-                "leave out one of the two"
-            )
         if settings.tune:
-            check_tunable(model, strategy, gpu_budget)
+            check_tunable(model, strategy == "host" or gpu_budget is not None or placement == "storage")
         check_checkpoint(checkpoint, None, resume)
         check_dataset(dataset, whole=True)
         check_patience(settings.patience, dataset.splits)
@@ -194,7 +200,8 @@ def train_full(
         if several and ranks.world_size > 1:
             raise ConfigError("devices= are of one process, and torchrun started several; leave out one of the two")
         check_ranks(ranks, dataset, **vars(settings), strategy=strategy, parts=parts, resume=resume, capture=capture)
-        p = PartitionedGraph.from_graph(dataset.graph, parts, devices=several or ranks.device, gpu_budget=gpu_budget)
+        where, budgets = several or ranks.device, {"gpu_budget": gpu_budget, **_in_files(dataset, placement, **files)}
+        p = PartitionedGraph.from_graph(dataset.graph, parts, devices=where, **budgets)
         captures = captured_epochs(capture, p, strategy, settings.dropout)
         config = {**settings.fixed, "parts": p.world.parts, **fingerprint(dataset)}
         cuda = sorted({where.index for where in p.world.devices if where.type == "cuda"})
@@ -206,7 +213,29 @@ def train_full(
             return run.finish()
 
 
-def check_tunable(model: str, strategy: str, gpu_budget: Any) -> None:
+def check_placement(placement: str, strategy: str, gpu_budget: Any, host_budget: Any, folder: Any) -> None:
+    """Raises:
+    ConfigError: there is no such placement, or it does not go with the strategy; what is of files was given to another.
+    """
+    arguments.one_of("placement", placement, ("host", "storage"))
+    for name, value in (("host_budget", host_budget), ("folder", folder)):
+        if value is not None and placement != "storage":
+            raise ConfigError(f"{name}={arguments.repr_of(value)} is of rows in files; give placement='storage', too")
+    if (gpu_budget is not None or placement == "storage") and strategy not in ("auto", "host"):
+        lie = "placement='storage' rows lie in files" if placement == "storage" else "a gpu_budget rows lie in host memory"
+        raise ConfigError(f"strategy={strategy!r}, but with {lie}, and parts send each other halos; leave out one of the two")
+
+
+def _in_files(dataset: Any, placement: str, host_budget: Any, folder: Any) -> dict[str, Any]:
+    """What a partitioned graph is told of files: they lie beside the features', unless a folder is named."""
+    if placement != "storage":
+        return {}
+    file = getattr(as_table(dataset.features), "file", None)
+    beside = None if file is None else os.path.dirname(file.path) or os.curdir
+    return {"host_budget": host_budget or HOST_BUDGET, "folder": folder or beside}
+
+
+def check_tunable(model: str, in_blocks: bool) -> None:
     """Refuses to tune what has nothing to tune.
 
     Raises:
@@ -216,10 +245,10 @@ def check_tunable(model: str, strategy: str, gpu_budget: Any) -> None:
         raise ConfigError(
             f"tune=True, but {model} attends, and sums alone are tuned: those of {', '.join(SUMMED)}; leave it out"
         )
-    if strategy == "host" or gpu_budget is not None:
+    if in_blocks:
         raise ConfigError(
-            "tune=True, but with strategy='host' or a gpu_budget rows go through the GPU in blocks, whose launches are not "
-            "tuned; leave out one of the two"
+            "tune=True, but with strategy='host', a gpu_budget or placement='storage' rows go through the GPU in blocks, whose "
+            "launches are not tuned; leave out one of the two"
         )
 
 
@@ -238,8 +267,9 @@ def captured_epochs(capture: bool | str, p: PartitionedGraph, strategy: str, dro
 def refusal(p: PartitionedGraph, strategy: str, dropout: float) -> str | None:
     """Why epochs over these parts cannot be captured, a sentence; None where they can."""
     gpus = set(p.world.devices)
-    if p.gpu_budget is not None or strategy == "host":
-        return "rows in host memory are sent by the CPU between kernels; leave out gpu_budget= and strategy='host'"
+    if p.in_blocks or strategy == "host":
+        said = "gpu_budget=, placement='storage' and strategy='host'"
+        return f"rows in host memory or files are sent by the CPU between kernels; leave out {said}"
     if not isinstance(p.world, Together):
         return "processes wait for each other on their CPUs; give one process all GPUs, as devices="
     if strategy == "replicate":
@@ -293,8 +323,7 @@ class _FullRun(TrainingRun[FullGNN]):
 
         super().__init__(dataset, config, ranks, checkpoint, make)
         self.owned = [vertices.to(on) for vertices, on in zip(p.vertices, p.world.devices, strict=True)]
-        where = self.owned if p.gpu_budget is None else p.vertices  # rows that are to lie in host memory are not sent round
-        x = p.placed([rows_of(dataset.features, vertices).to(self.kind) for vertices in where])
+        x = self._rows()
         targets = {name: self._targets(vertices.cpu()) for name, vertices in self.splits.items()}
         home = ranks.device
         self.batch = FullBatch(x, targets, self.splits["train"].to(home), 0 if captures else None)
@@ -312,6 +341,14 @@ class _FullRun(TrainingRun[FullGNN]):
             after_step=lambda model: me._validate(),
             others=sorted({on for on in p.world.devices if on != home}, key=str) if captures else (),
         )
+
+    def _rows(self) -> Any:
+        """Features, where they are to lie."""
+        features = self.dataset.features
+        if self.p.files is not None:
+            return in_files(self.p, features, self.kind)
+        where = self.p.vertices if self.p.in_blocks else self.owned  # rows that are to lie in host memory are not sent round
+        return self.p.placed([rows_of(features, vertices).to(self.kind) for vertices in where])
 
     def tune(self, strategy: str) -> None:
         """Finds the best shapes of the layers' sums, and of their gradients, which have the same on undirected graphs."""
@@ -417,8 +454,12 @@ class _FullRun(TrainingRun[FullGNN]):
 
     def read(self, split: str) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Vertices of this process, whatever the split, and their rows of features."""
+        step = rows_at_once(self.dataset.features.shape[1])
+        if self.p.files is not None:
+            for some in (piece for vertices in self.p.vertices for piece in vertices.split(step)):
+                yield "", some, rows_of(self.dataset.features, some).to(self.kind)
+            return
         for vertices, rows in zip(self.owned, self.p.each(self.batch.x, anywhere=True), strict=True):
-            step = rows_at_once(rows.shape[1])
             for some, theirs in zip(vertices.split(step), rows.split(step), strict=True):
                 yield "", some, theirs
 
