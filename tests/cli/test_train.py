@@ -312,7 +312,7 @@ def test_the_whole_graph_over_several_devices(command, folder):
         ],
         (("--tune",), 1, "--tune is of training on whole graphs; name --full-graph, too"),
         (("--full-graph", "--tune", "--model", "gat"), 1, "tune=True, but gat attends, and sums alone are tuned"),
-        (("--full-graph", "--tune", "--gpu-budget", "1MiB"), 1, "tune=True, but with strategy='host' or a gpu_budget"),
+        (("--full-graph", "--tune", "--gpu-budget", "1MiB"), 1, "tune=True, but with strategy='host', a gpu_budget"),
         (("--full-graph", "--model", "pinsage"), 1, "model 'pinsage' is not one of gcn, sage, gin, gat, gatv2"),
         (("--full-graph", "--gpu-budget", "much"), 1, "not a size in bytes: 'much'"),
         (("--full-graph", "--precision", "half"), 1, "precision 'half' is not one of float32, bfloat16, float64"),

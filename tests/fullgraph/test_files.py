@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from collections import Counter
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hinterland.fullgraph import PartitionedGraph, host_files, host_plan
 from hinterland.fullgraph.host import in_files
 from hinterland.fullgraph.host_program import plans
 from hinterland.fullgraph.host_stream import HostRoom
 from hinterland.runtime.errors import OutOfMemory, StorageError
+from hinterland.storage import StorageCache
 from hinterland.table import StorageArray
 from hinterland.training.full_models import FULL_MODELS, make_full_model
 from tests.fullgraph.test_aggregate import inputs
@@ -147,3 +151,25 @@ def test_features_of_a_file_are_read_in_place(tmp_path):
     p = PartitionedGraph.from_graph(graph, devices="cpu", host_budget="1GiB", folder=tmp_path)
     assert torch.equal(p.each(in_files(p, table, torch.float32))[0], table[:]) and p.files._made == 0
     assert torch.equal(p.each(in_files(p, table, torch.float64))[0], table[:].double()) and p.files._made > 0
+
+
+@given(st.data())
+@settings(max_examples=30, deadline=None)
+def test_rows_written_past_the_cache_are_those_read(data):
+    """Of any width and from any row on, also such as the cache had."""
+    width, rows = data.draw(st.sampled_from([1, 3, 256, 1030])), 700
+    wanted = torch.zeros(rows, width)
+    with tempfile.TemporaryDirectory() as folder:
+        table = StorageArray.unnamed(folder, "rows", (rows, width), torch.float32, cache=StorageCache("1MiB"))
+        for turn in range(3):
+            begin = data.draw(st.integers(0, rows - 1))
+            part = torch.full((data.draw(st.integers(1, rows - begin)), width), float(turn + 1))
+            wanted[begin : begin + len(part)] = part
+            table.write_from(part, begin)
+            assert torch.equal(table[torch.arange(rows)], wanted)
+        with pytest.raises(StorageError, match="past its end"):
+            table.write_from(torch.ones(2, width), rows - 1)
+        found = torch.empty_like(wanted)
+        table.read_into(found)
+        assert torch.equal(found, wanted)
+        table.close()

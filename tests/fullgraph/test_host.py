@@ -286,7 +286,7 @@ def test_plans_of_many_layers_take_few_steps(monkeypatch):
     stages = host_plan.stages_of(*stored([node]))
     rows = dict.fromkeys([*stages, *stored(one for stage in stages for one in stage.inputs)])
     numbers = {one: i for i, one in enumerate(rows)}
-    planner = host_plan.Planner(p, host_plan.visits_of(stages, True), numbers, set(), set())
+    planner = host_plan.Planner(p, host_plan.visits_of(stages, True), numbers, set(), set(), set())
     held, added = planner._held, []
     monkeypatch.setattr(planner, "_held", lambda *given: added.append(given) or held(*given))
     budget, counts, columns = float(p.gpu_budget), [], 0

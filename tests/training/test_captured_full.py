@@ -196,7 +196,7 @@ def test_what_cannot_be_on_several_gpus():
     gpus = [torch.device("cuda", i) for i in range(2)]
     joined = world.Together([torch.device("cpu")])
     joined.devices, joined.reads_others = tuple(gpus), True
-    p = SimpleNamespace(world=joined, gpu_budget=None)
+    p = SimpleNamespace(world=joined, in_blocks=False)
     assert refusal(p, "auto", 0.0) is None
     assert full.captured_epochs(True, p, "auto", 0.0) and not full.captured_epochs("auto", p, "auto", 0.0)
     assert "dropout=0.5 draws on each GPU, and torch's graphs draw on one; use dropout=0" in refusal(p, "auto", 0.5)
