@@ -23,7 +23,7 @@ calls = {f"data set {name}": lambda name=name: hl.datasets.open(f"{folder}/{name
 calls |= {f"array {name}": lambda name=name: hl.StorageArray.open(f"{folder}/{name}") for name in ("x.npy", "x.pt")}
 calls |= {f"table {name}": lambda name=name: hl.UnifiedTensor.from_file(f"{folder}/{name}") for name in ("x.npy", "x.pt")}
 calls |= {
-    "made": lambda: array.beside(torch.float32, "state"),
+    "made": lambda: array.beside(tuple(array.shape), torch.float32, "state"),
     "checkpoint": lambda: checkpoint.load(f"{folder}/c.pt"),
     "saved": lambda: checkpoint.save(f"{folder}/d.pt", {"a": 1}),
     "kernel": lambda: kernel(array, torch.zeros(2)),

@@ -470,7 +470,7 @@ ELSEWHERE = {
     "TieredShards": "needs a process group; tests/table/test_sharded.py",
     "as_table": "takes anything",
     "Machine.from_json": "takes what a probe has written; see cases()",
-    **dict.fromkeys(("Graph.of", "HostRows.of", "TierCount.of"), "takes what is known to be right"),
+    **dict.fromkeys(("Graph.of", "HostRows.of", "HostRows.of_files", "TierCount.of"), "takes what is known to be right"),
 }
 
 

@@ -19,6 +19,7 @@ from hinterland.fullgraph.host_stream import HostRoom
 from hinterland.runtime.errors import OutOfMemory, StorageError
 from hinterland.storage import StorageCache
 from hinterland.table import StorageArray
+from hinterland.table.array import unnamed
 from hinterland.training.full_models import FULL_MODELS, make_full_model
 from tests.fullgraph.test_aggregate import inputs
 from tests.graphs import family
@@ -160,7 +161,7 @@ def test_rows_written_past_the_cache_are_those_read(data):
     width, rows = data.draw(st.sampled_from([1, 3, 256, 1030])), 700
     wanted = torch.zeros(rows, width)
     with tempfile.TemporaryDirectory() as folder:
-        table = StorageArray.unnamed(folder, "rows", (rows, width), torch.float32, cache=StorageCache("1MiB"))
+        table = unnamed(folder, "rows", (rows, width), torch.float32, cache=StorageCache("1MiB"))
         for turn in range(3):
             begin = data.draw(st.integers(0, rows - 1))
             part = torch.full((data.draw(st.integers(1, rows - begin)), width), float(turn + 1))

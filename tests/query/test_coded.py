@@ -25,7 +25,9 @@ def held_column(folder, values):
     """A column of these values, as it is held, and the values that it gives back."""
     table = pa.table({"x": values})
     (column,) = (
-        PinnedTable(str(write(table, folder / "t.arrow", "arrow", 10_000)), CPU).columns({"x": kind_of(values.type)}).values()
+        PinnedTable(str(write(table, folder / "t.arrow", "arrow", 10_000)), CPU)
+        .columns({"x": kind_of(values.type)}, {})
+        .values()
     )
     stored = column.values.cpu().numpy().view(column.element)[: len(values)]
     return column, stored if column.entries is None else column.entries.numpy().view(column.taken)[stored]

@@ -110,7 +110,7 @@ def test_what_a_gather_asks_of_the_file(tmp_path: Path) -> None:
 def test_a_table_beside_another_goes_with_it(tmp_path: Path) -> None:
     table(tmp_path / "x.npy")
     a = hl.StorageArray.open(tmp_path / "x.npy")
-    b = a.beside(torch.float16, "sums")
+    b = a.beside(tuple(a.shape), torch.float16, "sums")
     assert (b.shape, b.dtype, b.cache) == (a.shape, torch.float16, a.cache) and not b[:].any()
     b[3] = 2.0
     b.flush()
@@ -118,7 +118,7 @@ def test_a_table_beside_another_goes_with_it(tmp_path: Path) -> None:
     b.close()
     os.rename(tmp_path, tmp_path.with_name("moved"))
     with pytest.raises(StorageError, match="No such file"):
-        a.beside(torch.float16, "sums")
+        a.beside(tuple(a.shape), torch.float16, "sums")
 
 
 def test_what_is_set_may_be_broadcast(tmp_path: Path) -> None:
@@ -483,7 +483,7 @@ def test_an_array_that_is_written_is_opened_again_when_it_is_closed(tmp_path: Pa
     a.close()
     again = pickle.loads(packed)
     assert again.mode == "r+" and again[3].tolist() == [7] * 8
-    beside = again.beside(torch.float32, "sums")
+    beside = again.beside(tuple(again.shape), torch.float32, "sums")
     with pytest.raises(StorageError, match=r"is not there any more.*write array\[:\]"):
         pickle.dumps(beside)
     again.close()
@@ -514,7 +514,7 @@ def test_what_does_not_fit_or_makes_no_sense_gets_a_sentence(tmp_path: Path) -> 
         hl.StorageArray.create(tmp_path / "large.npy", 5, host_budget="x")
     assert not (tmp_path / "large.npy").exists()
     a.close()
-    for closed in (a.__enter__, lambda: a.beside(torch.float32, "sums")):
+    for closed in (a.__enter__, lambda: a.beside((4, 4), torch.float32, "sums")):
         with pytest.raises(StorageError, match="was closed"):
             closed()
     z = torch.randn(10, 6, dtype=torch.complex64)

@@ -20,6 +20,7 @@ from ..runtime.thresholds import DISK_LEFT, DISK_RATE
 from ..runtime.units import format_bytes
 from ..storage.cache import StorageCache
 from ..table import StorageArray
+from ..table.array import unnamed
 
 AHEAD = 2  # blocks each way that are under way
 _PAGES = "1MiB"  # of a cache that nothing is read through
@@ -65,7 +66,7 @@ class FileRoom:
         if waiting:
             return waiting.pop()
         self._cache = self._cache or StorageCache(_PAGES)
-        made = StorageArray.unnamed(self.folder, "rows", (rows, width), dtype, cache=self._cache)
+        made = unnamed(self.folder, "rows", (rows, width), dtype, cache=self._cache)
         try:
             with open(made.open_paths[0], "r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, max(made.nbytes, 1))

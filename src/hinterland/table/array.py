@@ -435,23 +435,7 @@ class StorageArray(Table):
             StorageError: the file cannot be made.
         """
         self._require_open()
-        return StorageArray.unnamed(os.path.dirname(self.path), purpose, shape, dtype, cache=self.cache)
-
-    @classmethod
-    def unnamed(
-        cls, folder: str, purpose: str, shape: Sequence[int], dtype: torch.dtype, *, cache: StorageCache
-    ) -> StorageArray:
-        """A table of zeros in a file without a name, which goes with the table.
-
-        Args:
-            folder: on whose disk it lies.
-            purpose: what error messages call the file.
-
-        Raises:
-            StorageError: the file cannot be made.
-        """
-        with opening(folder, "written"), tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=".hinterland.") as hidden:
-            return cls.create(os.path.join(hidden, purpose), shape, dtype, cache=cache)
+        return unnamed(os.path.dirname(self.path), purpose, shape, dtype, cache=self.cache)
 
     def flush(self) -> None:
         """Everything that was written before, also by kernels, is in the file, on the disk, when this returns.
@@ -552,3 +536,17 @@ def _cache(cache: StorageCache | None, host_budget: int | str) -> StorageCache:
         return StorageCache(host_budget)
     arguments.instance("cache", cache, StorageCache, "as StorageCache('1GiB') is")
     return cache
+
+
+def unnamed(folder: str, purpose: str, shape: Sequence[int], dtype: torch.dtype, *, cache: StorageCache) -> StorageArray:
+    """A table of zeros in a file without a name, which goes with the table.
+
+    Args:
+        folder: on whose disk it lies.
+        purpose: what error messages call the file.
+
+    Raises:
+        StorageError: the file cannot be made.
+    """
+    with opening(folder, "written"), tempfile.TemporaryDirectory(dir=folder or os.curdir, prefix=".hinterland.") as hidden:
+        return StorageArray.create(os.path.join(hidden, purpose), shape, dtype, cache=cache)
