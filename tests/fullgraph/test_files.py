@@ -91,6 +91,8 @@ def test_files_move_what_was_predicted(kind, host_budget, tmp_path, monkeypatch)
     assert p.kept("host room", HostRoom)._taken <= host_budget and plan.in_files.written >= (host_budget < 1 << 30)
     if host_budget == 1 << 30:
         assert plan.in_files.written == 0
+    link = (plan.seconds - plan.in_files.seconds) * 1e3
+    assert f"down a step, {link:.1f} ms of the link; " in plan.explain()
     taken = p.files._made
     step(model, p, x)
     assert p.files._made - taken == x.nbytes  # of the features once more; all other files are those of before
@@ -115,6 +117,12 @@ def test_a_full_disk_is_found_before_anything_is_computed(tmp_path, monkeypatch)
     with pytest.raises(StorageError, match=f"{tmp_path}: .* more for rows cannot be had: No space left"):
         p.each(model(rows, p))
     assert not list(tmp_path.iterdir())
+
+
+def test_a_budget_of_a_cpu_is_called_as_it_was_given(tmp_path):
+    p = PartitionedGraph.from_graph(family("web", 8, seed=1), devices="cpu", host_budget=1, folder=tmp_path)
+    with pytest.raises(OutOfMemory, match="1 B may be taken; raise host_budget"):
+        p.each(make_full_model("gcn", 4, 8, 5, 2)(p.scatter(torch.ones(p.num_vertices, 4)), p))
 
 
 def test_a_folder_that_is_not_there(tmp_path):
