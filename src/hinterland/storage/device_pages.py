@@ -74,7 +74,7 @@ class DevicePages:
 
     Args:
         native: the cache in host memory, whose budget also bounds what is on its way.
-        budget: bytes of a device's memory for each file; None: as many as who makes a store says, or else ``DEVICE_BUDGET``.
+        budget: bytes of a device's memory for each file; None: what the first kernel is given, or else ``DEVICE_BUDGET``.
     """
 
     def __init__(self, native: Any, budget: int | None) -> None:
@@ -174,7 +174,8 @@ class DevicePages:
         with self._lock:
             found = next((one for one in self._kept if (one.device, one.origin) == (device, array.origin)), None)
             if found is None:
-                budget = budget or self.budget or parse_bytes(DEVICE_BUDGET)
+                budget = self.budget if budget is None else budget
+                budget = parse_bytes(DEVICE_BUDGET) if budget is None else budget
                 found = _Kept(self._native, device, array.origin, _files(array), budget, store_words(device))
                 self._kept.append(found)
         return found
