@@ -44,6 +44,16 @@ def least(p, model, x, slack):
     return int(slack * float(number) * {"KiB": KIB, "MiB": KIB**2}[unit])
 
 
+def gcn_in_files(folder):
+    """A graph, a model and its features, of which no row finds room in host memory."""
+    graph = family("web", 10, seed=2)
+    x = inputs(graph, 12, torch.float64)
+    model = make_full_model("gcn", 12, 64, 5, 3).double()
+    p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget=1, host_budget=0, folder=folder)
+    p.gpu_budget = least(p, model, x, 1.25)
+    return p, model, in_files(p, x, x.dtype)
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("kind", FULL_MODELS)
 def test_models_are_those_in_memory(kind, parts, tmp_path):
@@ -99,12 +109,7 @@ def test_files_move_what_was_predicted(kind, host_budget, tmp_path, monkeypatch)
 
 
 def test_a_full_disk_is_found_before_anything_is_computed(tmp_path, monkeypatch):
-    graph = family("web", 10, seed=2)
-    x = inputs(graph, 12, torch.float64)
-    model = make_full_model("gcn", 12, 64, 5, 3).double()
-    p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget=1, host_budget=0, folder=tmp_path)
-    p.gpu_budget = least(p, model, x, 1.25)
-    rows = in_files(p, x, x.dtype)
+    p, model, rows = gcn_in_files(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(host_files, "DISK_LEFT", 1 << 62)
         with pytest.raises(StorageError, match=f"{tmp_path}: files of rows need .* more, and .* are free.*; free space"):
@@ -132,12 +137,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def test_writes_that_fail_end_the_step(tmp_path, monkeypatch):
-    graph = family("web", 10, seed=2)
-    x = inputs(graph, 12, torch.float64)
-    model = make_full_model("gcn", 12, 64, 5, 3).double()
-    p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget=1, host_budget=0, folder=tmp_path)
-    p.gpu_budget = least(p, model, x, 1.25)
-    rows = in_files(p, x, x.dtype)
+    p, model, rows = gcn_in_files(tmp_path)
 
     def failing(self, rows, begin=0):
         raise StorageError("the disk is gone")
