@@ -49,6 +49,16 @@ def least(p, model, x, slack):
     return int(slack * float(number) * {"KiB": KIB, "MiB": KIB**2}[unit])
 
 
+def gcn_in_files(folder):
+    """A graph, a model and its features, of which no row finds room in host memory."""
+    graph = family("web", 10, seed=2)
+    x = inputs(graph, 12, torch.float64)
+    model = make_full_model("gcn", 12, 64, 5, 3).double()
+    p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget=1, host_budget=0, folder=folder)
+    p.gpu_budget = least(p, model, x, 1.25)
+    return p, model, in_files(p, x, x.dtype)
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("kind", FULL_MODELS)
 def test_models_are_those_in_memory(kind, parts, tmp_path):
@@ -96,18 +106,15 @@ def test_files_move_what_was_predicted(kind, host_budget, tmp_path, monkeypatch)
     assert p.kept("host room", HostRoom)._taken <= host_budget and plan.in_files.written >= (host_budget < 1 << 30)
     if host_budget == 1 << 30:
         assert plan.in_files.written == 0
+    link = (plan.seconds - plan.in_files.seconds) * 1e3
+    assert f"down a step, {link:.1f} ms of the link; " in plan.explain()
     taken = p.files._made
     step(model, p, x)
     assert p.files._made - taken == x.nbytes  # of the features once more; all other files are those of before
 
 
 def test_a_full_disk_is_found_before_anything_is_computed(tmp_path, monkeypatch):
-    graph = family("web", 10, seed=2)
-    x = inputs(graph, 12, torch.float64)
-    model = make_full_model("gcn", 12, 64, 5, 3).double()
-    p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget=1, host_budget=0, folder=tmp_path)
-    p.gpu_budget = least(p, model, x, 1.25)
-    rows = in_files(p, x, x.dtype)
+    p, model, rows = gcn_in_files(tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr(host_files, "DISK_LEFT", 1 << 62)
         with pytest.raises(StorageError, match=f"{tmp_path}: files of rows need .* more, and .* are free.*; free space"):
@@ -122,6 +129,12 @@ def test_a_full_disk_is_found_before_anything_is_computed(tmp_path, monkeypatch)
     assert not list(tmp_path.iterdir())
 
 
+def test_a_budget_of_a_cpu_is_called_as_it_was_given(tmp_path):
+    p = PartitionedGraph.from_graph(family("web", 8, seed=1), devices="cpu", host_budget=1, folder=tmp_path)
+    with pytest.raises(OutOfMemory, match="1 B may be taken; raise host_budget"):
+        p.each(make_full_model("gcn", 4, 8, 5, 2)(p.scatter(torch.ones(p.num_vertices, 4)), p))
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     p = PartitionedGraph.from_graph(family("web", 8, seed=1), devices="cpu", host_budget="1GiB", folder=tmp_path / "none")
     with pytest.raises(StorageError, match="none: cannot be used for rows: No such file or directory"):
@@ -129,12 +142,7 @@ def test_a_folder_that_is_not_there(tmp_path):
 
 
 def test_writes_that_fail_end_the_step(tmp_path, monkeypatch):
-    graph = family("web", 10, seed=2)
-    x = inputs(graph, 12, torch.float64)
-    model = make_full_model("gcn", 12, 64, 5, 3).double()
-    p = PartitionedGraph.from_graph(graph, devices="cpu", gpu_budget=1, host_budget=0, folder=tmp_path)
-    p.gpu_budget = least(p, model, x, 1.25)
-    rows = in_files(p, x, x.dtype)
+    p, model, rows = gcn_in_files(tmp_path)
 
     def failing(self, rows, begin=0):
         raise StorageError("the disk is gone")

@@ -347,7 +347,7 @@ def test_wrong_arguments():
     with pytest.raises(ConfigError, match="PartitionedGraph"):
         tune(hub(), torch.zeros(200, 3))
     p = parted(gpu_budget="1MiB")
-    with pytest.raises(ConfigError, match="rows of a graph with a gpu_budget go through the GPU in blocks"):
+    with pytest.raises(ConfigError, match="rows of a graph with a budget go through the device in blocks"):
         tune(p, rows_of(p))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import hinterland as hl
@@ -219,16 +219,21 @@ def test_what_may_not_be_written(device: torch.device, tmp_path: Path) -> None:
 
 
 def test_a_cache_without_room(device: torch.device, tmp_path: Path) -> None:
-    a = torch.zeros(1000, dtype=torch.float64, device=device)
-    with (
-        opened(saved(tmp_path / "c.npy", np.zeros(1000))) as c,
-        pytest.raises(ConfigError, match="hold no set of 8 lines.*give more"),
-    ):
-        hl.kernel(ADD, cache="32KiB")(a, a, c)
+    """The sentence has the budget as it was given, and another one may follow."""
+    a = torch.ones(1000, dtype=torch.float64, device=device)
+    with opened(saved(tmp_path / "c.npy", np.zeros(1000))) as c:
+        for budget, said in ((0, "0 B"), ("32KiB", "32.00 KiB")):
+            with pytest.raises(
+                ConfigError, match=f"c.npy: {said} of .* hold no queues and a set of lines of 4096 .*raise device_budget"
+            ):
+                hl.kernel(ADD, cache=budget)(a, a, c)
+        hl.kernel(ADD, cache="1MiB")(a, a, c)
+        assert c[:].eq(2).all()
 
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(budget=st.integers(80 << 10, 12 << 20), line_bytes=st.sampled_from((512, 4096)))
+@example(budget=112 << 10, line_bytes=4096)
+@given(budget=st.integers(112 << 10, 12 << 20), line_bytes=st.sampled_from((512, 4096)))
 def test_a_small_budget_has_fewer_queues_and_holds(
     budget: int, line_bytes: int, device: torch.device, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -509,7 +509,8 @@ HINTERLAND_FN void update_whole_rows(const UpdateParams& p, int64_t thread, int6
   }
 }
 
-// The share of a thread in an update. Threads need not run in step, but for steps of whole rows. Nothing is written where anything is bad.
+// The share of a thread in an update. Threads need not run in step, but for steps of whole rows. Nothing is written where
+// anything is bad.
 template <class T, int kWide, class Rule>
 HINTERLAND_FN void update_rows(const UpdateParams& p, int64_t thread, int64_t threads) {
   if (*p.bad != 0) return;

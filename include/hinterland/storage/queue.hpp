@@ -110,8 +110,8 @@ struct QueuePair {
   Command* commands;           // [completion_size]
   uint32_t submission_size;    // powers of two from 2 to 65536
   uint32_t completion_size;
-  uint32_t* overdue =
-      nullptr;  // [completion_size], or null: by identifier, in memory that the host reads, as overdue_word() says
+  // [completion_size], or null: of each identifier whether its command is overdue, as overdue_word() says; the host reads it.
+  uint32_t* overdue = nullptr;
 
   // Of a command that is overdue: another one than any before that had its identifier. 0 is no command's.
   HINTERLAND_FN static uint32_t overdue_word(uint64_t state) { return static_cast<uint32_t>(Command::ticket(state)) << 1 | 1u; }

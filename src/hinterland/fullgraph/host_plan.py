@@ -106,8 +106,8 @@ class InFiles:
     def explain(self) -> str:
         reads, writes = (format_bytes(int(rate)) for rate in self.rates)
         return (
-            f"files take {format_bytes(self.taken)}, of which a step reads {format_bytes(self.read)} and writes "
-            f"{format_bytes(self.written)}: {self.seconds:.3g} s of a disk that reads {reads} and writes {writes} a second"
+            f"{format_bytes(self.taken)} lie in files; a step reads {format_bytes(self.read)} of files and writes "
+            f"{format_bytes(self.written)}, {self.seconds:.3g} s of a disk that reads {reads} and writes {writes} a second"
         )
 
 
@@ -121,7 +121,7 @@ class HostPlan(Repr):
         places: of rows between passes, by the number of their node (first all stages, then what was given) and their name.
         budget, graph, peak: bytes of the GPU's memory: what may be taken, of which the graph takes, and that all takes at most.
         up, down: bytes that cross to the GPU and back.
-        seconds: what that takes at the link's rate, both ways at once where a pass has both.
+        seconds: what that takes at the link's rate, both ways at once where a pass has both; of files the disk's beside it.
         in_host: bytes of host memory that rows between passes take, those that were given included.
         in_files: what lies in files, where some may.
     """
@@ -146,7 +146,8 @@ class HostPlan(Repr):
         """Where rows lie and what crosses, in words."""
         split = max(self.columns, default=1)
         among = f", columns in {split} ranges" if split > 1 else ""
-        link = f", {1e3 * self.seconds:.1f} ms of the link" if self.seconds else ""
+        seconds = self.seconds - (0 if self.in_files is None else self.in_files.seconds)
+        link = f", {1e3 * seconds:.1f} ms of the link" if seconds else ""
         files = "" if self.in_files is None else f"; {self.in_files.explain()}"
         return (
             f"{format_bytes(self.peak)} of the device at most, of which the graph takes {format_bytes(self.graph)}; blocks of "
@@ -281,10 +282,10 @@ class Planner:
                     f"{format_bytes(max(self._staged(_LEAST)))} of host memory are needed at least for blocks of rows, and "
                     f"{format_bytes(int(self.host_room))} may be taken for each part; raise host_budget"
                 )
+            bound = "gpu_budget" if self.host_room else "host_budget"
             raise OutOfMemory(
                 f"{format_bytes(int(max(usage) + self.graph))} are needed at least, of which the graph takes "
-                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise gpu_budget, or use "
-                "more devices"
+                f"{format_bytes(self.graph)}, and {format_bytes(int(budget))} may be taken; raise {bound}, or use more devices"
             )
         return min(found, key=lambda one: one[0].seconds + one[1])[0]
 

@@ -120,7 +120,8 @@ class PartitionedGraph(Repr):
         require_graph(graph)
         world = _world(parts, devices)
         if isinstance(world, Processes):
-            world.check_same({**world.agreed(lambda: identity(graph)), "balance": balance, "gpu_budget": gpu_budget})
+            budgets = {"gpu_budget": gpu_budget, "host_budget": host_budget}
+            world.check_same({**world.agreed(lambda: identity(graph)), "balance": balance, **budgets})
         budget = None if gpu_budget is None else parse_bytes(gpu_budget)
         files = None if host_budget is None else FileRoom(parse_bytes(host_budget), folder)
         if files is not None and budget is None and world.devices[0].type == "cpu":  # where all memory is the host's

@@ -135,7 +135,7 @@ def tune(p: PartitionedGraph, x: Any, reduce: str = "sum", *, strategy: str = "a
         again: search, whatever was found before.
 
     Raises:
-        ConfigError: arguments that are none of these; the graph has a ``gpu_budget``, whose rows go through the GPU in blocks.
+        ConfigError: arguments that are none of these; the graph has a budget, whose rows go through the device in blocks.
         OutOfMemory: no strategy fits.
         RankLost: another rank died, or gave no answer within the timeout of the process group.
     """
@@ -172,7 +172,7 @@ class _Bench:
         arguments.one_of("strategy", strategy, ("auto", *STRATEGIES))
         if p.in_blocks:
             raise ConfigError(
-                "rows of a graph with a gpu_budget go through the GPU in blocks, whose launches are not tuned; tune one without"
+                "rows of a graph with a budget go through the device in blocks, whose launches are not tuned; tune one without"
             )
         rows = [one.detach() for one in dense(p.each(x))]
         width, dtype, weighted = rows[0].shape[1], rows[0].dtype, reduce in ("sum", "gcn") and p.has_weights

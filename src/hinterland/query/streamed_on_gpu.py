@@ -171,5 +171,5 @@ class StreamedOnGpu(OnGpu):
         ]
         if not sides:
             return ColumnPlan(name, "not read", "no row matches", 0, 0)
-        why = f"{self._share(matched)}: {', and '.join(said for _, said in sides)}; a disk takes what is less time"
+        why = f"{self._share(matched)}: {', and '.join(said for _, said in sides)}; whichever takes a disk less time"
         return ColumnPlan(name, " and ".join(how for how, _ in sides), why, demand.bytes, demand.least_bytes)

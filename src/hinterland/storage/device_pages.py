@@ -18,9 +18,9 @@ from ..runtime import devices
 from ..runtime.errors import ConfigError
 from ..runtime.params import Params
 from ..runtime.thresholds import DEVICE_BUDGET
-from ..runtime.units import parse_bytes
+from ..runtime.units import format_bytes, parse_bytes
 from .layout import is_bare
-from .on_device import Backing, DeviceStore, OpenFiles, Queues, hole_of, store_words
+from .on_device import Backing, DeviceStore, OpenFiles, Queues, hole_of, set_bytes, store_words
 from .roofline import probed
 from .stats import StorageStats, together
 
@@ -74,7 +74,7 @@ class DevicePages:
 
     Args:
         native: the cache in host memory, whose budget also bounds what is on its way.
-        budget: bytes of a device's memory for each file; None: as many as who makes a store says, or else ``DEVICE_BUDGET``.
+        budget: bytes of a device's memory for each file; None: what the first kernel is given, or else ``DEVICE_BUDGET``.
     """
 
     def __init__(self, native: Any, budget: int | None) -> None:
@@ -173,10 +173,13 @@ class DevicePages:
         self._native.require_same_process()
         with self._lock:
             found = next((one for one in self._kept if (one.device, one.origin) == (device, array.origin)), None)
+            budget = self.budget if budget is None else budget
+            budget = parse_bytes(DEVICE_BUDGET) if budget is None else budget
             if found is None:
-                budget = budget or self.budget or parse_bytes(DEVICE_BUDGET)
                 found = _Kept(self._native, device, array.origin, _files(array), budget, store_words(device))
                 self._kept.append(found)
+            elif found.store is None:  # it could not be made with the budget before
+                found.budget = budget
         return found
 
     def _store_of(self, kept: _Kept, array: OpenFiles) -> DeviceStore:
@@ -205,9 +208,14 @@ class DevicePages:
         for pages in list(_all):  # a device reads files, of which any cache may have newer pages
             if "r+" in pages._modes.values() and pages._native.is_own:
                 pages._native.flush()
-        line_bytes, paths = self._native.line_bytes, array.open_paths
-        queues = self.queues(array, kept.budget)
-        lines = max(queues.rest_of(kept.budget), 0)
+        line_bytes, paths, budget = self._native.line_bytes, array.open_paths, kept.budget
+        queues = self.queues(array, budget)
+        lines = queues.rest_of(budget)
+        if lines < set_bytes(line_bytes):
+            raise ConfigError(
+                f"{array.volume.paths[0]}: {format_bytes(budget)} of {kept.device} hold no queues and a set of lines of "
+                f"{line_bytes} bytes; raise device_budget of its StorageCache, or cache of the kernel"
+            )
         if not any(map(is_bare, paths)):  # a device's size is not its file's
             lines = min(lines, _ROOM * sum(os.stat(path).st_size for path in paths) + 8 * line_bytes + _SET)
         mode = self._modes[array.origin]

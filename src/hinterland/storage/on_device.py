@@ -321,7 +321,7 @@ class DeviceStore(Repr):
         bits = (
             min(-(-(hole[2] - hole[1]) // line_bytes // 32), self.budget // 64) * 4
         )  # of the hole's lines: whole words of them
-        sets = (self.budget - bits) // (_WAYS * (line_bytes + _SLOT_WORDS) + 4)
+        sets = (self.budget - bits) // set_bytes(line_bytes)
         if sets == 0:
             raise ConfigError(f"{self.budget} bytes hold no set of {_WAYS} lines of {line_bytes} bytes; give more")
         self.num_slots = sets * _WAYS
@@ -630,6 +630,11 @@ class DeviceStore(Repr):
 
     def _facts(self) -> dict[str, Any]:
         return {"device": self.device, "budget": Size(self.budget), "line_bytes": self.line_bytes, "served_by": self.controller}
+
+
+def set_bytes(line_bytes: int) -> int:
+    """What a set of lines takes with what finds them, the least that a store holds."""
+    return _WAYS * (line_bytes + _SLOT_WORDS) + 4
 
 
 def store_words(device: torch.device) -> torch.Tensor:

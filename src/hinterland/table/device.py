@@ -102,7 +102,8 @@ class StoredArrays(tuple[StorageArray, ...]):
 
     def on_device(self, device: torch.device, budget: int | None) -> list[Through]:
         """Their files as a GPU reads them. ``budget``: bytes for each that it keeps nothing of, where its cache says none."""
-        return [FileOnDevice(one.cache, one.origin, device, one, one.cache.on_devices.budget or budget) for one in self.files]
+        said = [(one, one.cache.on_devices.budget) for one in self.files]
+        return [FileOnDevice(one.cache, one.origin, device, one, budget if own is None else own) for one, own in said]
 
     def words(self, array: StorageArray, through: Iterable[Through]) -> Params:
         """One of them as native code reads it: as a GPU does if that is among ``through``, or else through its own cache."""

@@ -294,13 +294,13 @@ class UnifiedEmbeddingBag(torch.nn.Module):
 
     def prefetch(self, input: torch.Tensor) -> None:
         """Has the rows of a batch to come read in the background, with what optimizers keep of them, as far as they lie on
-        storage. Returns at once.
+        storage. Returns once the row numbers are known.
 
         Args:
-            input: as of ``forward``, on the CPU or a GPU, which is waited for.
+            input: int32 or int64 row numbers of any shape, as of ``forward``, on the CPU or a GPU, which is waited for.
 
         Raises:
-            IndexOutOfRange, ConfigError: as ``forward``. Pages that cannot be read are met when they are needed.
+            IndexOutOfRange, ConfigError: as the table's ``prefetch``. Pages that cannot be read are met when they are needed.
         """
         check_type(input, "input")
         self.table.prefetch(input.unique())

@@ -170,7 +170,7 @@ def train_full(
         options: those of :class:`FullSettings`. What is dropped out depends on the partition, too. ``capture`` replays epochs
             as CUDA graphs (docs/captured.md): "auto", by default, on one GPU, where it can; True also on several, and refuses
             where it cannot; False does not. ``placement="storage"`` keeps rows in files of ``folder`` where ``host_budget``
-            bytes have no room for them (docs/full_training.md).
+            bytes, by default 1 GiB, have no room for them (docs/full_training.md).
 
     Raises:
         ConfigError, GraphError, RankLost: as of ``train``.
@@ -214,8 +214,10 @@ def train_full(
 
 
 def check_placement(placement: str, strategy: str, gpu_budget: Any, host_budget: Any, folder: Any) -> None:
-    """Raises:
-    ConfigError: there is no such placement, or it does not go with the strategy; what is of files was given to another.
+    """Refuses options of places that do not go together.
+
+    Raises:
+        ConfigError: there is no such placement, or it does not go with the strategy; what is of files was given to another.
     """
     arguments.one_of("placement", placement, ("host", "storage"))
     for name, value in (("host_budget", host_budget), ("folder", folder)):
@@ -232,7 +234,7 @@ def _in_files(dataset: Any, placement: str, host_budget: Any, folder: Any) -> di
         return {}
     file = getattr(as_table(dataset.features), "file", None)
     beside = None if file is None else os.path.dirname(file.path) or os.curdir
-    return {"host_budget": host_budget or HOST_BUDGET, "folder": folder or beside}
+    return {"host_budget": HOST_BUDGET if host_budget is None else host_budget, "folder": beside if folder is None else folder}
 
 
 def check_tunable(model: str, in_blocks: bool) -> None:
