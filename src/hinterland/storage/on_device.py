@@ -17,6 +17,7 @@ import torch
 from .. import _core
 from ..memory.allocator import Buffer, allocate
 from ..runtime import arguments
+from ..runtime.collected import is_later
 from ..runtime.errors import ConfigError, HinterlandError, IndexOutOfRange, StorageError
 from ..runtime.files import opening
 from ..runtime.jit import KernelFile
@@ -620,7 +621,7 @@ class DeviceStore(Repr):
         self.controller.leave()
 
     def __del__(self) -> None:
-        if not getattr(self, "_open", False):
+        if not getattr(self, "_open", False) or is_later(self.__del__):
             return
         try:
             self.close()
