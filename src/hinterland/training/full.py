@@ -232,7 +232,10 @@ def _in_files(dataset: Any, placement: str, host_budget: Any, folder: Any) -> di
         return {}
     file = getattr(as_table(dataset.features), "file", None)
     beside = None if file is None else os.path.dirname(file.path) or os.curdir
-    return {"host_budget": host_budget or HOST_BUDGET, "folder": folder or beside}
+    return {
+        "host_budget": HOST_BUDGET if host_budget is None else host_budget,
+        "folder": beside if folder is None else folder,
+    }
 
 
 def check_tunable(model: str, in_blocks: bool) -> None:
