@@ -361,6 +361,20 @@ def test_an_array_that_is_collected_while_its_file_is_flushed(tmp_path: Path, mo
     files.close()
 
 
+def test_an_array_that_is_collected_with_its_cache(tmp_path: Path) -> None:
+    """What a kernel wrote is flushed, through memory whose finalizer the collector calls first where it is garbage, too."""
+    before = set(on_device._in_use)
+    np.save(tmp_path / "x.npy", np.full(COUNT, 1))
+    collected = hl.StorageArray.open(tmp_path / "x.npy", "r+", cache=hl.StorageCache("64KiB", device_budget="128KiB"))
+    up(collected, collected)
+    circle = [collected]
+    circle.append(circle)
+    del collected, circle
+    gc.collect()
+    assert set(np.load(tmp_path / "x.npy")) == {2}
+    assert on_device._in_use <= before
+
+
 def test_what_kernels_wrote_is_in_files_when_the_interpreter_ends(tmp_path: Path) -> None:
     """Nobody has closed them, and tensors are cleared before the arrays are."""
     program = """

@@ -51,6 +51,9 @@ _PARTS, _ALLOCATIONS = 12, 4  # of a store's memory, of no more than a page or t
 _SIZES = 4  # of elements that are counted: include/hinterland/storage/page_store.hpp
 _SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
 
+# Of stores that are open: whose memory was garbage as well could not be flushed, for its finalizer comes before theirs.
+_in_use: set[Buffer] = set()
+
 KERNELS = KernelFile("storage/flush.cu", ("write_back_kernel", "flush_kernel"), separate_module=True)
 
 
@@ -380,6 +383,7 @@ class DeviceStore(Repr):
         self.words = store.on(device)
         self._running, self._runs, self._has_failed, self._failed_commands = threading.Condition(), 0, False, 0
         self._open, self._process = True, os.getpid()
+        _in_use.add(self._shared)
         if self.controller is not backing:
             self.controller.start()
 
@@ -619,6 +623,7 @@ class DeviceStore(Repr):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.controller.leave()
+        _in_use.discard(self._shared)
 
     def __del__(self) -> None:
         if not getattr(self, "_open", False) or is_later(self.__del__):
