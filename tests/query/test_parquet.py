@@ -13,6 +13,8 @@ import pyarrow.parquet  # noqa: E402
 
 import hinterland as hl  # noqa: E402
 from hinterland.query.parquet import ParquetFile  # noqa: E402
+from hinterland.query.parquet_pages import page_index  # noqa: E402
+from hinterland.query.thrift import INT64, LIST, STRUCT, list_of, number_at, number_of, struct_of  # noqa: E402
 from hinterland.runtime.errors import ConfigError, FormatError, HinterlandError  # noqa: E402
 
 
@@ -251,3 +253,33 @@ def test_damage_among_small_row_groups(tmp_path):
     (tmp_path / "t").write_bytes(damaged)
     with pytest.raises(FormatError):
         hl.query(tmp_path / "t").agg("sum(x)")
+
+
+def index_of(*pages):
+    """An offset index of (first byte, bytes, first row)."""
+    fields = [struct_of([(i, INT64, number_of(value)) for i, value in enumerate(page, 1)]) for page in pages]
+    return struct_of([(1, LIST, list_of(STRUCT, fields))])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x1c" * 5000,  # structs in structs
+        b"\x19" * 5000,  # lists in lists
+        index_of((4, 10, 0), (2**63 - 5, 100, 5)),
+        index_of((4, 2**63 - 2, 0), (100, 100, 5)),
+        index_of((4, 10, 0), (14, 10, 0)),
+    ],
+)
+def test_an_index_that_cannot_be(data):
+    chunk = {"dictionary_at": 0, "data_at": 4, "bytes": 1000}
+    assert page_index(index_of((4, 10, 0), (14, 100, 5)), chunk, 10).rows.tolist() == [0, 5]
+    with np.errstate(all="raise"):
+        assert page_index(data, chunk, 10) is None
+
+
+def test_a_number_of_too_many_bits():
+    """Not gone through: that takes quadratic time."""
+    with pytest.raises(ValueError, match="64 bits"):
+        number_at(b"\xff" * 10 + b"\0", 0)
+    assert number_at(b"\xff" * 9 + b"\1", 0) == (2**64 - 1, 10)

@@ -3,7 +3,10 @@ threads, with many threads over devices that fail, and when the process is kille
 
 from __future__ import annotations
 
+import gc
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -340,3 +343,49 @@ def test_a_killed_process_loses_nothing_that_was_flushed(graph: tuple[Path, hl.G
 
     SET_ROWS(torch.zeros(4, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), 1, 4, 0)
     killed_writers([tmp_path / "x.bin"], rewrite, at_once=False, points=-(-POINTS // 3))
+
+
+def test_an_array_that_is_collected_while_its_file_is_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is closed after that: it would wait for the flush under way, which is of the same thread."""
+    files = Files(tmp_path)
+    files.hold(x=1)
+    collected = hl.StorageArray.open(tmp_path / "x.npy", "r+", cache=files.caches[0])
+    up(collected, collected)
+    origin, circle = collected.origin, [collected]
+    circle.append(circle)
+    del collected, circle
+    wait = on_device.DeviceStore._wait
+    monkeypatch.setattr(on_device.DeviceStore, "_wait", lambda store: (gc.collect(), wait(store)))
+    assert set(files.open("x", cache=1)[:].tolist()) == {2}
+    assert not files.caches[0].on_devices.stores(torch.device("cpu"), origin)
+    files.close()
+
+
+def test_an_array_that_is_collected_with_its_cache(tmp_path: Path) -> None:
+    """What a kernel wrote is flushed, through memory whose finalizer the collector calls first where it is garbage, too."""
+    before = set(on_device._in_use)
+    np.save(tmp_path / "x.npy", np.full(COUNT, 1))
+    collected = hl.StorageArray.open(tmp_path / "x.npy", "r+", cache=hl.StorageCache("64KiB", device_budget="128KiB"))
+    up(collected, collected)
+    circle = [collected]
+    circle.append(circle)
+    del collected, circle
+    gc.collect()
+    assert set(np.load(tmp_path / "x.npy")) == {2}
+    assert on_device._in_use <= before
+
+
+def test_what_kernels_wrote_is_in_files_when_the_interpreter_ends(tmp_path: Path) -> None:
+    """Nobody has closed them, and tensors are cleared before the arrays are."""
+    program = """
+import sys
+import torch
+import hinterland as hl
+set_to = hl.kernel("__global__ void set_to(array<int64_t> x) { x[threadIdx.x] = 7; }")
+arrays = [hl.StorageArray.create(f"{sys.argv[1]}/{i}.bin", 64, torch.int64) for i in range(3)]
+for x in arrays:
+    set_to(x, grid=1, block=64, device="cpu")
+"""
+    done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [set(np.fromfile(tmp_path / f"{i}.bin", np.int64)) for i in range(3)] == [{7}] * 3

@@ -278,6 +278,7 @@ def test_more_parts_than_training_vertices(dataset):
         ({"tune": True, "placement": "storage"}, "tune=True, but with strategy='host', a gpu_budget or placement='storage'"),
         ({"host_budget": "1GiB"}, "host_budget='1GiB' is of rows in files; give placement='storage', too"),
         ({"folder": "/tmp"}, "folder='/tmp' is of rows in files"),
+        ({"host_budget": "", "placement": "storage"}, "not a size in bytes: ''"),
         ({"placement": "disk"}, "placement 'disk' is not one of host, storage"),
         ({"resume": True}, "there is no checkpoint to write or to go on from"),
     ],

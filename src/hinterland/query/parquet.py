@@ -299,6 +299,7 @@ class ParquetFile:
         there = (begins >= 0) & (sizes >= 0) & (sizes <= self._buffer.size - begins) & (chunks["values"] == rows)
         for good, found in (
             (chunks["physical"] == _PHYSICAL.index(physical), f"values that are no {physical}"),
+            ((chunks["full"] >= 0) & (chunks["codec"] >= 0), "a size or a codec below 0"),
             (there, "other rows than its row group, or bytes beyond the file's end"),
             (np.cumsum(np.where(there, sizes, 0)) <= self._buffer.size, "chunks that lie over each other"),
         ):

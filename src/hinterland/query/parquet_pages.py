@@ -72,12 +72,13 @@ def page_index(data: bytes, chunk: Any, rows: int) -> PageIndex | None:
                     page[number - 1] = number_at(data, first)[0] >> 1
                 at = end
             at += 1
-    except (IndexError, StopIteration, ValueError, OverflowError):
+    except (IndexError, StopIteration, ValueError, OverflowError, RecursionError):
         return None
     begin, pages = dictionary_range(chunk)
     at, sizes, firsts = np.ascontiguousarray(found.T)
     index = PageIndex(at, sizes, firsts, rows)
-    if not count or index.rows[0] != 0 or index.at[0] != pages or index.at[-1] + index.bytes[-1] > begin + chunk["bytes"]:
+    end = begin + int(chunk["bytes"])
+    if not count or index.rows[0] != 0 or index.at[0] != pages or found[:, :2].max() > end or at[-1] + sizes[-1] > end:
         return None
     apart = index.at[1:] >= index.at[:-1] + index.bytes[:-1]
     good = apart.all() and (index.bytes > 0).all() and (np.diff(index.rows, append=rows) > 0).all()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 _TRUE, _FALSE, _BYTE, _DOUBLE, BINARY, LIST, _SET, STRUCT = 1, 2, 3, 7, 8, 9, 10, 12  # as the protocol numbers types
 _WHOLE = _, INT32, INT64 = 4, 5, 6
+_MOST_BITS = 63  # in all bytes of a number but its last
 
 
 def struct_of(fields: Sequence[tuple[int, int, bytes]]) -> bytes:
@@ -71,6 +72,8 @@ def number_at(data: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if data[at - 1] < 0x80:
             return value, at
+        if shift > _MOST_BITS:
+            raise ValueError("a number of more than 64 bits")
 
 
 def after(data: bytes, at: int, kind: int) -> int:

@@ -3,10 +3,12 @@ traversals and samplers as well (Mailthody 2022, section 5.3)."""
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,7 +17,8 @@ from weakref import WeakSet
 import torch
 
 from ..runtime import devices
-from ..runtime.errors import ConfigError
+from ..runtime.collected import finalized_later
+from ..runtime.errors import ConfigError, HinterlandError
 from ..runtime.params import Params
 from ..runtime.thresholds import DEVICE_BUDGET
 from ..runtime.units import format_bytes, parse_bytes
@@ -46,12 +49,12 @@ class _Kept:
     stale: bool = False  # something else has written to the files: the next kernel makes another
     ahead: bool = False  # kernels have written what is not in the files
     turn: threading.Lock = field(default_factory=lambda: threading.Lock())  # of who makes it, or begins to use it
-    flushing: Any = field(default_factory=lambda: threading.RLock())  # whose owner may collect an array, which closes it
+    flushing: Any = field(default_factory=lambda: threading.RLock())
 
     def flush(self) -> None:
         """What kernels wrote before is in the files, and what others keep of these is stale: one that was made while kernels
         wrote has read them before. StorageError: as of a store's flush."""
-        with self.flushing:
+        with finalized_later(), self.flushing:  # an array that is collected here waits for this flush
             if not self.ahead:
                 return
             assert self.store is not None
@@ -126,7 +129,7 @@ class DevicePages:
             ConfigError, OutOfMemory: as making a store does.
         """
         kept = self._kept_of(array, device, budget)
-        _settle(lambda: kept.files, kept)
+        _settle(array, kept)
         with ExitStack() as run:
             with kept.turn:
                 store = self._store_of(kept, array)
@@ -230,14 +233,29 @@ class DevicePages:
 def settle(array: OpenFiles | None = None) -> None:
     """What kernels wrote to an array's files, or to any, is in these: called before anybody else reads them or writes to them.
     StorageError: a page that could not be written, as of ``DevicePages.flush``."""
-    _settle(None if array is None else lambda: _files(array))
+    _settle(array)
 
 
-def _settle(files: Callable[[], frozenset[Any]] | None, but: _Kept | None = None) -> None:
-    for pages in list(_all):
-        for one in pages._kept:
-            if one.ahead and one is not but and one.native.is_own and (files is None or not one.files.isdisjoint(files())):
-                one.flush()
+@atexit.register
+def _settle_at_exit() -> None:
+    """While tensors still are what they were: who flushes later finds them cleared."""
+    for one in _ahead():
+        try:
+            one.flush()
+        except HinterlandError as error:  # nobody is there to catch it
+            warnings.warn(f"what kernels wrote last is lost: {error}", ResourceWarning, stacklevel=2)
+
+
+def _ahead() -> list[_Kept]:
+    return [one for pages in list(_all) for one in pages._kept if one.ahead and one.native.is_own]
+
+
+def _settle(array: OpenFiles | None, but: _Kept | None = None) -> None:
+    ahead = [one for one in _ahead() if one is not but]
+    files = _files(array) if ahead and array is not None else None
+    for one in ahead:
+        if files is None or not one.files.isdisjoint(files):
+            one.flush()
 
 
 def replay(array: OpenFiles) -> None:

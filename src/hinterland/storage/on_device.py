@@ -17,6 +17,7 @@ import torch
 from .. import _core
 from ..memory.allocator import Buffer, allocate
 from ..runtime import arguments
+from ..runtime.collected import is_later
 from ..runtime.errors import ConfigError, HinterlandError, IndexOutOfRange, StorageError
 from ..runtime.files import opening
 from ..runtime.jit import KernelFile
@@ -49,6 +50,9 @@ _ROUNDED = 1 << 20  # torch's allocator may set aside so much more than it is as
 _PARTS, _ALLOCATIONS = 12, 4  # of a store's memory, of no more than a page or two; and those that may be so large
 _SIZES = 4  # of elements that are counted: include/hinterland/storage/page_store.hpp
 _SLOT_WORDS = 12  # bytes of a slot beside its frame; a set has 4 more
+
+# Of stores that are open: whose memory was garbage as well could not be flushed, for its finalizer comes before theirs.
+_in_use: set[Buffer] = set()
 
 KERNELS = KernelFile("storage/flush.cu", ("write_back_kernel", "flush_kernel"), separate_module=True)
 
@@ -379,6 +383,7 @@ class DeviceStore(Repr):
         self.words = store.on(device)
         self._running, self._runs, self._has_failed, self._failed_commands = threading.Condition(), 0, False, 0
         self._open, self._process = True, os.getpid()
+        _in_use.add(self._shared)
         if self.controller is not backing:
             self.controller.start()
 
@@ -618,9 +623,10 @@ class DeviceStore(Repr):
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         self.controller.leave()
+        _in_use.discard(self._shared)
 
     def __del__(self) -> None:
-        if not getattr(self, "_open", False):
+        if not getattr(self, "_open", False) or is_later(self.__del__):
             return
         try:
             self.close()

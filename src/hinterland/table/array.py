@@ -16,6 +16,7 @@ from .. import _core
 from ..memory import TierCount
 from ..runtime import arguments, devices
 from ..runtime.capture import capturing
+from ..runtime.collected import is_later
 from ..runtime.errors import ConfigError, HinterlandError, StorageError
 from ..runtime.files import opening
 from ..runtime.repr import table_of
@@ -498,7 +499,7 @@ class StorageArray(Table):
         return self
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True):
+        if getattr(self, "_closed", True) or is_later(self.__del__):
             return
         try:
             self.close()
