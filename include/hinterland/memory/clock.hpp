@@ -23,8 +23,8 @@
 
 #include "hinterland/core/grid.hpp"
 #include "hinterland/core/thresholds.hpp"
-#include "hinterland/memory/requested.hpp"
 #include "hinterland/memory/gather.hpp"
+#include "hinterland/memory/requested.hpp"
 
 namespace hinterland::memory {
 
