@@ -12,7 +12,7 @@ namespace hinterland::native {
 
 namespace {
 
-constexpr auto kBetweenLooks = std::chrono::milliseconds(50);  // at what is overdue: a guess, far below a command's time
+constexpr auto kWatchPeriod = std::chrono::milliseconds(50);  // at what is overdue: a guess, far below a command's time
 
 }  // namespace
 
@@ -122,7 +122,7 @@ void DrivenQueues::watch() {
   std::unique_lock held(watching_);
   while (true) {
     changed_.wait(held, [&] { return stops_ || live_ != 0; });
-    if (changed_.wait_for(held, kBetweenLooks, [&] { return stops_; })) return;
+    if (changed_.wait_for(held, kWatchPeriod, [&] { return stops_; })) return;
     if (live_ != 0) abort_overdue();
   }
 }
