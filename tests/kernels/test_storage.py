@@ -705,6 +705,16 @@ def test_a_sequence_of_kernels_writes_each_line_once(device: torch.device, tmp_p
     assert (np.load(tmp_path / "x.npy") == 6).all()
 
 
+def test_rows_written_past_the_cache_come_after_what_kernels_wrote(device: torch.device, tmp_path: Path) -> None:
+    path, wanted = saved(tmp_path / "x.npy", np.zeros(9000)), np.ones(9000)
+    with opened(path) as x:
+        INCREMENT(x, x, device=device)
+        x.write_from(torch.full((10,), -1.0, dtype=torch.float64), 600)
+        wanted[600:610] = -1
+        assert np.array_equal(filled(x, lambda out: COPY(x, out)), wanted)
+    assert np.array_equal(np.load(path), wanted)
+
+
 def test_what_a_cuda_graph_reads_is_written_when_a_kernel_ends(device: torch.device, tmp_path: Path) -> None:
     up = hl.kernel(UP)
     with opened(saved(tmp_path / "x.npy", np.zeros(9000))) as x:

@@ -246,6 +246,7 @@ class StorageArray(Table):
         self.require_writable()
         if not self.is_in_one_piece:
             raise StorageError(f"{self.path}: its rows lie in several pieces; write them by row numbers")
+        settle(self)
         at = self.file_position + begin * self._row_bytes
         try:
             self.cache.native.write(self.origin, at, rows.data_ptr(), rows.nbytes)
