@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from decimal import Context, Decimal
 from fractions import Fraction
@@ -263,9 +263,13 @@ def _run(
     measures: list[ColumnMeasure],
 ) -> QueryRun:
     """On the GPU that was asked for, where it can be."""
+
+    def on_gpu(kind: type[OnGpu]) -> OnGpu:
+        return kind(table, kinds, program, asked.keys, measures, asked.held, terms=terms)
+
     refusal = ""
     if asked.held.on_gpu:
-        found = _on_gpu(asked, table, kinds, terms, program, measures)
+        found = _on_gpu(asked, kinds, terms, on_gpu)
         if isinstance(found, OnGpu):
             return found
         refusal = found
@@ -274,18 +278,9 @@ def _run(
 
 
 def _on_gpu(
-    asked: Query,
-    table: FileTable,
-    kinds: dict[str, ColumnKind],
-    terms: dict[str, Any],
-    program: Program | None,
-    measures: list[ColumnMeasure],
+    asked: Query, kinds: dict[str, ColumnKind], terms: dict[str, Any], run_of: Callable[[type[OnGpu]], OnGpu]
 ) -> OnGpu | str:
     """What a GPU runs, or why it does not."""
-
-    def run_of(kind: type[OnGpu]) -> OnGpu:
-        return kind(table, kinds, program, asked.keys, measures, held, terms=terms)
-
     held = asked.held
     if not held.holds({name: kinds[name] for name in asked.keys}):
         return "host memory does not hold the groups' keys"

@@ -265,7 +265,7 @@ def replay(array: OpenFiles) -> None:
         ConfigError: they have written what is not.
     """
     files = _files(array)
-    if any(one.ahead and not one.files.isdisjoint(files) for pages in list(_all) for one in pages._kept):
+    if any(not one.files.isdisjoint(files) for one in _ahead()):
         raise ConfigError("kernels have written to what a CUDA graph is to read; call flush() before it is captured")
     _replayed.update(files)
 
